@@ -1,16 +1,21 @@
-"""Reading YAML files into configurations, and telling mistakes in them in one line."""
+"""YAML files, shipped names and seeds, read into configurations; mistakes in one line."""
 
 from __future__ import annotations
 
 import copy
+import difflib
+import os
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel
 
-from base.errors import UsageError, shown
+from base.errors import LONGEST_SHOWN, UsageError, shown
+from base.files import CODE_ROOT
 from base.mistakes import check
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -121,3 +126,97 @@ def _why(path: Path, error: yaml.YAMLError) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+Kind = Literal["study", "config", "preset"]
+FOLDERS: dict[Kind, str] = {"study": "studies", "config": ".", "preset": "clusters"}
+
+
+def shipped(kind: Kind) -> dict[str, Path]:
+    """Return the shipped files of a kind by their names; none in a copy of the code that jobs run."""
+    installed = CODE_ROOT / "ffn_ablations" / "configs"
+    folder = installed if installed.is_dir() else CODE_ROOT / "configs"
+    return {path.stem: path for path in sorted((folder / FOLDERS[kind]).glob("*.yaml"))}
+
+
+def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
+    """Return the file that a user means: a path, or the name of an own or a shipped one.
+
+    Args:
+        name: As it was written; of a name ``.yaml`` may be left out.
+        kind: What it is.
+        folder: Where relative paths start.
+
+    Raises:
+        UsageError: If there is no such file; names the shipped ones.
+    """
+    own = folder / name
+    if _is_there(own):
+        return own
+    is_name = len(name.parts) == 1
+    if is_name and _is_there(with_suffix := folder / f"{name}.yaml"):
+        return with_suffix
+    files = shipped(kind)
+    word = name.name.removesuffix(".yaml")
+    if is_name and word in files:
+        return files[word]
+    close = difflib.get_close_matches(word[:LONGEST_SHOWN], files, n=1)
+    hint = f"did you mean {close[0]}? The" if close else "the"
+    place = str(own)
+    cut = place if len(place) <= 2 * LONGEST_SHOWN else f"...{place[-LONGEST_SHOWN:]}"  # its end has the name
+    wrong = "is a folder" if os.path.isdir(own) else "does not exist"
+    raise UsageError(f"{kind} {cut} {wrong}; {hint} shipped ones are: {', '.join(files)}")
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is something to read; a pipe is, a folder is not."""
+    return os.path.exists(path) and not os.path.isdir(path)
+
+
+SEED_END = 2**32
+"""Seeds of training and fine-tuning are below it, as NumPy and Accelerate take no other."""
+LONGEST_RANGE = 10_000
+
+
+def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int, ...]:
+    """Read seeds, each a number or words with commas and ranges; a range holds both its ends.
+
+    Args:
+        values: What was given.
+        label: What messages begin with, may be empty.
+        example: How they are written where these are from.
+
+    Raises:
+        UsageError: If there is none, or one is no whole number from 0 to below ``SEED_END``; names those.
+            Also for a range longer than anybody means.
+    """
+    seeds: list[int] = []
+    wrong: list[str] = []
+    for value in values:
+        for word in filter(None, (part.strip() for part in str(value).split(","))):
+            found = _numbers(word, f"{label} " if label else "")
+            seeds += found
+            wrong += [] if found else [word]
+    if wrong or not seeds:
+        told = " ".join([label, *wrong]).strip()
+        raise UsageError(f"{told}{': ' if told else ''}give whole numbers below {SEED_END}, as in {example}")
+    return tuple(seeds)
+
+
+def note_on_one(text: str) -> str:
+    """Say of ``--seeds 3`` that it is seed 3 and not three seeds; empty for all that means one thing."""
+    if not re.fullmatch(r"\d{1,10}", text) or int(text) < 2:
+        return ""
+    return f"note: --seeds {text} is seed {text} alone; --seeds 1-{text} are {text} seeds"
+
+
+def _numbers(word: str, label: str) -> range:
+    """Read one number or one range; empty where it is neither, or a number is too large."""
+    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
+    if found is None:
+        return range(0)
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last - first >= LONGEST_RANGE:
+        many = last - first + 1
+        raise UsageError(f"{label}{word} is a range of {many:,} seeds; give at most {LONGEST_RANGE:,}")
+    return range(first, last + 1) if last < SEED_END else range(0)

@@ -44,9 +44,8 @@ from eval.classification.classifier import Classifier
 from eval.classification.config import PRESETS
 from eval.classification.features import Features
 from eval.classification.finetune import finetune
-from eval.classification.heads.build import build_head, count_parameters
-from eval.classification.heads.choice import check_head, parse_head
-from eval.classification.heads.output import HeadOutput
+from eval.classification.heads.layers import HeadOutput, build_head, count_parameters
+from eval.classification.heads.registry import check_head, parse_head
 from eval.classification.inputs.data import hold_out
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import predict

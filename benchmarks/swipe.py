@@ -40,7 +40,7 @@ from sklearn.pipeline import make_pipeline
 
 from base.files import write_text
 from eval.classification.config import FinetuneConfig
-from eval.classification.inputs.sentences import sentence_starts
+from eval.classification.inputs.segments import sentence_starts
 from eval.classification.tasks.chosen import GLUE_TASKS
 from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig

@@ -32,7 +32,7 @@ from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.verdicts import summary, verdicts, warnings
 from eval.report.write import write_analysis
-from eval.results.csv_text import to_csv
+from eval.results.columns import to_csv
 from eval.results.declarations import Scale
 from eval.results.published import PublishedSource
 from eval.significance.axes import Settings

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from base.command_line import Positional, parse_flags
+from base.config_input import FOLDERS, shipped
 from base.errors import UsageError, unknown_name
 from base.files import write_text
 from base.sections import Section
-from base.shipped import FOLDERS, shipped
 
 LONGEST_ABOUT = 90
 TITLES = {

@@ -9,7 +9,7 @@ from base.baseline import Budget
 from base.command_line import parse_flags
 from base.errors import UsageError
 from base.sections import Section
-from base.table import describe_options, format_table
+from base.wording import describe_options, format_table
 from ffn_variants.budget import matching_width
 from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
 from ffn_variants.spec import FFNSpec

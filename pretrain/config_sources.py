@@ -9,10 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from base.config_input import deep_merge, read_yaml
+from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.sections import Typed
-from base.shipped import find_config
 from pretrain.config import ModelConfig, TrainConfig
 
 ROWS_OF_BEFORE = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}

@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
+from base.config_input import SEED_END
 from base.errors import UsageError
 from base.sections import Section
-from base.seeds import SEED_END
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import refuse_archived
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from base.config_input import deep_merge, read_yaml
+from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.model_folders import VARIANT_COPY
 from base.sections import Typed
-from base.shipped import find_config
 from ffn_variants.files import absolute_place, is_loaded, load_variant, names_file
 from ffn_variants.registry import is_registered
 from pretrain.config import ModelConfig

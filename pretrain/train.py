@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from base.command_line import read_flags
 from base.errors import run_cli
-from pretrain.training.arguments import TrainArgs
+from pretrain.training.seeds import TrainArgs
 
 
 def main(args: Sequence[str] | None = None) -> int | None:

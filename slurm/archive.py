@@ -38,7 +38,7 @@ from base.files import (
 from base.names import check_name
 from base.records import peek_record
 from base.sections import Section
-from base.sentences import first_few
+from base.wording import first_few
 from eval.models.identity import weights_hash
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.state.cell_state import CellState

@@ -18,7 +18,7 @@ from base.families import PRETRAINED
 from base.files import mapping
 from base.progress import duration
 from base.records import peek_record
-from base.table import format_table
+from base.wording import format_table
 from eval.classification.cost import CHARACTERS_PER_TOKEN
 from eval.results.stages import MAIN, SHARED, TUNE
 from pretrain.config import RunConfig

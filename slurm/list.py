@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from base.errors import UsageError
-from base.table import format_table
+from base.wording import format_table
 from pretrain.run.folders import StudyFolder
 from slurm.state.listing import read_listing
 from slurm.state.survey import survey

@@ -35,11 +35,10 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from base.config_input import SEED_END
 from base.errors import unknown_name
 from base.sections import Section, Unlisted
-from base.seeds import SEED_END
-from eval.classification.heads.choice import HeadChoice, parse_head
-from eval.classification.heads.registry import DEFAULT_HEAD, HEADS
+from eval.classification.heads.registry import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
 from eval.classification.metric_names import Metric
 from eval.suites.registry import SUITES
 

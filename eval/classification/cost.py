@@ -6,7 +6,7 @@ import numpy as np
 
 from eval.classification.config import ClassificationConfig
 from eval.classification.finetune import evaluation_interval, num_steps
-from eval.classification.heads.choice import HeadChoice
+from eval.classification.heads.registry import HeadChoice
 from eval.classification.tasks.examples import data_source, read_examples
 from eval.classification.tasks.task import ClassificationTask
 from eval.classification.tuning import candidates

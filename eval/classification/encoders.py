@@ -1,7 +1,7 @@
 """What a backbone makes of a batch of texts: one vector a text, or one a token, without computing padding.
 
 A head that reads one token of each text, RoBERTa's first or GPT-Neo's last, needs the last layer's query,
-output projection and FFN for that token alone, and no keys and values (``eval.models.one_query``). That is
+output projection and FFN for that token alone, and no keys and values (``eval.models.memory``). That is
 exact: what the last layer would compute for other tokens reaches neither logits nor gradients.
 
 On a CPU the texts of a batch lie one after another in a single row, and attention is limited to each by the
@@ -24,7 +24,7 @@ from base.families import family_of
 from eval.classification.config import Pooling
 from eval.classification.inputs.layout import Layout, lay_out, padded_inputs
 from eval.classification.inputs.tokens import Encoded, Resident
-from eval.models.one_query import attend_with_one_query
+from eval.models.memory import attend_with_one_query
 from ffn_variants.models import packed_attention
 from ffn_variants.models.attention import GPTNeoBackendAttention
 from ffn_variants.models.autocast import cast_inputs_once

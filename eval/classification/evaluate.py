@@ -18,7 +18,7 @@ from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import ClassificationConfig, Finetuning
 from eval.classification.features import FeatureClassifier, Features, features, fits_memory
 from eval.classification.finetune import DivergedError, Finetuned, Ticker, finetune
-from eval.classification.heads.choice import HeadChoice
+from eval.classification.heads.registry import HeadChoice
 from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.metric_names import unfit_metric

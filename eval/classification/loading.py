@@ -20,9 +20,8 @@ from base.text.special_tokens import with_ends
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.config import Finetuning
 from eval.classification.encoders import make_encoder
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import check_head, parse_head
-from eval.classification.heads.registry import DEFAULT_HEAD, get_head
+from eval.classification.heads.layers import build_head
+from eval.classification.heads.registry import DEFAULT_HEAD, check_head, get_head, parse_head
 from eval.classification.tasks.task import ClassificationTask
 from ffn_variants.models.devices import choose_device
 from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer

@@ -14,7 +14,7 @@ import torch
 
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.features import Features
-from eval.classification.heads.output import HeadOutput
+from eval.classification.heads.layers import HeadOutput
 from eval.classification.inputs.segments import Segmented
 from eval.models.memory import Budget
 

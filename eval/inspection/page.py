@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.inspection.closed_forms import FORMS, GOOD, NO_FORM
-from eval.inspection.figures.common import by_arm
+from eval.inspection.figures.strip import by_arm
 from eval.inspection.findings import DIFFERS, EQUAL, LEVEL, ONE_RUN
 from eval.inspection.kan_edges import MEASURES
 from eval.inspection.pruning import TOLERANCE

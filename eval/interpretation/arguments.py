@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from base.command_line import Positional
+from base.config_input import SEED_END
 from base.errors import UsageError
 from base.mistakes import check
 from base.sections import Section
-from base.seeds import SEED_END
 from eval.classification.config import FinetuneConfig, HeadText, Pooling, PresetName
 from eval.config import Device, EvalConfig
 from eval.runner.find_runs import study_config

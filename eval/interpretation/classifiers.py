@@ -24,17 +24,15 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.files import write_atomically
-from base.json_text import parse_json
 from base.progress import Tell
+from base.records import parse_json
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.config import Finetuning
 from eval.classification.evaluate import train
 from eval.classification.finetune import trained_state
-from eval.classification.heads.choice import HeadChoice, check_head
-from eval.classification.heads.registry import get_head
+from eval.classification.heads.registry import HeadChoice, check_head, get_head
 from eval.classification.inputs.data import TaskData, chosen_rows, read_task_data, segmentation_of, with_turns
-from eval.classification.inputs.example_text import as_one_text
-from eval.classification.inputs.segments import Segmentation, Segmented
+from eval.classification.inputs.segments import Segmentation, Segmented, as_one_text
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.prediction import Predictions, predict
 from eval.classification.tasks import chosen

@@ -24,11 +24,9 @@ import numpy as np
 
 from base.errors import UsageError
 from eval.classification.finetune import finetune
-from eval.classification.heads.choice import HeadChoice, parse_head
-from eval.classification.heads.registry import HEADS
+from eval.classification.heads.registry import HEADS, HeadChoice, parse_head
 from eval.classification.inputs.data import split
-from eval.classification.inputs.example_text import JOINT
-from eval.classification.inputs.segments import Segmented
+from eval.classification.inputs.segments import JOINT, Segmented
 from eval.classification.loading import load_for_task
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import decide, predict

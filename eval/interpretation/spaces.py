@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 
 from base.errors import UsageError
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
-from eval.classification.heads.space import SpaceHead
+from eval.classification.heads.segment_heads import SpaceHead
 from eval.interpretation.arguments import ExplainArguments
 from eval.interpretation.classifiers import Findings, Subject
 from eval.report.figures.style import STYLE, add_legend, filled, panels, settle, to_svg, variant_styles

@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from base.progress import Tell
-from eval.classification.heads.choice import HeadChoice, check_head
+from eval.classification.heads.registry import HeadChoice, check_head
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import Predictions, decide

@@ -12,9 +12,9 @@ from pydantic import Field
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError, shown
 from base.sections import Section
-from eval.push.licences import check_licence
-from eval.push.parcel import Asked, Parcel, pack
+from eval.push.card import check_licence
 from eval.push.scores import check_benchmarks
+from eval.push.upload import Asked, Parcel, pack
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _LONGEST = 96

@@ -19,7 +19,7 @@ from eval.models.identity import weights_hash
 from eval.results.rows import NO_HEAD, read_table
 from eval.results.run_scores import decimals
 from eval.results.store import read_scores as read_run_scores
-from eval.results.suite_means import suite_means
+from eval.results.summary import suite_means
 from pretrain.run.folders import RunFolder
 
 MOST_TASKS = 20

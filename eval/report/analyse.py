@@ -8,25 +8,30 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from base.errors import UsageError
-from base.sentences import first_few
+from base.wording import first_few
 from eval.report.analysis import Analysis, Request
 from eval.report.curves.equal_cost import analyse_costs
 from eval.report.curves.learning_curves import analyse_curves
 from eval.report.curves.sizes import analyse_sizes
 from eval.report.document.names import ordered, ordered_benchmarks
-from eval.report.inputs.beside import read_beside
-from eval.report.inputs.decided import decided_notes, decided_seeds, runs_of_all
 from eval.report.inputs.history import data_key
-from eval.report.inputs.looks import CountedLooks, count_looks, earlier, looks_note, runs_by_claim
+from eval.report.inputs.looks import (
+    CountedLooks,
+    count_looks,
+    decided_notes,
+    decided_seeds,
+    earlier,
+    looks_note,
+    runs_by_claim,
+    runs_of_all,
+)
 from eval.report.inputs.relabel import seen_by
-from eval.report.inputs.sources import Source
+from eval.report.inputs.sources import Source, read_beside
 from eval.report.scores.noise import analyse_items
 from eval.report.scores.outcome_table import outcome_rows
 from eval.report.scores.phenomena import compare_parts, means_over_parts, part_scores, part_tables
-from eval.report.scores.published import Published, beside_published
-from eval.report.scores.source_study import Intervals, source_study_intervals
-from eval.report.tuning.choices import Tuned, read_tuned, shared_table
-from eval.report.tuning.head_tuning import head_trials
+from eval.report.scores.published import Intervals, Published, beside_published, source_study_intervals
+from eval.report.tuning.choices import Tuned, head_trials, read_tuned, shared_table
 from eval.report.verdicts.failed_runs import analyse_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank

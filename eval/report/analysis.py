@@ -12,18 +12,15 @@ import pandas as pd
 from eval.report.curves.equal_cost import EqualCosts
 from eval.report.curves.learning_curves import LearningCurves
 from eval.report.curves.sizes import Sizes
-from eval.report.inputs.beside import Beside
 from eval.report.inputs.looks import CountedLooks
 from eval.report.inputs.run_facts import RunFacts
-from eval.report.inputs.sources import Source
+from eval.report.inputs.sources import Beside, Source
 from eval.report.readers.reading import Reading
 from eval.report.scores.noise import ItemAnalysis
 from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
-from eval.report.scores.published import Published
-from eval.report.scores.source_study import Intervals
-from eval.report.tuning.choices import Tuned
-from eval.report.tuning.head_tuning import HeadTrials
+from eval.report.scores.published import Intervals, Published
+from eval.report.tuning.choices import HeadTrials, Tuned
 from eval.report.verdicts.failed_runs import Failures
 from eval.report.verdicts.findings import Findings
 from eval.report.verdicts.ranking import Ranking

@@ -10,10 +10,9 @@ from typing import Any
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.curves.equal_cost import EqualAnswer
+from eval.report.curves.equal_cost import EqualAnswer, training_times
 from eval.report.curves.plateaus import Plateau
 from eval.report.curves.sizes import SizeLaw, SizeVerdict
-from eval.report.curves.training_times import training_times
 from eval.report.scores.noise import ItemComparison
 from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
@@ -23,11 +22,10 @@ from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
 from eval.report.sections.ranking import ranking_table
 from eval.report.sections.sizes import sizes_sentence
-from eval.report.tuning.choices import tuning_tables
-from eval.report.tuning.head_tuning import HeadTrials
+from eval.report.tuning.choices import HeadTrials, tuning_tables
 from eval.report.verdicts.failed_runs import FailureBound
 from eval.report.verdicts.findings import AtSharedRate
-from eval.report.verdicts.fragility import fragile_because
+from eval.report.verdicts.sensitivity import fragile_because
 from eval.significance.axes import Benchmark, places_of, without_places
 from eval.significance.comparison import Comparison
 

@@ -7,21 +7,19 @@ from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import anchor
-from eval.report.scores.source_study import source_study_section
+from eval.report.scores.published import source_study_section
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
-from eval.report.sections.design import checks_section, design_section
+from eval.report.sections.design import checks_section, design_section, inspection_section
 from eval.report.sections.differences import differences_section
 from eval.report.sections.equal_cost import equal_cost_section
-from eval.report.sections.inspection import inspection_section
 from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
 from eval.report.sections.outcomes import outcomes_section
-from eval.report.sections.phenomena import parts_section
 from eval.report.sections.published import published_section
 from eval.report.sections.ranking import ranking_section
-from eval.report.sections.scores import scores_section, tasks_section
+from eval.report.sections.scores import parts_section, scores_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
 from eval.report.sections.sizes import sizes_section, sizes_sentence
 from eval.report.sections.training import cost_section, gradient_norms

@@ -21,7 +21,7 @@ from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
 from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
-from eval.results.csv_text import to_csv
+from eval.results.columns import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, shown
-from eval.results.each import of_each
+from eval.results.columns import of_each
 from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, with_primary
 from eval.suites.blimp_paradigms import phenomenon_name
 from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of

@@ -1,9 +1,13 @@
-"""What a study's file says of its runs: the names of stages, and whether it names all of them."""
+"""Where a run stands in a study: its levels, its stage, and whether the study's file names all runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
+
+Places = tuple[tuple[str, str], ...]
+"""Axes of a study beside family and variant, and a run's level on each: ``(("size", "0.5M"),)``."""
+
 
 Stage = Literal["tune", "main", "shared"]
 TUNE: Final = "tune"

@@ -23,7 +23,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.files import mapping, write_text
 from base.records import read_record, write_record
-from eval.results.csv_text import to_csv
+from eval.results.columns import to_csv
 from eval.results.rows import (
     NO_HEAD,
     check_rows,

@@ -18,8 +18,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.records import parse_record, write_record
-from eval.results.places import Places
-from eval.results.stages import TUNE
+from eval.results.stages import TUNE, Places
 from eval.results.tuning_rules import (
     Point,
     Value,

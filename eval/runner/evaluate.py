@@ -16,7 +16,7 @@ from base.faults import naming
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
-from eval.results.cut_inputs import cut_inputs, describe_cut
+from eval.results.scale import cut_inputs, describe_cut
 from eval.results.store import ResultStore
 from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress

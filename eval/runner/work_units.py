@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
-from eval.classification.heads.choice import HeadChoice, check_head
-from eval.classification.heads.registry import DEFAULT_HEAD
+from eval.classification.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
 from eval.classification.tasks.chosen import classification_tasks, matched_labels
 from eval.classification.tasks.examples import protocol_source
 from eval.classification.tasks.task import ClassificationTask

@@ -7,7 +7,7 @@ differ only in which tokens are masked, and of each copy only the masked token's
   are computed once for a text and for a mask in each place; a copy picks its own among them. Values go
   through the layer's output projection before they are weighted, when they are few.
 - The last layer has one query, that of the masked token. Its keys and values are never made
-  (``eval.models.one_query``), and the weights of the bias of the values sum to 1.
+  (``eval.models.memory``), and the weights of the bias of the values sum to 1.
 - The last layer's attention output and FFN, and the head, see the masked token only.
 
 Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.
@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from eval.models.memory import Budget
-from eval.models.one_query import attend_with_one_query
+from eval.models.memory import Budget, attend_with_one_query
 from eval.scoring.plain import Batch, ScoredText, Scores, TokenTable, batches_of_one_length, masked_tokens
 from eval.scoring.protocol import Masking
 

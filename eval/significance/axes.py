@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from base.families import PRETRAINED
-from eval.results.each import of_each_row
-from eval.results.places import Places
+from eval.results.columns import of_each_row
 from eval.results.rows import NO_HEAD
+from eval.results.stages import Places
 
 Axes = Mapping[str, Sequence[str]]
 """Those axes, and their levels in order."""

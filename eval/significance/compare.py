@@ -22,11 +22,17 @@ from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.bootstrapped import by_bootstrap
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
 from eval.significance.statistics.equivalence import equivalence_p, one_sided_level, smallest_margin
 from eval.significance.statistics.permutation import permutation_test, sign_flip_test
 from eval.significance.statistics.power import minimum_detectable_effect
-from eval.significance.statistics.welch import NO_SPREAD, Welch, welch, welch_anova_p
+from eval.significance.statistics.welch import (
+    NO_SPREAD,
+    Welch,
+    hedges_g,
+    probability_of_superiority,
+    welch,
+    welch_anova_p,
+)
 
 
 def outcomes(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from base.sentences import first_few
+from base.wording import first_few
 from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
 from eval.significance.axes import Benchmark, Level

@@ -10,6 +10,7 @@ import numpy as np
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison, Inference
+from eval.significance.statistics.bootstrap import MaxT
 from eval.significance.statistics.joint_null import (
     Cells,
     cells_of_arms,
@@ -19,7 +20,6 @@ from eval.significance.statistics.joint_null import (
     resampled,
     simulated,
 )
-from eval.significance.statistics.max_t import MaxT
 
 
 def max_t_of(

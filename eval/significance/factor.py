@@ -25,9 +25,8 @@ import pandas as pd
 
 from base.baseline import BASELINE
 from base.errors import UsageError, unknown_name
-from eval.classification.heads.choice import FROZEN, head_name
-from eval.classification.heads.registry import DEFAULT_HEAD
-from eval.results.each import of_each_row
+from eval.classification.heads.registry import DEFAULT_HEAD, FROZEN, head_name
+from eval.results.columns import of_each_row
 from eval.results.rows import NO_HEAD
 from eval.significance.axes import (
     SIZE,

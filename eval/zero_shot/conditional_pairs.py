@@ -1,7 +1,6 @@
 """Pairs of continuations, each given its own context: of the good one more is expected than of the bad one.
 
-What is scored is log p(continuation | context). Either the continuation differs (``eval.zero_shot.ewok``) or
-the context (``eval.zero_shot.comps``).
+What is scored is log p(continuation | context). Either the continuation differs (COMPS) or the context (EWoK).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +16,11 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.progress import Tell
+from eval.config import EvalConfig
 from eval.suites.blimp_paradigms import phenomenon_name
 from eval.zero_shot.choices import Choice, continuations, score_choices
 from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, read_checked
+from pretrain.data.embedded import minimal_pairs
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -136,3 +139,22 @@ def task_group(items: pd.DataFrame) -> str:
     """Return the phenomenon of a task, which is its own name where its pairs have several or none."""
     phenomena = items["phenomenon"].unique()
     return phenomena[0] if len(phenomena) == 1 else items["task"].iloc[0]
+
+
+def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List a task for each paradigm of the grammar; the seed and the number of pairs are the config's."""
+    size, seed = config.embedded_pairs_per_paradigm, config.embedded_seed
+    source = f"embedded:{size}:{seed}"
+    return [
+        PairTask(suite, uid, source, partial(_read, size, seed, uid), config.max_pairs)
+        for uid in _pairs(size, seed)
+    ]
+
+
+def _read(pairs_per_paradigm: int, seed: int, uid: str) -> list[dict]:
+    return _pairs(pairs_per_paradigm, seed)[uid]
+
+
+@lru_cache(maxsize=2)
+def _pairs(pairs_per_paradigm: int, seed: int) -> dict[str, list[dict]]:
+    return minimal_pairs(pairs_per_paradigm, seed)

@@ -25,8 +25,8 @@ from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import list_data_files
 from eval.suites.registry import SUITES
-from eval.zero_shot.babylm25 import data_folder, find_data
 from eval.zero_shot.choices import Choice, score_choices
+from eval.zero_shot.suites import data_folder, find_data
 from eval.zero_shot.task import TaskResult, TextTask, file_task, read_checked
 
 if TYPE_CHECKING:

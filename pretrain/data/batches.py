@@ -8,19 +8,115 @@ having stored any random state, on another number of processes too. Dropout alon
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from base.errors import UsageError
 from base.text.masking import IGNORE, Masker
 from base.text.span_corruption import SpanCorruptor
-from pretrain.config import RunConfig
+from pretrain.config import RunConfig, TrainConfig
 from pretrain.data.prepare import PackedSplit
 from pretrain.data.shapes import Shapes, measure
-from pretrain.data.shares import cut_step
-from pretrain.data.staging import Staged
+
+MOST_SHOWN = 12
+
+ROWS_ON_A_CPU = 16
+"""Of a forward pass, where its number is ``auto``: more are no faster there."""
+
+
+def cut_step(train: TrainConfig, num_processes: int, on_gpu: bool = False) -> tuple[int, int]:
+    """Return how many rows of a step a process has, and how many of them its forward passes have at most.
+
+    Args:
+        train: The settings; ``per_device_train_batch_size`` may be ``auto``.
+        num_processes: Processes that share a step.
+        on_gpu: Whether they run on GPUs, where ``auto`` is all of a process's rows.
+
+    Raises:
+        UsageError: If the rows cannot be shared equally; names the numbers of processes that can share them.
+    """
+    rows, left = divmod(train.batch_size, num_processes)
+    if left:
+        able = [number for number in range(1, train.batch_size + 1) if train.batch_size % number == 0]
+        shown = ", ".join(map(str, able[:MOST_SHOWN])) + (", ..." if len(able) > MOST_SHOWN else "")
+        raise UsageError(
+            f"train.batch_size {train.batch_size}: {num_processes} processes cannot share so many rows "
+            f"equally; start {shown}, or give a multiple of {num_processes}"
+        )
+    most = train.per_device_train_batch_size
+    if most == "auto":
+        most = rows if on_gpu else ROWS_ON_A_CPU
+    return rows, min(rows, most)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Batches on the host, all their numbers one behind the other.
+
+    Attributes:
+        numbers: (numbers,) int32, in pinned memory where a GPU is to fetch it. Half of what int64 would be,
+            and enough for any place or token id.
+        shapes: Of every batch, the shapes of its tensors by their names, in the order of the numbers.
+    """
+
+    numbers: Tensor
+    shapes: tuple[dict[str, tuple[int, ...]], ...]
+
+    def to(self, device: torch.device) -> list[dict[str, Tensor]]:
+        """The batches on a device, in one copy that the host does not wait for.
+
+        They are int64, ``document_starts`` int32.
+        """
+        # The memory is given to no other step before that copy is done: torch's allocator of pinned memory
+        # records an event behind every such copy and looks at it before it gives a block out again.
+        numbers = self.numbers.to(device, non_blocking=True)
+        wide, batches, first = numbers.long(), [], 0  # widened all at once
+        for shapes in self.shapes:
+            batch = {}
+            for name, shape in shapes.items():
+                end = first + math.prod(shape)
+                source = numbers if name == "document_starts" else wide
+                batch[name], first = source[first:end].view(shape), end
+            batches.append(batch)
+        return batches
+
+
+def stage(batches: Sequence[dict[str, Tensor]], pin: bool = True) -> Staged:
+    """Put batches into one piece of memory, pinned for a GPU or not."""
+    parts = [tensor.numpy().reshape(-1) for batch in batches for tensor in batch.values()]
+    numbers = torch.from_numpy(np.concatenate(parts, dtype=np.int32, casting="same_kind"))
+    shapes = tuple({name: tuple(tensor.shape) for name, tensor in batch.items()} for batch in batches)
+    return Staged(numbers.pin_memory() if pin else numbers, shapes)
+
+
+Made = TypeVar("Made")
+
+
+def one_ahead(make: Callable[[int], Made], numbers: Iterable[int]) -> Generator[Made, None, None]:
+    """Yield ``make(number)`` for every number, each made in a thread while the one before is in use.
+
+    Close the iterator (``contextlib.closing``) to end the thread; it also ends with the numbers.
+
+    Args:
+        make: Must be a function of its argument alone; what it raises is raised where its result is due.
+        numbers: What to call it with, in order.
+    """
+    rest = iter(numbers)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as thread:
+        due = [thread.submit(make, number) for number in itertools.islice(rest, 1)]
+        while due:
+            made = due.pop().result()
+            due = [thread.submit(make, number) for number in itertools.islice(rest, 1)]
+            yield made
+
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
 ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)

@@ -11,9 +11,8 @@ from typing import Any, Literal, get_args
 
 from base.errors import UsageError
 from base.faults import naming
-from base.text.absent import absent
 from base.text.files import TextSplit, check_split, is_read_anew, read_documents
-from base.text.paths import FORMATS, check_file, files_of, format_of, is_plain_text
+from base.text.paths import FORMATS, absent, check_file, files_of, format_of, is_plain_text
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
 

@@ -9,9 +9,9 @@ from base.families import get_family
 from base.text.span_corruption import NUM_SENTINELS
 from pretrain.config import RunConfig
 from pretrain.data import corpus
+from pretrain.data.batches import cut_step
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
-from pretrain.data.shares import cut_step
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts, describe_costs

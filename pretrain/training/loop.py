@@ -27,10 +27,8 @@ from base.files import sha256_of
 from base.text.masking import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
-from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed
-from pretrain.data.prefetch import one_ahead
+from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
 from pretrain.data.prepare import PackedSplit, PreparedData
-from pretrain.data.staging import stage
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash
 from pretrain.training.checkpoints import all_finite, load_newest, restore, save_checkpoint, snapshot

@@ -9,7 +9,7 @@ from accelerate.utils import find_executable_batch_size
 
 from base.errors import UsageError
 from pretrain.config import RunConfig
-from pretrain.data.shares import cut_step
+from pretrain.data.batches import cut_step
 
 # A lack of memory in the words of CUDA and Triton, of cuBLAS, and of torch on a CPU.
 _TOLD_OTHERWISE = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from base.command_line import Positional
+from base.config_input import note_on_one, parse_seeds
 from base.errors import UsageError, as_usage_error
 from base.sections import Typed
-from base.seeds import note_on_one, parse_seeds
 from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
 from pretrain.data.prepare import prepare_data
@@ -27,6 +28,17 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from pretrain.training.stopping import stopped_between_runs
 from pretrain.training.usable import check_usable
+
+
+class TrainArgs(RunConfig):
+    """Pretrain a model."""
+
+    config_file: Positional[Path | None] = None
+    """YAML file, or the name of a shipped one, with values of the flags below, which win over it."""
+    dry_run: bool = False
+    """Print the resolved configuration, parameter counts, token budget and run folder, and write nothing."""
+    seeds: tuple[str, ...] = ()
+    """Train each of these in place of --seed, one after the other: 1,2,3 or 1-3."""
 
 
 def load_configs(typed: Typed) -> list[RunConfig]:

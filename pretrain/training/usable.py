@@ -14,7 +14,7 @@ from base.families import get_family
 from pretrain.config import OptimConfig, RunConfig
 from pretrain.config_sources import say_once
 from pretrain.data import corpus
-from pretrain.data.shares import cut_step
+from pretrain.data.batches import cut_step
 from pretrain.data.tokenizer import load_tokenizer
 from pretrain.resolution import resolve
 from pretrain.training.optim import num_warmup_steps

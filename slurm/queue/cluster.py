@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from base.config_input import read_config
+from base.config_input import find_config, read_config
 from base.errors import shown
 from base.sections import Section
-from base.shipped import find_config
 
 LONGEST_DAYS = 365
 

@@ -25,7 +25,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import clean_env
 
 from base.errors import UsageError
-from pretrain.data.shares import cut_step
+from pretrain.data.batches import cut_step
 from pretrain.run.folders import StudyFolder
 from slurm.queue.cluster import ClusterPreset, minutes_of
 from slurm.queue.snapshot import snapshot_environment
@@ -36,7 +36,7 @@ from slurm.state.cell_state import queued_state
 from slurm.state.survey import survey
 from slurm.study.cells import Cell, own_variants, trained_cells
 from slurm.study.study import Study
-from slurm.worker.job import CellJob, Layout
+from slurm.worker.cell import CellJob, Layout
 
 REPORT_MINUTES = 120
 MAX_ROUNDS = 2

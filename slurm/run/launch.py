@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from base.config_input import note_on_one
 from base.errors import AbsentError, UsageError
 from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
-from base.seeds import note_on_one
 from eval.models.identity import admit_run
 from eval.runner.work_units import check_sources
 from ffn_variants.models.devices import use_gpu

@@ -12,10 +12,13 @@ from datetime import date
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis
+from eval.report.sections.verdicts import summary
+from eval.report.write import write_report
 from eval.results.decisions import Claim, Decisions, Look, read_decisions, write_decisions
 from eval.significance.axes import Combination
 from eval.significance.comparison import SHOWN, Comparison
 from pretrain.run.folders import StudyFolder
+from slurm.run.todo import not_done_lines, unfinished
 from slurm.study.study import Study
 
 _NAMES = {
@@ -97,3 +100,23 @@ def _variants(study: Study, undecided: Iterable[Comparison]) -> list[str]:
         return list(variants)
     named = {level.variant if isinstance(level, Combination) else level for level in levels}
     return [name for name in variants if name in named]
+
+
+def write_study_report(study: Study) -> None:
+    """Name the cells that are not done, and write the report of those that are.
+
+    Where all cells have ended, well or not, and seeds are added to what is undecided, it is that of a look.
+    """
+    left = unfinished(study)
+    for line in not_done_lines(left):
+        print(line)
+    print(f"{len(study.cells) - len(left)} of {len(study.cells)} cells done")
+    try:
+        folder = StudyFolder(study.folder)
+        analysis = write_report(study.folder, folder.report_dir)
+        if all(state.name == "failed" for _, state in left):
+            take_look(study, analysis)
+        print(f"\n{summary(analysis)}\n\n{folder.report_file}", flush=True)
+    except UsageError as error:
+        # With few cells done there may be nothing to compare yet, which is no mistake of the user.
+        print(f"no report yet: {error}", flush=True)

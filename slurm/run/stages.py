@@ -20,7 +20,7 @@ from eval.results.tuning import (
 from eval.results.tuning_rules import Point
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
-from slurm.run.report import write_study_report
+from slurm.run.looks import write_study_report
 from slurm.run.todo import unfinished
 from slurm.study.axes.points import write_value
 from slurm.study.cells import RunCell, trained_cells

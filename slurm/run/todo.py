@@ -14,7 +14,7 @@ from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
 from base.records import peek_record
-from base.sentences import first_few
+from base.wording import first_few
 from ffn_variants.registry import is_registered
 from ffn_variants.source import cure, describe_change
 from pretrain.config import DataConfig

@@ -11,11 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from base.config_input import deep_merge, read_yaml
+from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.families import get_family
 from base.mistakes import explain
-from base.shipped import find_config
 from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve

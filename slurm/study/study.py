@@ -17,13 +17,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from base.config_input import deep_merge, read_yaml
+from base.config_input import deep_merge, find_config, parse_seeds, read_yaml
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.mistakes import check, explain
-from base.seeds import parse_seeds
-from base.shipped import find_config
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.report.inputs.history import remember_question
 from eval.results.decisions import Decisions, read_decisions

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
+import submitit
 import torch
+from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
 
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from base.files import CODE_ROOT
@@ -18,8 +22,8 @@ from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
-from pretrain.run.code_copy import is_as_copied
 from pretrain.run.folders import RunFolder
+from pretrain.run.provenance import is_as_copied
 from pretrain.run.run_dir import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
@@ -167,3 +171,47 @@ def share_cores(num_workers: int) -> dict[str, str]:
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:500]
+
+
+Layout = Literal["in-turn", "at-once", "shared"]
+"""Cells one after the other; by several processes at once, each with its part; one cell by all processes."""
+
+
+class CellJob:
+    """Runs cells; a cluster calls it in every task of a job.
+
+    Args:
+        layout: How the job's processes share them.
+    """
+
+    def __init__(self, layout: Layout = "in-turn") -> None:
+        self.layout = layout
+
+    def __call__(self, cells: Sequence[Cell]) -> None:
+        environment = submitit.JobEnvironment()
+        rank = environment.global_rank
+        tell_of_edited_code()
+        worker = Worker(log=str(environment.paths.stderr), job=environment.job_id, rank=rank)
+        if self.layout == "shared":
+            _join_processes()
+            run_shared_cell(cells[0], worker)
+        elif self.layout == "at-once":
+            run_cells(cells[rank :: environment.num_tasks], worker)
+        else:
+            run_cells(cells, worker)
+
+    def checkpoint(self, cells: Sequence[Cell]) -> DelayedSubmission:
+        """What to queue again when time runs out: the same, as every cell continues where it was."""
+        return DelayedSubmission(self, cells)
+
+
+def _join_processes() -> None:
+    """Tell Accelerate of the job's other processes."""
+    # Where node names do not resolve, the preset's environment names an address.
+    named = os.environ.get("MASTER_ADDR")
+    # CUDA_VISIBLE_DEVICES stays, as Accelerate chooses by LOCAL_RANK.
+    TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
+    if named:
+        os.environ["MASTER_ADDR"] = named
+    if not has_gpu():
+        os.environ["ACCELERATE_USE_CPU"] = "true"

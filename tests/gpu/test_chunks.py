@@ -9,8 +9,8 @@ from transformers import AutoModel, BertConfig
 
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import PaddedEncoder
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import parse_head
+from eval.classification.heads.layers import build_head
+from eval.classification.heads.registry import parse_head
 from eval.classification.inputs.chunks import TOKENS_PER_CHUNK
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded

@@ -15,8 +15,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, FAMILIES
 from ffn_variants import FFN_VARIANTS, build_model, load_variant
-from ffn_variants.bundle.bundle import STAND_INS, bundle_code
-from ffn_variants.bundle.imports import made_relative
+from ffn_variants.bundle.bundle import STAND_INS, bundle_code, made_relative
 from ffn_variants.models.loading import load_pretrained
 from tests.bare import run_bare
 from tests.cases import diagonal_is_fast

@@ -12,7 +12,7 @@ import yaml
 
 import ffn_ablations as ffa
 from pretrain.run.folders import StudyFolder
-from slurm.run.report import write_study_report
+from slurm.run.looks import write_study_report
 from slurm.status import main as status
 from slurm.study.study import load_study
 from slurm.worker.cell import run_cells

@@ -1,23 +1,57 @@
-"""Heads of one vector an example: a linear layer, two of them, and the layers of the FFN registry.
+"""Heads of one or two layers, what every head returns, and how a head is built.
 
 Shapes: n examples, D hidden_size, C labels.
+
+What every head returns.
+
+Shapes: n examples, M vectors of the longest example, C labels.
 """
 
 from __future__ import annotations
 
 import math
+from pkgutil import resolve_name
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from eval.classification.heads.build import count_parameters
-from eval.classification.heads.choice import HeadChoice
-from eval.classification.heads.output import HeadOutput
+from eval.classification.heads.registry import HeadChoice, get_head
 from ffn_variants.variants.cheby_kan import ChebyKANLinear
 from ffn_variants.variants.fourier_kan import FourierKANLinear
 from ffn_variants.variants.gr_kan import GroupRational, choose_groups
 from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.rbf_kan import RBFKANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines
+
+
+class HeadOutput(NamedTuple):
+    """What a head makes of a batch.
+
+    Attributes:
+        logits: (n, C).
+        auxiliary_loss: A scalar that training adds to the loss of the logits; None for most heads.
+        segment_scores: (n, M, C), what each segment adds to or says of each label; None without segments.
+    """
+
+    logits: Tensor
+    auxiliary_loss: Tensor | None = None
+    segment_scores: Tensor | None = None
+
+
+def build_head(choice: HeadChoice, hidden_size: int, num_labels: int) -> nn.Module:
+    """Build a head, initialised from torch's global generator; errors as in ``check_head``."""
+    spec = get_head(choice.name)
+    build = resolve_name(spec.builder)
+    return build(hidden_size, num_labels, **spec.resolve(dict(choice.options)))
+
+
+def count_parameters(choice: HeadChoice, hidden_size: int, num_labels: int) -> int:
+    """Count the learnable parameters of a head, biases included."""
+    with torch.device("meta"):
+        module = build_head(choice, hidden_size, num_labels)
+    return sum(parameter.numel() for parameter in module.parameters())
+
 
 INIT_STD = 0.02
 """Of linear layers at the start, as transformers' heads have it."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from base.errors import UsageError
-from eval.classification.heads.build import count_parameters
-from eval.classification.heads.choice import HeadChoice, check_head, parse_head
-from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS
+from eval.classification.heads.layers import count_parameters
+from eval.classification.heads.registry import (
+    DEFAULT_HEAD,
+    HEAD_NAMES,
+    HEADS,
+    HeadChoice,
+    check_head,
+    parse_head,
+)
 
 LARGEST = 1_000_000
 """Beyond any model; counts are made by building a head."""

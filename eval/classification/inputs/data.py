@@ -12,8 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from eval.classification.classifier import Batch
 from eval.classification.config import ClassificationConfig, Finetuning
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import DEFAULT_HEAD, get_head
+from eval.classification.heads.registry import DEFAULT_HEAD, get_head, parse_head
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import cached, encode, tokenizer_key
 from eval.classification.metrics import majority_scores

@@ -10,12 +10,19 @@ those of the second. A token has the type (``token_type_ids``) that it has in th
 included.
 
 Shapes: n examples, S segments of all of them.
+
+An example as one text, and where the tokens that a tokenizer makes of it lie there.
+
+Shapes: N tokens.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +31,113 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from base.text.tokens import read
 from eval.classification.heads.spec import SegmentKind
-from eval.classification.inputs.example_text import JOINT, Text, Tokens, as_one_text, parts_of
-from eval.classification.inputs.sentences import join_empty, sentence_starts
 from eval.classification.inputs.tokens import Encoded, Resident
+
+# Before these words' full stop a sentence goes on, as before that of an initial or of e.g. and U.S.
+_ABBREVIATIONS = frozenset(
+    ["al", "cf", "dr", "eq", "est", "fig", "gen", "gov", "jr", "mr", "mrs", "ms", "prof", "rev", "sen", "sr"]
+)
+_DOTTED = re.compile(r"(\w\.)+\w")
+_OPENERS = "\"'\u201c\u2018\u00ab([{"
+_CLOSERS = "[\"'\u201d\u2019\u00bb)\\]}]"
+# A mark with space behind it, a mark of Chinese and Japanese, which needs none, or an empty line. Only the
+# first mark of a run begins a match, or a long run would take quadratic time.
+_END = re.compile(
+    rf"(?<![.!?…])(?P<marks>[.!?…]++){_CLOSERS}*+\s++"
+    "|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*\\s*"
+    r"|\n\s*\n\s*"
+)
+_WORD = re.compile(r"\S+\Z")
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Return where each sentence of a text begins, the first at 0; each reaches to the next one's start.
+
+    A sentence ends behind . ! ? … and the quotes or brackets that close there, if space follows; behind the
+    marks of Chinese and Japanese; and at an empty line. A full stop behind an abbreviation or an initial ends
+    none, and what holds no word, such as the dots of ``wait . . .``, belongs to the sentence before it.
+    """
+    starts = [0]
+    for match in _END.finditer(text):
+        if match.end() < len(text) and not _goes_on(text, match):
+            starts.append(match.end())
+    return join_empty(text, starts, r"\w")
+
+
+def join_empty(text: str, starts: list[int], content: str) -> list[int]:
+    """Leave out starts so that every part holds a match of ``content``; one part remains if none does.
+
+    Args:
+        text: The text.
+        starts: Where its parts begin, ascending and with 0 first.
+        content: A regular expression.
+    """
+    kept, is_filled, pattern = [0], False, re.compile(content)
+    for start, stop in pairwise([*starts, len(text)]):
+        if pattern.search(text, start, stop) is None:
+            continue
+        if is_filled:
+            kept.append(start)
+        is_filled = True
+    return kept
+
+
+def _goes_on(text: str, match: re.Match[str]) -> bool:
+    """Whether a full stop belongs to an abbreviation or an initial."""
+    if match["marks"] != ".":
+        return False
+    # No word that matters here is longer, and a search from further back would take quadratic time.
+    word = _WORD.search(text[max(0, match.start() - 20) : match.start()])
+    if word is None:
+        return False
+    bare = word[0].lstrip(_OPENERS)
+    is_initial = len(bare) == 1 and bare.isupper() and bare != "I"
+    return is_initial or bare.lower() in _ABBREVIATIONS or _DOTTED.fullmatch(bare) is not None
+
+
+Text = str | Sequence[str]
+"""A text, or the turns of a conversation."""
+
+JOINT = " "
+"""Between turns, as where a task has them in one text; and between the texts of a pair."""
+
+
+def as_one_text(example: tuple[Text, str | None]) -> str:
+    """Return an example as the one text that ``Segmented.spans`` counts the characters of."""
+    return JOINT.join(parts_of(example))
+
+
+def parts_of(example: tuple[Text, str | None]) -> list[str]:
+    """Return the text of an example, or both of a pair, or its turns."""
+    first, second = example
+    parts = [first] if isinstance(first, str) else list(first)
+    return parts if second is None else [*parts, second]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of an example.
+
+    Attributes:
+        ids: (N,) token ids.
+        offsets: (N, 2) first character of each in ``as_one_text``, and the one behind its last.
+        is_text: (N,) whether it stands for characters; special tokens do not.
+        type_ids: (N,) the tokenizer's ``token_type_ids``, whether or not it gives them to models.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    is_text: np.ndarray
+    type_ids: np.ndarray
+
+    @classmethod
+    def of(cls, encoding: Any, shift: int) -> Tokens:
+        """Read a tokenizer's own object; ``shift`` is where the second text begins."""
+        sequence = np.array([-1 if number is None else number for number in encoding.sequence_ids])
+        offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) + shift * (sequence == 1)[:, None]
+        types = np.array(encoding.type_ids, dtype=np.uint8)
+        return cls(np.array(encoding.ids, dtype=np.int32), offsets, sequence >= 0, types)
+
 
 # Characters that are tokenised at once; a tokenizer's own objects take far more memory than the tokens.
 _CHARACTERS_AT_ONCE = 1_000_000

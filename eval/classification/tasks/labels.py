@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from base.errors import UsageError
-from base.sentences import first_few
+from base.wording import first_few
 
 Label = str | int
 NUM_SHOWN = 24

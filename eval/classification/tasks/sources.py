@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from base.errors import UsageError
-from base.text.absent import absent
+from base.text.paths import absent
 from eval.classification.tasks.schema import HubSource
 from eval.files import DATA_SUFFIXES, list_data_files, read_hub_rows, read_json_rows
 

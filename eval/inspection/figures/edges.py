@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from eval.inspection.figures.common import by_arm, draw_density, line, looks, make_small
+from eval.inspection.figures.strip import by_arm, draw_density, line, looks, make_small
 from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure, settle
 from eval.results.inspection import Edge, RunInspection
 

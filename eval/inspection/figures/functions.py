@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from eval.inspection.figures.common import by_arm, draw_density, line, looks, make_small
+from eval.inspection.figures.strip import by_arm, draw_density, line, looks, make_small
 from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure, settle
 from eval.results.inspection import ActivationLayer, EdgeLayer, RunInspection
 

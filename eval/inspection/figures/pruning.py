@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from eval.inspection.figures.common import by_arm, line, looks, mean_and_range
+from eval.inspection.figures.strip import by_arm, line, looks, mean_and_range
 from eval.report.figures.style import GREY, STYLE, add_legend, new_figure, settle
 from eval.results.inspection import PruningCurve, RunInspection
 

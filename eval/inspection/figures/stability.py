@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from eval.inspection.figures.common import by_arm, line, looks, mean_and_range
+from eval.inspection.figures.strip import by_arm, line, looks, mean_and_range
 from eval.report.figures.style import STYLE, add_legend, label_log_axis, new_figure, settle
 from eval.results.inspection import RunInspection
 

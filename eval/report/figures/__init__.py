@@ -22,7 +22,7 @@ from eval.report.figures.sizes import draw_across_sizes, draw_size_laws
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
 from eval.report.figures.training import draw_gradient_norms
 from eval.report.figures.tuning import draw_tuning
-from eval.report.verdicts.standing import shown_first
+from eval.report.verdicts.ranking import shown_first
 
 __all__ = ["draw_all", "draw_one", "draws", "settled", "to_png", "to_svg"]
 

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from scipy.optimize import isotonic_regression
 
 from eval.report.analysis import Analysis
-from eval.report.curves.training_times import fastest
+from eval.report.curves.equal_cost import fastest
 from eval.report.document.names import family_label, title
 from eval.report.figures.crowd import VERDICT_COLOURS, in_words, is_crowd
 from eval.report.figures.style import (
@@ -28,7 +28,7 @@ from eval.report.figures.style import (
     variant_styles,
 )
 from eval.report.inputs.run_facts import RunFacts
-from eval.report.verdicts.standing import by_standing
+from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Benchmark, Family, Level
 
 Cost = tuple[str, float, str]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from eval.report.analysis import Analysis
 from eval.report.document.names import family_label
 from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, VariantStyle, in_two_lines, new_figure
-from eval.report.verdicts.standing import by_standing
+from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Family, Level
 from eval.significance.comparison import Comparison
 from eval.significance.factor import FACTORS

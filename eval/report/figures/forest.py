@@ -28,7 +28,7 @@ from eval.report.figures.style import (
     text_width,
 )
 from eval.report.verdicts.findings import place
-from eval.report.verdicts.standing import families_differ, shown_first
+from eval.report.verdicts.ranking import families_differ, shown_first
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import Comparison
 

@@ -12,7 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
-from base.sentences import first_few
+from base.wording import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import signed, unit_name
 from eval.report.document.names import family_label

@@ -15,7 +15,7 @@ from eval.report.figures.learning_curves import learning_curves_panel
 from eval.report.figures.seeds import seeds_panel
 from eval.report.figures.style import Panel
 from eval.report.figures.training import gradient_norms_panel
-from eval.report.verdicts.standing import shown_first
+from eval.report.verdicts.ranking import shown_first
 from eval.significance.axes import Benchmark, Family
 
 Name = TypeVar("Name")

@@ -26,7 +26,7 @@ from eval.report.figures.style import (
     panels,
     text_width,
 )
-from eval.report.verdicts.standing import by_standing
+from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Benchmark, Family
 
 MAX_COLUMNS = 4

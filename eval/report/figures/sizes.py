@@ -22,7 +22,7 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.verdicts.standing import shown_first
+from eval.report.verdicts.ranking import shown_first
 from eval.significance.axes import Benchmark, Level
 
 PANEL_IN = 2.5

@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
+from eval.report.inputs.design import Design
 from eval.report.inputs.history import Claim, History, Report
+from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.looks import FEWEST, Plan, PlannedLooks
+
+
+def decided_seeds(design: Design, benchmark: Benchmark) -> dict[str, Sequence[int]]:
+    """Return by comparison, as written, the seeds that it was decided with on a benchmark."""
+    return {
+        comparison: design.seeds[:num_seeds]
+        for (comparison, outcome), (num_seeds, _) in _decided(design).items()
+        if outcome == str(benchmark)
+    }
+
+
+def runs_of_all(design: Design, runs: pd.DataFrame) -> pd.DataFrame:
+    """Keep the runs of seeds that all variants were meant to have."""
+    first = design.decisions.planned[0] if design.decisions else None
+    return runs[runs.seed.isin(design.seeds[:first])] if first else runs
+
+
+def decided_remark(design: Design) -> str | None:
+    """Say which comparisons are shown as they were at a look before the last one, and what that saved.
+
+    None where seeds are no matter of looks, or nothing was decided before the latest one.
+    """
+    if design.decisions is None:
+        return None
+    used = f" It took {design.decisions.runs_used}." if design.decisions.is_over else ""
+    early: dict[str, list[str]] = {}
+    for (comparison, outcome), (num_seeds, _) in _decided(design).items():
+        if num_seeds < len(design.seeds):
+            early.setdefault(f"{comparison} with {num_seeds} seeds", []).append(outcome)
+    if not early:
+        return None
+    looks = ", ".join(map(str, design.decisions.planned))
+    named = "; ".join(f"{words} ({', '.join(outcomes)})" for words, outcomes in early.items())
+    return (
+        f"Seeds were added only to variants with an undecided comparison, at looks of {looks} seeds. What "
+        f"was decided before the latest look stays as it was then, with the runs of then: {named}. Single "
+        f"runs, means of variants and phenomena are of all runs.{used}"
+    )
+
+
+def decided_notes(design: Design, comparisons: Iterable[Comparison]) -> list[str]:
+    """Name comparisons whose verdict is no longer the one that a look recorded."""
+    decided, families = _decided(design), len(design.families)
+    notes = []
+    for found in comparisons:
+        name = (str(found.contrast), str(found.benchmark))
+        is_overall = found.family is None or families == 1
+        if is_overall and name in decided and decided[name][1] != found.verdict:
+            num_seeds, verdict = decided[name]
+            notes.append(
+                f"{name[0]} on {name[1]} was decided at {num_seeds} seeds: {verdict}. With the scores, the "
+                f"questions and the statistics of now it is {found.verdict}; the seeds are those of then"
+            )
+    return notes
+
+
+def _decided(design: Design) -> dict[tuple[str, str], tuple[int, str]]:
+    return design.decisions.decided() if design.decisions else {}
 
 
 @dataclass(frozen=True, kw_only=True)

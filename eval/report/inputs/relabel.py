@@ -8,8 +8,8 @@ from dataclasses import replace
 from base.families import FAMILIES
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.report.document.markdown import listed
-from eval.report.inputs.decided import decided_remark
 from eval.report.inputs.design import Design
+from eval.report.inputs.looks import decided_remark
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source
 from eval.report.inputs.study_checks import FailedRun

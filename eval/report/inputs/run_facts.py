@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,72 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.json_text import parse_json
-from base.records import peek_record
-from eval.results.places import Places
+from base.records import parse_json, peek_record
 from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name, some_of
+from eval.results.stages import Places
+from eval.results.store import read_scores
 from eval.significance.axes import Family, Level
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RUN_NAME, RunFolder
 from pretrain.run.manifest import Completion, read_completion
+
+Runs = Mapping[str, RunFolder]
+
+
+def read_tables(runs: Runs) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Read the scores of each run that are its own.
+
+    Args:
+        runs: By run id.
+
+    Returns:
+        The rows of each run that has usable ones, and sentences that name what is not used. Rows without any
+        ledger are somebody's who keeps none, unless other runs of the study have one.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    notes, unchecked = [], []
+    for run_id, run in runs.items():
+        scores = read_scores(run)
+        if run.is_scored and run.rows_file.name not in scores.wrong:
+            # A run is told by its place: rows of a named run may say what it would be called without it.
+            tables[run_id] = scores.rows().assign(run_id=run_id)
+            unchecked += [run_id] if scores.ledger is None else []
+        notes += [
+            f"scores left out, evaluate {run_id} again: {run.eval_dir / name} {why}"
+            for name, why in scores.wrong.items()
+            if name != run.rows_csv_file.name
+        ]
+    if unchecked and len(unchecked) < len(tables):
+        said = "scores that cannot be checked, as eval/done.json is gone or damaged; evaluate again"
+        notes.append(f"{said}: {some_of(unchecked, SHOWN)}")
+    return tables, notes
+
+
+def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tuple[RunFacts, ...], list[str]]:
+    """Read what each run's folder tells beside its scores.
+
+    Args:
+        runs: By run id.
+        tables: The rows of those that have any.
+
+    Returns:
+        The facts, and sentences that name the runs that say nowhere what they are, and what is not used.
+    """
+    facts: list[RunFacts] = []
+    notes, by_reason = [], defaultdict[str, list[str]](list)
+    for run_id, run in runs.items():
+        try:
+            facts.append(read_facts(run, run_id, tables.get(run_id)))
+        except UsageError as error:
+            notes.append(f"run left out: {error}")
+            continue
+        for reason in facts[-1].unusable:
+            by_reason[reason].append(run_id)
+    return tuple(facts), notes + [
+        f"not used, as {reason}, while their scores count: {some_of(run_ids, SHOWN)}"
+        for reason, run_ids in by_reason.items()
+    ]
+
 
 SHOWN = 4
 """Runs that a sentence names."""

@@ -10,10 +10,17 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
+from base.records import peek_record
 from eval.report.inputs.design import Asked, Design, design_from, read_design
 from eval.report.inputs.history import History, read_history
-from eval.report.inputs.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
-from eval.report.inputs.run_files import read_all_facts, read_tables
+from eval.report.inputs.run_facts import (
+    SHOWN,
+    RunFacts,
+    cut_notes,
+    held_out_rows,
+    read_all_facts,
+    read_tables,
+)
 from eval.report.inputs.study_axes import StudyAxes
 from eval.report.inputs.study_checks import (
     FailedRun,
@@ -30,7 +37,6 @@ from eval.report.readers.shapes import to_rows
 from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
 from eval.report.readers.text_tables import read_text_table
 from eval.results.baselines import read_baselines
-from eval.results.cut_inputs import cut_input_notes
 from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
@@ -38,12 +44,29 @@ from eval.results.outcome import Declared
 from eval.results.published import shipped_table
 from eval.results.rows import RunKey, some_of
 from eval.results.run_scores import normalise_rows
+from eval.results.scale import cut_input_notes
 from eval.results.stages import MAIN
 from eval.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from eval.significance.factor import Factor
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What was found; empty where there is none."""
+
+    inspection: Mapping[str, Any] = field(default_factory=dict)
+    """The summary of a look inside."""
+
+
+def read_beside(folder: Path) -> Beside:
+    """Read what lies in a study's folder; nothing is beside a table."""
+    if not folder.is_dir():
+        return Beside()
+    return Beside(inspection=peek_record(StudyFolder(folder).inspection_summary))
+
 
 FRAME = "data frame"
 

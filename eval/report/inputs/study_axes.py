@@ -13,10 +13,9 @@ import pandas as pd
 from base.errors import UsageError
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.study_checks import FailedRun
-from eval.results.each import of_each
-from eval.results.places import Places
+from eval.results.columns import of_each
 from eval.results.rows import check_axis
-from eval.results.stages import MAIN
+from eval.results.stages import MAIN, Places
 from eval.significance.axes import Axes, Family, Settings
 
 VARIANT = "variant"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from base.files import mapping
 from base.records import peek_record
-from base.sentences import first_few
+from base.wording import first_few
 from eval.report.inputs.run_facts import RunFacts
 from eval.significance.axes import Family, Level
 from pretrain.run.folders import RunFolder, StudyFolder

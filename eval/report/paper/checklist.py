@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from eval.report.analysis import Analysis
 from eval.report.paper.labels import Labels
-from eval.report.paper.training import training_settings
+from eval.report.paper.methods import training_settings
 from eval.suites.registry import HELD_OUT
 
 LICENCES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from base.errors import UsageError
-from eval.results.csv_text import unmark
+from eval.results.columns import unmark
 
 SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = (",", ";", "\t")

@@ -13,13 +13,13 @@ from eval.report.scores.power import Power, percent_or_own, power_of
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import AT_CHANCE, Comparison, Inference
+from eval.significance.statistics.power import variance_ratio
 from eval.significance.statistics.signal_noise import (
     DecisionAccuracy,
     SignalNoise,
     decision_accuracy,
     signal_noise,
 )
-from eval.significance.statistics.typical_seeds import variance_ratio
 
 
 @dataclass(frozen=True, kw_only=True)

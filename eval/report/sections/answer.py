@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from eval.report.document.markdown import amount, effect, listed, margin, p_value
 from eval.report.document.names import counted, family_label, loss_of
 from eval.report.verdicts.findings import AtSharedRate, Findings, place
-from eval.report.verdicts.standing import by_standing, can_tell, families_differ, is_at_chance
+from eval.report.verdicts.ranking import by_standing, can_tell, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (
     EQUIVALENT,

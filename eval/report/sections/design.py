@@ -11,6 +11,7 @@ from eval.report.inputs.looks import looks_note
 from eval.report.sections.history import questions_note
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
+from pretrain.run.folders import StudyFolder
 
 
 def design_section(analysis: Analysis) -> str:
@@ -92,3 +93,20 @@ def _items(analysis: Analysis) -> str:
         rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
     header = ["outcome", "tasks", "items", "items per task", "metrics"]
     return table(header, rows) if rows else ""
+
+
+def inspection_section(analysis: Analysis) -> str:
+    """Repeat the sentences of the study's look inside, with the place of its page; empty without one."""
+    found, study = analysis.beside.inspection, StudyFolder(analysis.source.path)
+    sentences = [str(text) for text in found.get("sentences") or [] if isinstance(text, str)]
+    if not sentences:
+        return ""
+    said = "\n".join(f"{number}. {text}" for number, text in enumerate(sentences, 1))
+    place = study.inspection_dir.relative_to(study.path).as_posix()
+    return (
+        "## Look inside\n\n"
+        f"What `ffn-ablations inspect` found in {found.get('runs')} trained models, over seeds, with "
+        f"intervals that hold together for its whole page, and apart from the claims of this report:\n\n"
+        f"{said}\n\n"
+        f"The page with controls and figures is `{place}/inspection.html` in the study's folder."
+    )

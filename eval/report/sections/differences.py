@@ -18,7 +18,7 @@ from eval.report.document.markdown import (
 from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.report.verdicts.findings import place
-from eval.report.verdicts.standing import by_standing
+from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.bootstrap import MIN_RUNS

@@ -11,9 +11,8 @@ from eval.report.document.names import family_label, title
 from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
 from eval.report.verdicts.findings import place
-from eval.report.verdicts.standing import by_standing
-from eval.significance.statistics.power import MAX_RUNS, POWER
-from eval.significance.statistics.typical_seeds import typical_seeds
+from eval.report.verdicts.ranking import by_standing
+from eval.significance.statistics.power import MAX_RUNS, POWER, typical_seeds
 
 
 def outcomes_section(analysis: Analysis) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.curves.training_times import fastest
+from eval.report.curves.equal_cost import fastest
 from eval.report.document.markdown import anchor, arrow, count, difference, interval, listed, millions, table
 from eval.report.document.names import family_label, title
 from eval.report.inputs.run_facts import RunFacts

@@ -7,12 +7,24 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import ARROWS, arrow, best_of, bold, details, spread, table
+from eval.report.document.markdown import (
+    ARROWS,
+    arrow,
+    best_of,
+    bold,
+    details,
+    difference,
+    p_value,
+    spread,
+    table,
+    unit_name,
+)
 from eval.report.document.names import family_label, title
 from eval.report.sections.context import Context, decimals_of, mean_name
-from eval.report.verdicts.standing import by_standing
+from eval.report.verdicts.ranking import by_standing
 from eval.results.run_scores import SINGLE_TASK, decimals
 from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.comparison import Comparison
 from eval.suites.registry import HELD_OUT
 from eval.suites.spec import Better
 
@@ -146,3 +158,34 @@ def _task_table(
         rows.append(row)
     header = ["group", "task", "metric", *(f"`{name}`" for name in variants)]
     return table([*header, "constant answer"] if baselines else header, rows)
+
+
+def parts_section(analysis: Analysis, context: Context) -> str:
+    """A heat map of every benchmark with parts and its numbers, folded away."""
+    bodies = []
+    for benchmark in by_standing(analysis):
+        chosen = {(c.part, c.contrast): c for c in analysis.parts if c.benchmark == benchmark}
+        if not chosen:
+            continue
+        contrasts = list(dict.fromkeys(contrast for _, contrast in chosen))
+        rows = []
+        for part in dict.fromkeys(part for part, _ in chosen):
+            found = [chosen[part, contrast] for contrast in contrasts]
+            rows.append([str(part), *map(_cell, found)])
+        header = ["", *(f"`{contrast.compared}`" for contrast in contrasts)]
+        unit = unit_name(analysis.outcome(benchmark).unit) or "its own unit"
+        body = [context.figure_of("heat-map", analysis, benchmark), table(header, rows)]
+        summary = f"{title(benchmark)}: differences in {unit} (corrected p)"
+        bodies.append(details(summary, "\n\n".join(filter(None, body))))
+    if not bodies:
+        return ""
+    text = (
+        f"Differences to `{analysis.baseline}`, averaged over {analysis.strata}. P-values are corrected over "
+        "all differences of an outcome (Benjamini and Hochberg), so that of those shown (bold) no more than "
+        f"{analysis.inference.level:.0%} are expected to be false."
+    )
+    return "\n\n".join(["## By phenomenon", text, *bodies])
+
+
+def _cell(found: Comparison) -> str:
+    return bold(f"{difference(found)} ({p_value(found.p_bh)})", found.is_different)

@@ -9,7 +9,7 @@ from eval.report.curves.sizes import SizeLaw, SizeVerdict
 from eval.report.document.markdown import details, listed, p_value, signed, table, unit_name
 from eval.report.document.names import family_label, title
 from eval.report.sections.context import Context
-from eval.report.verdicts.standing import by_standing
+from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.statistics.scaling_laws import at_end
 from eval.significance.statistics.size_trends import CANNOT_TELL, CHANGES_SIGN, GROWS, HOLDS, SHRINKS

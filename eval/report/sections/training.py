@@ -8,7 +8,7 @@ import numpy as np
 
 from base.progress import duration
 from eval.report.analysis import Analysis
-from eval.report.curves.training_times import clock, training_times
+from eval.report.curves.equal_cost import clock, training_times
 from eval.report.document.markdown import count, details, millions, share, table
 from eval.report.document.names import family_label
 from eval.report.inputs.run_facts import SHOWN, RunFacts

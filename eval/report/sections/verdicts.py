@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from base.sentences import first_few
+from base.wording import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, bold, difference, escape, interval, table, unit_name
 from eval.report.document.names import family_label
 from eval.report.sections.answer import answer, explored
 from eval.report.verdicts.findings import place
-from eval.report.verdicts.fragility import fragile_because, separation
-from eval.report.verdicts.standing import by_standing, families_differ, is_at_chance
+from eval.report.verdicts.ranking import by_standing, families_differ, is_at_chance
+from eval.report.verdicts.sensitivity import fragile_because, separation
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (
     DIFFERENT,

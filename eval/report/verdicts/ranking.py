@@ -9,13 +9,54 @@ from functools import cached_property
 import numpy as np
 
 from eval.report.verdicts.findings import Findings
-from eval.report.verdicts.standing import by_standing
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.comparison import Comparison
+from eval.significance.comparison import AT_CHANCE, NOT_ESTIMABLE, SHOWN, Comparison
 from eval.significance.statistics.all_pairs import groups, letter, told_apart
 from eval.significance.statistics.looks import OneLook
 from eval.significance.statistics.tuning import NO_CHOICE
+
+FIRST = 3
+"""Outcomes on the first screen."""
+
+
+def families_differ(comparison: Comparison) -> bool:
+    """Whether families are shown to differ in a difference, which its average then hides."""
+    return comparison.has_interaction and comparison.verdict != AT_CHANCE
+
+
+def is_shown(comparison: Comparison) -> bool:
+    """Whether a difference or an equivalence is shown, corrected for all that was looked at with it."""
+    return comparison.verdict in SHOWN
+
+
+def can_tell(findings: Findings, benchmark: Benchmark) -> bool:
+    """Whether anything is shown on it over all families."""
+    return any(map(is_shown, findings.overall(benchmark)))
+
+
+def is_at_chance(findings: Findings, benchmark: Benchmark) -> bool:
+    """Whether every comparison that can be made on it is at chance, on average and in each family."""
+    verdicts = {c.verdict for scope in findings.scopes(benchmark) for c in findings.of(benchmark, scope)}
+    return AT_CHANCE in verdicts and verdicts <= {AT_CHANCE, NOT_ESTIMABLE}
+
+
+def by_standing(findings: Findings) -> list[Benchmark]:
+    """Sort outcomes: those of the claims first; those that can tell, the open ones, those at chance."""
+    primary = findings.primary
+    return sorted(
+        findings.benchmarks,
+        key=lambda name: (name not in primary, not can_tell(findings, name), is_at_chance(findings, name)),
+    )
+
+
+def shown_first(findings: Findings) -> list[Benchmark]:
+    """Return the outcomes drawn on the first screen: claims that can tell, else the first open ones."""
+    order = by_standing(findings)
+    claimed = [name for name in order if name in findings.primary] or order
+    telling = [name for name in claimed if can_tell(findings, name)]
+    return (telling or [name for name in claimed if not is_at_chance(findings, name)] or claimed)[:FIRST]
+
 
 FEWEST = 4
 """Variants from which on their order is worth a table of its own."""

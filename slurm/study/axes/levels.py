@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from base.baseline import Budget
 from base.errors import UsageError, unknown_name
-from base.option_text import Value, like, parse_option_text, write_option_text
+from base.options import Value, like, parse_option_text, write_option_text
 from ffn_variants import get_variant
 
 BUDGET = "ffn_budget"

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from base.config_input import parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.mistakes import check
 from base.sections import Section
-from base.seeds import parse_seeds
 from eval.results.tuning_rules import Value, is_number, points, widest
 from pretrain.config import RunConfig
 from slurm.study.axes.points import settings, write_value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from base.errors import UsageError
-from base.option_text import like, parse_option_text, write_option_text
+from base.options import like, parse_option_text, write_option_text
 
 
 def test_what_is_written_is_read_back() -> None:

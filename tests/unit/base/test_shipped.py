@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from base.config_input import FOLDERS, find_config, shipped
 from base.errors import UsageError
 from base.files import CODE_ROOT
-from base.shipped import FOLDERS, find_config, shipped
 from ffn_ablations.listing import main
 from pretrain.resolution import load_config
 from slurm.study.study import load_study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from base.table import format_table
+from base.wording import format_table
 
 
 @pytest.mark.parametrize(

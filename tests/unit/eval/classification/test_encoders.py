@@ -11,9 +11,8 @@ from eval.classification.classifier import HeadClassifier, stack
 from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
 from eval.classification.features import FeatureClassifier, Features, features
 from eval.classification.finetune import trained_state
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import HEADS
+from eval.classification.heads.layers import build_head
+from eval.classification.heads.registry import HEADS, parse_head
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded
 from ffn_variants import build_model

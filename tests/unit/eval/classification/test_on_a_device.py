@@ -17,9 +17,8 @@ from eval.classification.config import Finetuning
 from eval.classification.encoders import PaddedEncoder, make_encoder
 from eval.classification.features import features
 from eval.classification.finetune import build_optimizer, finetune, update
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import HEADS, get_head
+from eval.classification.heads.layers import build_head
+from eval.classification.heads.registry import HEADS, get_head, parse_head
 from eval.classification.inputs.layout import lay_out, padded_inputs
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded, Resident

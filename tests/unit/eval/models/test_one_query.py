@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from eval.models.one_query import attend_with_one_query
+from eval.models.memory import attend_with_one_query
 
 
 def test_one_query_attends_as_in_a_whole_layer() -> None:

@@ -21,9 +21,8 @@ from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import read_source
 from eval.report.paper.labels import Labels
 from eval.report.paper.latex import escape
-from eval.report.paper.methods import cited, methods
+from eval.report.paper.methods import cited, methods, training_settings
 from eval.report.paper.references import ENTRIES, OF_FAMILY, OF_SUITE
-from eval.report.paper.training import training_settings
 from eval.suites.registry import SUITES
 
 HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""

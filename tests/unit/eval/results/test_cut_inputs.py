@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from eval.results.cut_inputs import cut_input_notes, cut_inputs
+from eval.results.scale import cut_input_notes, cut_inputs
 from pretrain.run.folders import RunFolder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from eval.results.each import of_each, of_each_row
+from eval.results.columns import of_each, of_each_row
 
 
 def test_each_row_has_the_value_of_a_plain_loop_and_each_name_is_looked_up_once():

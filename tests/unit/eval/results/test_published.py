@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from eval.classification.heads.choice import head_name
+from eval.classification.heads.registry import head_name
 from eval.results.published import COMPARED, FOLDER, read_published, read_table, shipped_table
 from ffn_variants import FFN_VARIANTS
 

@@ -9,7 +9,7 @@ from eval.report.analyse import analyse
 from eval.report.exports import number_tables
 from eval.report.inputs.sources import read_source
 from eval.results.run_scores import is_percent, normalise_rows, run_scores
-from eval.results.suite_means import suite_means
+from eval.results.summary import suite_means
 from eval.suites.blimp_paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
 
 

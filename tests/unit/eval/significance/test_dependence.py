@@ -22,6 +22,7 @@ from eval.significance.claims import Claims
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference, Method
 from eval.significance.dependence import cells_of
+from eval.significance.statistics.bootstrap import MaxT
 from eval.significance.statistics.joint_null import (
     Cells,
     Draws,
@@ -31,7 +32,6 @@ from eval.significance.statistics.joint_null import (
     resampled,
     simulated,
 )
-from eval.significance.statistics.max_t import MaxT
 
 LEVEL = 0.05
 DIFFERENCE = 5.0

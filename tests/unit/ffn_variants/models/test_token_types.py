@@ -22,8 +22,8 @@ from transformers import (
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.encoders import PaddedEncoder, make_encoder
 from eval.classification.features import features
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import parse_head
+from eval.classification.heads.layers import build_head
+from eval.classification.heads.registry import parse_head
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import Encoded, encode, tokenizer_key

@@ -8,8 +8,7 @@ import threading
 import pytest
 import torch
 
-from pretrain.data.batches import BatchSource
-from pretrain.data.prefetch import one_ahead
+from pretrain.data.batches import BatchSource, one_ahead
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
 from pretrain.training.train import train

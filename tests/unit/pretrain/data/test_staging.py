@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from base.text.masking import IGNORE
-from pretrain.data.staging import stage
+from pretrain.data.batches import stage
 
 
 def batches() -> list[dict[str, torch.Tensor]]:

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from base.command_line import read_flags
+from base.config_input import note_on_one
 from base.errors import UsageError
-from base.seeds import note_on_one
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.run_dir import run_dir
-from pretrain.training.arguments import TrainArgs
 from pretrain.training.dry_run import describe_run, describe_runs
-from pretrain.training.seeds import load_configs, train_in_turn
+from pretrain.training.seeds import TrainArgs, load_configs, train_in_turn
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
 

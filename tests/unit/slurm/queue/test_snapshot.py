@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from base.files import PACKAGES
-from pretrain.run.code_copy import copied_from, is_as_copied
+from pretrain.run.provenance import copied_from, is_as_copied
 from slurm.queue.snapshot import snapshot_environment, take_snapshot
 
 # The file that is edited, in whichever copy of the code.

@@ -19,7 +19,7 @@ from scipy import stats
 
 from base.errors import UsageError
 from eval.report.analyse import analyse
-from eval.report.inputs.decided import decided_remark
+from eval.report.inputs.looks import decided_remark
 from eval.report.inputs.sources import read_source
 from eval.report.write import write_report
 from eval.results.decisions import Decisions, read_decisions

@@ -11,7 +11,7 @@ import yaml
 import slurm.study.own_variants
 from base.errors import UsageError, WorldError
 from ffn_variants import FFN_VARIANTS, files
-from pretrain.run.code_copy import is_as_copied
+from pretrain.run.provenance import is_as_copied
 from slurm.queue.snapshot import take_snapshot
 from slurm.study.cells import own_variants as own_of
 from slurm.study.own_variants import contents

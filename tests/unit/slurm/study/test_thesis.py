@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.data.shares import cut_step
+from pretrain.data.batches import cut_step
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
 from pretrain.training.dry_run import describe_run

@@ -17,10 +17,15 @@ from scipy.interpolate import BSpline
 from scipy.special import expit
 
 from base.errors import UsageError
-from eval.classification.heads.build import build_head, count_parameters
-from eval.classification.heads.choice import check_head, head_name, parse_head
-from eval.classification.heads.layers import mlp_width
-from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS
+from eval.classification.heads.layers import build_head, count_parameters, mlp_width
+from eval.classification.heads.registry import (
+    DEFAULT_HEAD,
+    HEAD_NAMES,
+    HEADS,
+    check_head,
+    head_name,
+    parse_head,
+)
 from eval.classification.heads.table import table_rows
 from eval.classification.listing import list_heads
 
@@ -102,7 +107,7 @@ def test_the_builder_takes_the_options_of_the_registry(name):
 def test_heads_are_named_without_loading_one():
     code = (
         "import sys\n"
-        "from eval.classification.heads.choice import check_head, head_name, parse_head\n"
+        "from eval.classification.heads.registry import check_head, head_name, parse_head\n"
         "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
         "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
     )

@@ -9,9 +9,8 @@ from scipy.special import expit, softmax
 from torch import nn
 
 from eval.classification.config import Finetuning
-from eval.classification.heads.build import build_head, count_parameters
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import HEADS
+from eval.classification.heads.layers import build_head, count_parameters
+from eval.classification.heads.registry import HEADS, parse_head
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.inputs.segments import Segmentation
 

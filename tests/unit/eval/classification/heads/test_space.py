@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.space import SpaceHead
+from eval.classification.heads.layers import build_head
+from eval.classification.heads.registry import parse_head
+from eval.classification.heads.segment_heads import SpaceHead
 
 HIDDEN, LABELS, DIMENSIONS = 16, 4, 3
 LENGTHS = (5, 1, 9, 2)

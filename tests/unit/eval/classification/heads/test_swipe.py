@@ -12,10 +12,9 @@ from torch import nn
 
 from base.errors import UsageError
 from eval.classification.config import Finetuning
-from eval.classification.heads.build import build_head, count_parameters
-from eval.classification.heads.choice import check_head, head_name, parse_head
-from eval.classification.heads.registry import get_head
-from eval.classification.heads.swipe import SwipeHead, sines
+from eval.classification.heads.layers import build_head, count_parameters
+from eval.classification.heads.registry import check_head, get_head, head_name, parse_head
+from eval.classification.heads.segment_heads import SwipeHead, sines
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.inputs.segments import Segmentation

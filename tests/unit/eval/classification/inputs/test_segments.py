@@ -12,9 +12,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import UsageError
-from eval.classification.inputs.example_text import as_one_text
-from eval.classification.inputs.segments import Segmentation, Segmented, encode_segments
-from eval.classification.inputs.sentences import sentence_starts
+from eval.classification.inputs.segments import (
+    Segmentation,
+    Segmented,
+    as_one_text,
+    encode_segments,
+    sentence_starts,
+)
 
 WORDS = ["the", "film", "is", "good", "bad", ".", "!", "a", "b", "c", "d", "e", "f", "g", "h"]
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
-from eval.classification.heads.choice import HeadChoice
+from eval.classification.heads.registry import HeadChoice
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.tokens import encode
 from eval.classification.listing import list_tasks

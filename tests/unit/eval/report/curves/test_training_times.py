@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eval.report.curves.training_times import clock, training_times
+from eval.report.curves.equal_cost import clock, training_times
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.sections.training import _slowed
 from eval.results.published import read_table

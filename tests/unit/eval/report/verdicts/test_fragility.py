@@ -13,7 +13,7 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import read_source
 from eval.report.sections.verdicts import verdicts
-from eval.report.verdicts.fragility import fragile_because
+from eval.report.verdicts.sensitivity import fragile_because
 from tests.unit.eval.significance.comparing import table
 
 

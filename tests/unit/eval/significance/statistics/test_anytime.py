@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from eval.significance.statistics.anytime import MIXTURE, anytime_level, anytime_p
+from eval.significance.statistics.looks import MIXTURE, anytime_level, anytime_p
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
+from eval.significance.statistics.welch import hedges_g, probability_of_superiority
 
 SIZES = [(2, 2), (3, 3), (6, 5), (12, 4)]
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from eval.significance.statistics.bootstrap import MaxT
 from eval.significance.statistics.joint_null import (
     Cells,
     cells_of_arms,
@@ -18,7 +19,6 @@ from eval.significance.statistics.joint_null import (
     resampled,
     simulated,
 )
-from eval.significance.statistics.max_t import MaxT
 
 
 def design(num_variants: int, num_outcomes: int, num_families: int = 1):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.spending import boundaries, obrien_fleming
+from eval.significance.statistics.looks import boundaries, obrien_fleming
 
 
 def spent(fractions: list[float], level: float) -> list[float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.typical_seeds import typical_seeds, variance_ratio
+from eval.significance.statistics.power import typical_seeds, variance_ratio
 
 MEANS = np.array([0.0, 1.0, -0.5, 0.7, 0.1])
 

@@ -1,4 +1,4 @@
-"""Registries as text: rows aligned into columns, and what options there are."""
+"""Words for a sentence of a message or a report, and tables of text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from base.options import Option
+
+
+def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Join the first ``most`` names and count the others: ``"a, b and 3 more"``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
+
 
 NUMBER = re.compile(r"[+-]?(\d[\d,]*(\.\d+)?(e[+-]?\d+)?[%x+]?|nan|inf)")
 """A whole cell: ``1,024``, ``-0.1``, ``3e-4``, ``97%``, and ``2.5+`` of what is at least as much."""
