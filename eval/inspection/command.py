@@ -13,8 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from base.baseline import BASELINE
 from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
@@ -24,34 +22,11 @@ from base.progress import ProgressBar, duration
 from base.records import write_record
 from base.sections import Section
 from base.system import num_cores
-from eval.inspection.figures.edges import draw_atlas, draw_components
-from eval.inspection.figures.functions import draw_functions
-from eval.inspection.figures.parameters import draw_parameters
-from eval.inspection.figures.pruning import draw_pruning
-from eval.inspection.figures.stability import draw_stability
-from eval.inspection.figures.strip import by_arm, draw_strip
 from eval.inspection.measure import Settings, inspect_runs
 from eval.inspection.settings import each_once, told_apart
-from eval.report.document.names import file_name
 from eval.results.inspection import InspectionSummary, RunInspection
 from eval.runner.find_runs import find_runs
 from pretrain.run.folders import INSPECTION_SUMMARY, RunFolder, StudyFolder
-
-
-def draw_all(runs: Sequence[RunInspection]) -> dict[str, tuple[Figure, str]]:
-    """Draw what these runs have; by name a figure and its alt text."""
-    found = {
-        "functions": draw_functions(runs),
-        "components": draw_components(runs),
-        "pruning": draw_pruning(runs),
-        "stability": draw_stability(runs),
-    }
-    for name, arm in by_arm(runs):
-        found[file_name("parameters", name)] = draw_parameters(runs, arm)
-        found[file_name("atlas", name)] = draw_atlas(runs, arm)
-        found[file_name("strip", name)] = draw_strip(runs, arm)
-    return {name: drawn for name, drawn in found.items() if drawn is not None}
-
 
 PAGE_NAME = "inspection.md"
 DEFAULT_OUT = Path("inspection")
@@ -206,7 +181,7 @@ def _baseline(asked: InspectArgs) -> str:
 def _write(
     asked: InspectArgs, out: Path, runs: list[RunInspection], notes: list[str], seconds: float
 ) -> None:
-    from eval.inspection.command import draw_all
+    from eval.inspection.draw import draw_all
     from eval.inspection.findings import find_all
     from eval.inspection.page import Page, render
     from eval.inspection.sentences import three_sentences

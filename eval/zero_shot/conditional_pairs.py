@@ -1,6 +1,7 @@
 """Pairs of continuations, each given its own context: of the good one more is expected than of the bad one.
 
-What is scored is log p(continuation | context). Either the continuation differs (COMPS) or the context (EWoK).
+What is scored is log p(continuation | context). Either the continuation differs (COMPS)
+or the context (EWoK).
 """
 
 from __future__ import annotations
