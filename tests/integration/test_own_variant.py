@@ -58,7 +58,7 @@ def test_the_run_keeps_the_file_and_its_fingerprint(run, mine):
     assert "\n  ffn: my-xielu\n" in config
     assert f"\n  ffn_file: {mine}:XIELU\n" in config
     completion = peek_record(run / "COMPLETED")
-    assert {"variant.py", "model/ffn_my-xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
+    assert {"model/ffn_my-xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
     model = json.loads((run / "model/config.json").read_text())
     source = completion["variant_source"]
     assert len(source) == 12

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from eval.report.inputs.sources import read_source
@@ -113,7 +115,9 @@ def items_file(folder: Path, run: str = "roberta/kan/seed3-0a1b2c3d") -> Path:
 
 
 def change_items(path: Path, change) -> None:
-    change(pd.read_parquet(path)).to_parquet(path, index=False)
+    before = pq.read_schema(path).metadata  # whose scores they are
+    changed = pa.Table.from_pandas(change(pd.read_parquet(path)), preserve_index=False)
+    pq.write_table(changed.replace_schema_metadata({**before, **changed.schema.metadata}), path)
 
 
 @pytest.mark.slow
