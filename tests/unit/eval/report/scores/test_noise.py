@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from eval.report.inputs.sources import read_source
 from eval.report.scores.noise import SPREAD_OVER_SEEDS, ItemAnalysis, analyse_items
 from eval.report.sections.noise import noise_section
-from eval.results.rows import ROW_COLUMNS
+from eval.results.rows import ROW_COLUMNS, origin_of, write_table
 from eval.results.run_scores import comparable_scores, mean_scores, run_scores
 from eval.results.store import ResultStore
 from eval.significance.arms import ArmTable
@@ -115,9 +113,7 @@ def items_file(folder: Path, run: str = "roberta/kan/seed3-0a1b2c3d") -> Path:
 
 
 def change_items(path: Path, change) -> None:
-    before = pq.read_schema(path).metadata  # whose scores they are
-    changed = pa.Table.from_pandas(change(pd.read_parquet(path)), preserve_index=False)
-    pq.write_table(changed.replace_schema_metadata({**before, **changed.schema.metadata}), path)
+    write_table(change(pd.read_parquet(path)), path, origin_of(path) or {})
 
 
 @pytest.mark.slow
