@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from matplotlib.figure import Figure
 
 from benchmarks.goldens import COMMAND, ENVIRONMENT, ROOT, trained
 from benchmarks.kills import EVALUATION, SCORED_ON, read_lines, study_words, without_machine, write_configs
@@ -61,6 +62,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "CRLF": lambda content: content.replace(b"\n", b"\r\n"),
     "bit flipped": flipped,
 }
+LOADED = ("scipy.stats", "accelerate", "eval.command", "eval.report.write", "slurm.run.launch")
+"""Modules that commands need, which are slow to load."""
 STUDY = Path("runs", "small")
 ELSEWHERE = ("deleted", "a folder", "exchanged", "an earlier version")
 
@@ -215,6 +218,12 @@ def give_here(words: Sequence[str], log: Path) -> None:
         os._exit(code if isinstance(code, int) else int(code is not None))
 
 
+def without_pictures() -> None:
+    """Draw nothing: pictures hold no state and are most of what a report costs."""
+    Figure.draw_without_rendering = lambda figure: None
+    Figure.savefig = lambda figure, file, **options: None
+
+
 def heard(said: str, home: Path) -> list[str]:
     """The lines that a command printed, free of where the case lies."""
     return [line.strip() for line in said.replace(str(home), "HOME").splitlines() if line.strip()]
@@ -243,8 +252,9 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="of the cases, as 1/2")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
-    for library in ("matplotlib.figure", "pandas", "scipy.stats", "torch", "transformers"):
+    for library in LOADED:
         importlib.import_module(library)  # once, for all commands
+    without_pictures()
     home = options.home.resolve()
     study, lines = Study(home), home / "damage.jsonl"
     study.prepare()
