@@ -10,7 +10,8 @@ back to an earlier version, given CRLF line ends, replaced by a folder, or has o
 tables). Then come ``report``, ``eval`` and ``study run``. What becomes of it is
 
     made again   the file is another one than the damaged one, all numbers and weights are as before
-    named        a line tells of the file, its run or its folder, or a command ends with an error of one line
+    named        a printed line or a report's warning tells of the file, its run or its folder, or a command
+                 ends with an error of one line
     harmless     nothing is said, and all numbers and weights are as before
     SILENT       nothing is said, and a number or a weight is another one
     TRACEBACK    a command ends with a traceback
@@ -94,7 +95,7 @@ class Study:
                 if version is not content:
                     shutil.copytree(self.whole, self.earlier)
             (self.home / "READY").touch()
-        lines = [line for _, said in self.give_all(self.whole) for line in heard(said, self.whole)]
+        lines = told(self.whole, self.give_all(self.whole))
         self.usual = set(map(without_numbers, lines))
         self.before, self.after = self.numbers(self.whole)
         assert self.after, "the undisturbed study has no report"
@@ -169,12 +170,7 @@ class Study:
         elif damage == "a folder":
             path.mkdir()
         results = self.give_all(home)
-        lines = [
-            line
-            for _, said in results
-            for line in heard(said, home)
-            if without_numbers(line) not in self.usual
-        ]
+        lines = [line for line in told(home, results) if without_numbers(line) not in self.usual]
         parts = Path(name).parts
         run = "/".join(parts[2:5]) if len(parts) > 5 else ""
         names = list(filter(None, (parts[-1], run, f"/{parts[-2]}")))
@@ -227,6 +223,14 @@ def without_pictures() -> None:
 def heard(said: str, home: Path) -> list[str]:
     """The lines that a command printed, free of where the case lies."""
     return [line.strip() for line in said.replace(str(home), "HOME").splitlines() if line.strip()]
+
+
+def told(home: Path, results: Sequence[tuple[int, str]]) -> list[str]:
+    """What commands printed and what the reports warn of at their top."""
+    pages = [home / "report" / "report.md", home / STUDY / "report" / "report.md"]
+    texts = [page.read_text(errors="replace") for page in pages if page.is_file()]
+    warnings = [line for text in texts for line in heard(text, home) if line.startswith("> - ")]
+    return warnings + [line for _, said in results for line in heard(said, home)]
 
 
 def without_numbers(line: str) -> str:
