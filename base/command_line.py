@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import re
 import sys
 from argparse import (
     SUPPRESS,
@@ -123,8 +122,7 @@ class _Flags:
         if path not in self.fields:  # a whole section as JSON
             return
         origins = {get_origin(kind) for kind in members(self.fields[path].annotation)}
-        shown = re.sub(r" ?\(default: (null|None|\(\)|)\)$", "", settings["help"])
-        settings |= {"default": SUPPRESS, "help": shown}
+        settings |= {"default": SUPPRESS, "help": _help(settings["help"], self.fields[path])}
         if not names[0].startswith("-"):
             self.positions.append(path)
             self.names[path] = settings["metavar"]
@@ -144,12 +142,25 @@ class _Flags:
         context.add_argument(*names, **settings)
 
 
+def _help(text: str, field: FieldInfo) -> str:
+    """Say a field's default as it would be typed, and none of a switch, which changes it."""
+    described, marker, default = text.rpartition("(default: ")
+    if not marker:
+        return text
+    if field.annotation is bool or default in ("null)", "None)", "()", "())", "{})", ")"):
+        return described.rstrip()
+    if isinstance(field.default, tuple):
+        default = " ".join(map(str, field.default)) + ")"
+    return f"{described}{marker}{default}"
+
+
 def _add_switch(context: Any, names: Sequence[str], settings: Mapping[str, Any], default: object) -> None:
     """Add a flag that takes no value, and its opposite; help shows the one that changes something."""
+    helps = {True: settings["help"], False: f"Turns off: {settings['help']}"}
     opposites = [f"{start}no-{last}" for start, last in map(_split_last, names)]
     pair = context.add_mutually_exclusive_group()
     for value, called in ((True, names), (False, opposites)):
-        shown = SUPPRESS if value == default else settings["help"]
+        shown = SUPPRESS if value == default else helps[value]
         pair.add_argument(
             *called, dest=settings["dest"], action="store_const", const=value, default=SUPPRESS, help=shown
         )

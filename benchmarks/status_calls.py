@@ -1,4 +1,4 @@
-"""What ``slurm.status`` costs: of a study of 1,000 cells, and over 2,000 calls in one process.
+"""What ``study status`` costs: of a study of 1,000 cells, and over 2,000 calls in one process.
 
     python -m benchmarks.status_calls
 

@@ -162,7 +162,7 @@ STUDY_FOLDER = (
     ("  FAILED", "in its place where the loss diverged", "train"),
     ("  ARCHIVED", "in place of a model that was left out", "submit"),
     ("  eval/rows.parquet", "every score", "eval"),
-    ("  eval/rows.csv", "the same; each mends the other", "eval"),
+    ("  eval/rows.csv", "the same, to open by hand", "eval"),
     ("  eval/items/", "how the run did on each item", "eval"),
     ("  eval/done.json", "tasks, protocols, weights, checksums", "eval"),
     ("  eval/baselines.json", "what constant answers score", "eval"),

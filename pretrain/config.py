@@ -271,7 +271,7 @@ class RunConfig(Section):
     }
 
     family: str = "gpt_neo"
-    """Architecture: gpt_neo (causal), roberta (masked) or t5 (encoder-decoder, span corruption)."""
+    """Architecture: gpt_neo or llama (causal), roberta (masked), t5 (encoder-decoder, span corruption)."""
     seed: int = Field(0, ge=0, lt=SEED_END)
     """Decides weights, data order, masking and dropout."""
     model: ModelConfig = ModelConfig()

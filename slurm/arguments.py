@@ -1,4 +1,4 @@
-"""What ``ffn-ablations study run`` is given, and what of it ``slurm.status`` knows too."""
+"""What ``ffn-ablations study run`` is given, and what of it ``study status`` knows too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that is measured of one run."""
+"""Everything that is measured of one run, and of several runs in processes."""
 
 from __future__ import annotations
 

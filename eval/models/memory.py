@@ -1,4 +1,4 @@
-"""How much of a device's memory evaluation takes: batches by bytes, and halves of those that did not fit.
+"""Less memory for evaluation: batches by bytes, halves of what did not fit, attention of one query.
 
 On a CPU a batch has as many tokens as is fastest there, always the same. On a GPU it has as many as a share
 of the free memory allows: what a batch needs depends on the vocabulary and the layers, and several processes

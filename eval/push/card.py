@@ -1,6 +1,6 @@
 """The card of a pushed model: that of its training, with metadata, scores and how to load it from the hub.
 
-The licences that a model's card may name, as the hub writes them.
+The licences are those that a model's card may name, as the hub writes them.
 
 https://huggingface.co/docs/hub/repositories-licenses
 """

@@ -1,4 +1,4 @@
-"""Parcels to the hub: a repository, its branches, and one commit each.
+"""Parcels of runs, and their way to the hub: a repository, its branches, and one commit each.
 
 A commit is there whole or not at all. Files that the hub has are not sent again, and a commit without a
 change is none, so the same command goes on where it was stopped.

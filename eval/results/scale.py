@@ -1,4 +1,4 @@
-"""Percentages that were written as fractions."""
+"""Percentages that were written as fractions, and inputs that were cut at a model's positions."""
 
 from __future__ import annotations
 

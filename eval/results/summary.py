@@ -1,4 +1,4 @@
-"""The tables with which ``ffn-ablations eval`` ends: the scores of what was asked for.
+"""Means of suites, and the tables with which ``ffn-ablations eval`` ends of what was asked for.
 
 The means of a suite, each under a name that says what it is a mean of.
 

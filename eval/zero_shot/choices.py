@@ -1,4 +1,4 @@
-"""Contexts and the continuations to choose from.
+"""Contexts and the continuations to choose from, and the suites made of such: EWoK and COMPS.
 
 EWoK (Ivanova et al. 2024, https://arxiv.org/abs/2405.09605) as in BabyLM 2025: which of two targets fits.
 

@@ -30,11 +30,6 @@ class ConditionalPair(NamedTuple):
     good: tuple[str, str]
     bad: tuple[str, str]
 
-    @property
-    def sentences(self) -> tuple[str, str]:
-        """The good and the bad one, as they are read."""
-        return "".join(self.good), "".join(self.bad)
-
 
 @dataclass(frozen=True)
 class ConditionalTask(TextTask):
@@ -63,9 +58,6 @@ class ConditionalTask(TextTask):
 
     def num_items(self) -> int:
         return len(read_pairs(self))
-
-    def texts(self) -> list[str]:
-        return [sentence for pair in read_pairs(self) for sentence in pair.sentences]
 
 
 PairOfRow = Callable[[dict], ConditionalPair]

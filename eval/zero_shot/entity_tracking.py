@@ -56,9 +56,6 @@ class EntityTask(TextTask):
     def num_items(self) -> int:
         return len(read_items(self))
 
-    def texts(self) -> list[str]:
-        return [f"{row['input_prefix']} {row['options'][0]}" for row in read_items(self)]
-
 
 def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
     """List the tasks: one for each kind of text.

@@ -43,9 +43,6 @@ class PairTask(TextTask):
     def num_items(self) -> int:
         return len(read_pairs(self))
 
-    def texts(self) -> list[str]:
-        return read_pairs(self)[list(PAIR_COLUMNS)].to_numpy().ravel().tolist()
-
 
 # A study asks for the same pairs once a run, all 67 paradigms of BLiMP being 30 MB.
 @lru_cache(maxsize=256)

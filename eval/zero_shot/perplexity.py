@@ -57,9 +57,6 @@ class PerplexityTask(TextTask):
     def num_items(self) -> int:
         return len(read_texts(self))
 
-    def texts(self) -> list[str]:
-        return list(read_texts(self))
-
 
 def perplexity_metrics(items: pd.DataFrame) -> dict[str, float]:
     """Return exp of the mean negative log-likelihood of a token, and bits per byte, over all documents."""

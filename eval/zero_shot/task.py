@@ -68,10 +68,6 @@ class TextTask(ABC):
     def num_items(self) -> int:
         """How many items there are to score."""
 
-    @abstractmethod
-    def texts(self) -> list[str]:
-        """What is scored, to be looked for in the training text."""
-
 
 def file_task(
     kind: type[TextTask], suite: str, name: str, path: Path, columns: tuple[str, ...], max_items: int | None

@@ -67,9 +67,6 @@ class WugTask(TextTask):
     def num_items(self) -> int:
         return len(read_items(self))
 
-    def texts(self) -> list[str]:
-        return [text for row in read_items(self) for text in row.texts]
-
     def _correlation(self, items: pd.DataFrame) -> float:
         preferences, human = items["preference"], items["human_preference"]
         if preferences.nunique() < 2 or human.nunique() < 2:

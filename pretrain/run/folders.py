@@ -76,7 +76,6 @@ class RunFolder:
     """Under which protocol each task was scored, and on which weights."""
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
-    """How much of the test sets stood in the training text."""
     classifiers_dir = Inside("eval/classifiers")
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")
@@ -174,7 +173,7 @@ class StudyFolder:
     path: Path
 
     study_file = Inside("study.yaml")
-    """What ``slurm.submit`` was asked to run."""
+    """What ``study run`` was asked to run."""
     history_file = Inside("history.jsonl")
     """What was asked before and after its results, and every report (see ``eval.report.inputs.history``)."""
     decisions_file = Inside("decisions.json")

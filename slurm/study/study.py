@@ -148,7 +148,7 @@ class Study:
         study = self
         if self.tuning_plan:
             found = read_tuning(self.folder)
-            # Of another plan nothing follows: slurm.submit refuses it.
+            # Of another plan nothing follows: study run refuses it.
             plan = found.plan.grown_to(self.tuning_plan) if found else None
             tuning = replace(found, plan=plan) if found and plan else Tuning(plan=self.tuning_plan)
             study = replace(self, tuning=tuning)

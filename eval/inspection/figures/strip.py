@@ -1,4 +1,4 @@
-"""A strip of a variant's functions along training: a column a step, a row a layer."""
+"""What figures of a look inside share, and the strip of functions along training: a column a step."""
 
 from __future__ import annotations
 

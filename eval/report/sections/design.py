@@ -1,4 +1,4 @@
-"""What was run, what is missing, and every data check."""
+"""What was run, what is missing, every data check, and what a look inside found."""
 
 from __future__ import annotations
 

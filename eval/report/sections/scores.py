@@ -1,4 +1,4 @@
-"""Scores: their means, every seed, every task."""
+"""Scores: their means, every seed, every task, and the parts of benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the verdicts stand when looked at in other ways."""
+"""How the verdicts stand when looked at in other ways, and when failed runs are counted."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Inner(Section):
     size: int = Field(8, ge=2)
     """How large."""
     is_round: bool = True
-    """Whether it has no corners."""
+    """Have no corners."""
 
 
 class Everything(Section):
@@ -138,6 +138,8 @@ def test_help_goes_before_mistakes(line: str, capsys: pytest.CaptureFixture) -> 
     fields = {f"--{name.replace('_', '-')}" for name in Everything.model_fields} - {"--place", "--inner"}
     assert shown == fields | {"-h", "--help", "--size", "--inner.size", "--inner.no-is-round"}
     assert "How many. (default: 1)" in said
+    assert "Turns off: Have no corners." in said
+    assert not re.search(r"default: [(T]", said), "a tuple, or what a switch is anyway"
     assert "null" not in said
 
 

@@ -171,7 +171,6 @@ def test_a_sample_is_scored_in_the_metrics_of_the_spec(spec, tmp_path) -> None:
         assert result.primary == spec.headline(result.metrics)
         assert len(result.items) == task.num_items() > 0
         assert set(result.items["task"]) == {task.name}
-        assert task.texts()
 
 
 def test_the_tasks_of_a_suite_are_those_that_its_spec_names(spec) -> None:
