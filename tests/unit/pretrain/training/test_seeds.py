@@ -17,8 +17,9 @@ from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.run_dir import run_dir
+from pretrain.train import TrainArgs
 from pretrain.training.dry_run import describe_run, describe_runs
-from pretrain.training.seeds import TrainArgs, load_configs, train_in_turn
+from pretrain.training.seeds import load_configs, train_in_turn
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
 
