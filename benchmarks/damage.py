@@ -10,7 +10,8 @@ back to an earlier version, given CRLF line ends, replaced by a folder, or has o
 tables). Then come ``report``, ``eval`` and ``study run``. What becomes of it is
 
     made again   the file is another one than the damaged one, all numbers and weights are as before
-    named        a line tells of the file, its run or its folder, or a command ends with an error of one line
+    named        a printed line or a report's warning tells of the file, its run or its folder, or a command
+                 ends with an error of one line
     harmless     nothing is said, and all numbers and weights are as before
     SILENT       nothing is said, and a number or a weight is another one
     TRACEBACK    a command ends with a traceback
@@ -38,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from matplotlib.figure import Figure
 
 from benchmarks.goldens import COMMAND, ENVIRONMENT, ROOT, trained
 from benchmarks.kills import EVALUATION, SCORED_ON, read_lines, study_words, without_machine, write_configs
@@ -61,6 +63,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "CRLF": lambda content: content.replace(b"\n", b"\r\n"),
     "bit flipped": flipped,
 }
+LOADED = ("scipy.stats", "accelerate", "eval.command", "eval.report.write", "slurm.run.launch")
+"""Modules that commands need, which are slow to load."""
 STUDY = Path("runs", "small")
 ELSEWHERE = ("deleted", "a folder", "exchanged", "an earlier version")
 
@@ -91,7 +95,7 @@ class Study:
                 if version is not content:
                     shutil.copytree(self.whole, self.earlier)
             (self.home / "READY").touch()
-        lines = [line for _, said in self.give_all(self.whole) for line in heard(said, self.whole)]
+        lines = told(self.whole, self.give_all(self.whole))
         self.usual = set(map(without_numbers, lines))
         self.before, self.after = self.numbers(self.whole)
         assert self.after, "the undisturbed study has no report"
@@ -166,12 +170,7 @@ class Study:
         elif damage == "a folder":
             path.mkdir()
         results = self.give_all(home)
-        lines = [
-            line
-            for _, said in results
-            for line in heard(said, home)
-            if without_numbers(line) not in self.usual
-        ]
+        lines = [line for line in told(home, results) if without_numbers(line) not in self.usual]
         parts = Path(name).parts
         run = "/".join(parts[2:5]) if len(parts) > 5 else ""
         names = list(filter(None, (parts[-1], run, f"/{parts[-2]}")))
@@ -215,9 +214,23 @@ def give_here(words: Sequence[str], log: Path) -> None:
         os._exit(code if isinstance(code, int) else int(code is not None))
 
 
+def without_pictures() -> None:
+    """Draw nothing: pictures hold no state and are most of what a report costs."""
+    for name in ("draw_without_rendering", "savefig"):
+        setattr(Figure, name, lambda *_, **__: None)
+
+
 def heard(said: str, home: Path) -> list[str]:
     """The lines that a command printed, free of where the case lies."""
     return [line.strip() for line in said.replace(str(home), "HOME").splitlines() if line.strip()]
+
+
+def told(home: Path, results: Sequence[tuple[int, str]]) -> list[str]:
+    """What commands printed and what the reports warn of at their top."""
+    pages = [home / "report" / "report.md", home / STUDY / "report" / "report.md"]
+    texts = [page.read_text(errors="replace") for page in pages if page.is_file()]
+    warnings = [line for text in texts for line in heard(text, home) if line.startswith("> - ")]
+    return warnings + [line for _, said in results for line in heard(said, home)]
 
 
 def without_numbers(line: str) -> str:
@@ -243,8 +256,9 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="of the cases, as 1/2")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
-    for library in ("matplotlib.figure", "pandas", "scipy.stats", "torch", "transformers"):
+    for library in LOADED:
         importlib.import_module(library)  # once, for all commands
+    without_pictures()
     home = options.home.resolve()
     study, lines = Study(home), home / "damage.jsonl"
     study.prepare()

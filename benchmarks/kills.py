@@ -253,7 +253,8 @@ class Campaign:
             is_reported = bool(list((home / "runs").rglob("report.json"))) or not self.subject.has_report
             if code == 0 and len(markers) == self.subject.num_runs and is_reported:
                 break
-        said = "".join(path.read_text(errors="replace") for path in [home / "log", *home.rglob("*.err")])
+        logs = [home / "log", *home.rglob("*.err"), *home.rglob("*.log")]
+        said = "".join(path.read_text(errors="replace") for path in logs)
         if "Traceback" in said:
             return "a traceback"
         try:

@@ -80,6 +80,7 @@ class Checkout:
         config = self.home / f"{name}.yaml"
         content = yaml.safe_load((self.root / "configs" / "tiny.yaml").read_text())
         content["optim"] |= {"max_steps": steps}
+        content["data"] |= {"block_size": 128}  # BLiMP has texts of more than 64 tokens
         config.write_text(yaml.safe_dump(content))
         shutil.rmtree(self.run_folder(name), ignore_errors=True)
         return self.time("train", config, "--run-name", name, "--runs-dir", self.home / "runs")

@@ -53,9 +53,14 @@ def cancel_study(study_dir: Path) -> int:
     Raises:
         UsageError: If SLURM does not answer, or the study runs on another machine.
     """
-    # The command first, which would hand in more.
-    cancelled = [*_stop_command(study_dir), *_cancel_jobs(study_dir)]
-    print(f"cancelled: {', '.join(cancelled)}" if cancelled else "nothing of this study is queued or running")
+    # The command first, which would hand in more; told at once, as SLURM may not answer.
+    stopped = _stop_command(study_dir)
+    if stopped:
+        print(f"cancelled: {', '.join(stopped)}", flush=True)
+    if jobs := _cancel_jobs(study_dir):
+        print(f"cancelled: {', '.join(jobs)}")
+    if not stopped and not jobs:
+        print("nothing of this study is queued or running")
     return 0
 
 
@@ -64,6 +69,8 @@ def _cancel_jobs(study_dir: Path) -> list[str]:
     if shutil.which("squeue") is None:
         return []
     queue = read_queue(study_dir)
+    if queue is None and not any(path.is_dir() for path in StudyFolder(study_dir).jobs_dir.glob("*")):
+        return []  # nothing was ever handed to it
     if queue is None:
         raise UsageError("SLURM does not answer, so no job was cancelled; try again where squeue works")
     cancelled = []

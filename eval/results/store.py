@@ -128,7 +128,7 @@ def _read(run: RunFolder, ledger: Ledger | None, with_items: bool) -> Scores:
             rows = read_rows(run.rows_file)
             why = _wrong_origin(run.rows_file, run, ledger)
         except UsageError as error:
-            why = _reason(error, run.rows_file)
+            why = _reason(error, run.rows_file) if run.rows_file.exists() else "is gone"
         if why:
             rows, wrong = empty_rows(), {_name(run, run.rows_file): why}
     for benchmark in sorted(benchmarks | {path.stem for path in run.items_dir.glob("*.parquet")}):

@@ -47,7 +47,7 @@ def source_change(path: Path, ffn: str) -> str | None:
 
 
 def keep_variant_file(path: Path, ffn: str) -> None:
-    """Copy the file of a user's own variant into the folder of a run, once; nothing for other variants."""
+    """Have the file of a user's own variant in the folder of a run, as it is; nothing for other variants."""
     copy, file = RunFolder(path).variant_file, variant_file(ffn)
-    if file is not None and not copy.is_file():
+    if file is not None and not (copy.is_file() and copy.read_bytes() == file.content):
         write_atomically(copy, lambda temporary: temporary.write_bytes(file.content))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from base.command_line import Positional
 from base.config_input import note_on_one, parse_seeds
 from base.errors import UsageError, as_usage_error
 from base.sections import Typed
@@ -30,22 +29,11 @@ from pretrain.training.stopping import stopped_between_runs
 from pretrain.training.usable import check_usable
 
 
-class TrainArgs(RunConfig):
-    """Pretrain a model."""
-
-    config_file: Positional[Path | None] = None
-    """YAML file, or the name of a shipped one, with values of the flags below, which win over it."""
-    dry_run: bool = False
-    """Print the resolved configuration, parameter counts, token budget and run folder, and write nothing."""
-    seeds: tuple[str, ...] = ()
-    """Train each of these in place of --seed, one after the other: 1,2,3 or 1-3."""
-
-
 def load_configs(typed: Typed) -> list[RunConfig]:
     """Read the configuration of every run that a command line asks for.
 
     Args:
-        typed: What it gives to ``TrainArgs``.
+        typed: What it gives to ``pretrain.train.TrainArgs``.
 
     Returns:
         One configuration, or one for each of ``--seeds`` in their order.

@@ -113,6 +113,7 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
     check_same_source(path, config.model.ffn)
     if is_finished(path):
         if os.environ.get("RANK", "0") == "0":
+            keep_variant_file(path, config.model.ffn)
             print(f"{path} is finished; nothing to do", flush=True)
         return True
     if failure := read_failure(path):

@@ -1,4 +1,4 @@
-"""A study's report, and looks at one whose seeds are added until all is decided: who needs more.
+"""A study's report, and looks at a study whose seeds are added until its comparisons are decided.
 
 A comparison that is decided stays so. Later reports show it with the runs that it had then (see
 ``eval.results.decisions``), and its variant gets no more seeds unless another comparison needs them.

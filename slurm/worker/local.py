@@ -17,7 +17,8 @@ from base.errors import run_cli
 
 def main(log: str) -> None:
     """Run the cells that the command wrote: a line with the number of bytes, and these bytes."""
-    content = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
+    length = sys.stdin.buffer.readline() or b"0"  # nothing, if the command died before it wrote
+    content = sys.stdin.buffer.read(int(length))
     threading.Thread(target=_end_with_command, daemon=True).start()
 
     from slurm.worker.cell import Worker, run_cells, tell_of_edited_code

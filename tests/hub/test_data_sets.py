@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,41 +108,6 @@ def test_a_lasting_trouble_is_one_line_and_leaves_nothing_that_is_believed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("split", "someone/nothing", "train"), "'someone/nothing' doesn't exist on the Hub or cannot be"),
-        (
-            ("split", NAME, "train", "one", "f" * 40),
-            "it has no such revision; check the commit, tag or branch",
-        ),
-        (("split", NAME, "train", "three"), "'three' not found. Available: ['one', 'two']"),
-        (("split", NAME, "dev", "one"), 'Unknown split "dev"'),
-    ],
-    ids=["repository", "revision", "configuration", "split"],
-)
-def test_what_the_hub_does_not_have_is_one_line(published: str, hub: StandIn, run, arguments, words) -> None:
-    line = error_of(run("tests.hub.read", *arguments))
-    assert words in line
-    assert line.endswith("; name a folder")
-
-
-@pytest.mark.slow
-def test_a_damaged_file_is_named_with_what_to_remove(
-    published: str, hub: StandIn, run, home, tmp_path
-) -> None:
-    path = tmp_path / "repository/one/train-00000-of-00001.parquet"
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    folder = home / "hub" / "datasets--someone--some-texts"
-    for _ in range(2):  # not believed the second time either
-        assert f"if a file of it is damaged, remove {folder} and give" in error_of(run(*READ, "one"))
-    path.write_bytes(whole)
-    shutil.rmtree(folder)
-    assert loaded(run(*READ, "one")) == rows("one")
-
-
-@pytest.mark.slow
 def test_no_other_revision_stands_in_for_the_one_asked_for(
     published: str, hub: StandIn, run, run_offline, tmp_path: Path
 ) -> None:
@@ -163,19 +127,6 @@ def test_no_other_revision_stands_in_for_the_one_asked_for(
     assert hub.requests == []
     assert loaded(run(*READ, "one")) == rows("one")  # the newest of the branch main, after a while
     assert hub.requests
-
-
-@pytest.mark.slow
-def test_where_nobody_listens_the_cache_is_read_and_anything_else_is_one_line(
-    published: str, hub: StandIn, run
-) -> None:
-    assert loaded(run(*READ, "one")) == rows("one")
-    with hub.gone():
-        assert loaded(run(*READ, "one")) == rows("one")
-        line = error_of(run(*READ, "two", published))
-        assert f"cannot load {NAME} (two) at {published} from the hub: {hub.endpoint} " in line
-        assert "give the same command again later" in line
-    assert loaded(run(*READ, "two", published)) == rows("two")
 
 
 @pytest.mark.slow

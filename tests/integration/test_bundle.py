@@ -301,21 +301,3 @@ def test_a_model_of_somebody_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'bert' is none of this project's"):
         bundle_code({"model_type": "bert"}, tmp_path)
     shutil.rmtree(tmp_path, ignore_errors=True)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("from base import kan_layers\n", "from .base_kan_layers import __name__ as _kan_layers\n"),
-        ("from ffn_variants import Option as O\n", "from .base_options import Option as O\n"),
-        (
-            "if x:\n    from base.errors import (\n        shown,\n        first_line,\n    )\n",
-            "if x:\n    from .base_errors import shown\n    from .base_errors import first_line\n",
-        ),
-        ("import torch\n", "import torch\n"),
-        ("é = 1; from base.names import check_name\n", "é = 1; from .base_names import check_name\n"),
-    ],
-)
-def test_imports_are_rewritten_where_they_stand(before: str, after: str) -> None:
-    text, _ = made_relative(before, lambda module: module.replace(".", "_"), "mine.py")
-    assert text.startswith(after)

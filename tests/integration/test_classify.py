@@ -135,19 +135,3 @@ def test_a_metric_that_a_task_gains_is_scored_too(run, task, evaluate, capsys):
     capsys.readouterr()
     metrics()
     assert "everything asked for is scored already" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--classify", "ag-new"), "did you mean 'ag-news'"),
-        (("--classify", "absent.yaml"), "absent.yaml: cannot be read"),
-        (("--classify", "ag-news"), "without network pass --classification-dir FOLDER"),
-        (("--classify", "ag-news", "--classification-dir", "absent"), "no folder absent"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(run, evaluate, capsys, arguments, message):
-    assert evaluate(run, *arguments, *QUICK) == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(told) == 1
-    assert message in told[0]

@@ -26,7 +26,6 @@ from eval.interpretation.classifiers import finetuned
 from eval.results.rows import read_rows
 from eval.runner.evaluate import evaluate_run, evaluate_runs
 from eval.runner.work_units import is_evaluated
-from ffn_variants import UsageError
 
 QUICK = FinetuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
@@ -154,25 +153,6 @@ def test_a_text_may_have_several_labels(make_run, topics, head):
     assert rows["micro_f1"] > 80
 
 
-@pytest.mark.parametrize(
-    ("head", "message"),
-    [
-        (
-            "default",
-            "topics: head 'default' gives exactly one label and examples of the task may have several",
-        ),
-        ("space", "head 'space' gives exactly one label"),
-        ("linear width=3", "head 'linear' takes no options, got 'width'"),
-        ("mlp widths=3", "did you mean 'width'"),
-        ("fourier-kan grid_size=0", "at least 1"),
-    ],
-)
-def test_heads_that_do_not_fit_are_refused_before_anything_is_loaded(make_run, topics, head, message):
-    config = with_heads(head, config=EvalConfig(suites=(), classify=(str(topics),)))
-    with pytest.raises(UsageError, match=message):
-        evaluate_run(make_run(), config, progress=False)
-
-
 @pytest.mark.parametrize("head", ["linear", "kan frozen", "swipe"])
 def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatch):
     run, config = make_run("roberta"), with_heads(head)
@@ -236,9 +216,3 @@ def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, evaluate, c
     assert rows.groupby("head").size().to_dict() == {"linear frozen": 4, "fourier-kan frozen": 4}
     assert evaluate(other, "--suites", "blimp", "--workers", "1") == 2
     assert "only those score texts" in capsys.readouterr().err
-
-
-def test_what_is_neither_a_folder_nor_on_the_hub_is_told(tmp_path, monkeypatch, evaluate, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert evaluate("bert-bsae", "--suites", "embedded-glue") == 2
-    assert "bert-bsae is no folder, and cannot be loaded from the hub" in capsys.readouterr().err

@@ -77,25 +77,6 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
-def test_a_killed_worker_is_replaced(study):
-    runs, _ = find_runs([study])
-    process = start(study)
-    assert process.stderr is not None
-    process.stderr.readline()  # the first task is scored
-    for pid in children(process.pid):
-        if b"multiprocessing.spawn" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-    assert process.wait(timeout=120) == 0, process.stderr.read()
-    disturbed = [results(run) for run in runs]
-    forget(runs)
-    for run, (rows, items) in zip(runs, disturbed, strict=True):
-        evaluate_run(run, CONFIG, progress=False)
-        pd.testing.assert_frame_equal(results(run)[0], rows)
-        pd.testing.assert_frame_equal(results(run)[1], items)
-
-
-@pytest.mark.slow
 def test_killed_again_and_again_nothing_is_scored_twice(study):
     runs, _ = find_runs([study])
     scored: list[str] = []

@@ -170,7 +170,7 @@ def test_a_damaged_model_is_refused_and_its_scores_stay(make_run, evaluate, caps
     assert evaluate(run, whole, *names) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if "model.safetensors" in line]
     assert len(told) == 1
-    assert "python pretrain/train.py" in told[0]
+    assert "ffn-ablations train" in told[0]
     pd.testing.assert_frame_equal(read_rows(run / "eval" / "rows.parquet"), before)
     assert is_evaluated(whole, PAIRS)  # the other run was scored all the same
 
@@ -306,13 +306,10 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "glue", "--glue-dir", "absent"), "no folder absent"),
         (("RUN", "--suite", "glue", "--finetune.tasks", "rt"), "rte"),
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
-        ((), "RUN is missing"),
+        ((), "RUNS is missing"),
         (("absent", "--suites", "embedded-pairs"), "absent"),
-        (
-            ("RUN", "--head"),
-            "--finetune.head: no value is given; one or more are needed, such as --head linear",
-        ),
-        (("RUN", "--finetune.seeds"), "--finetune.seeds: no value is given; one or more are needed"),
+        (("RUN", "--head"), "--finetune.head needs a value"),
+        (("RUN", "--finetune.seeds"), "--finetune.seeds needs a value"),
         (("RUN", "--max-pairs", "0"), "--max-pairs: must be at least 1 (is 0)"),
     ],
 )

@@ -166,19 +166,6 @@ def test_heads_that_serve_not_are_told(
     assert not (run / "eval").exists()
 
 
-@pytest.mark.slow
-def test_segments_that_leave_no_choice_are_noted(
-    make_run: Callable[..., Path], mood: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run()
-    for head in ("swipe frozen", "swipe segments=sentences frozen"):
-        for measure in ((), ("--measure", "sufficiency")):
-            explain(run, mood, "--head", head, "--num-train-epochs", "1", *measure)
-            # A window holds the whole text.
-            is_noted = "has more than 1 segment(s), so there" in capsys.readouterr().err
-            assert is_noted == (head == "swipe frozen")
-
-
 # The plot of concept spaces.
 
 

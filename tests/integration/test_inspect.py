@@ -7,7 +7,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -242,35 +241,6 @@ def test_workers_and_this_process_measure_the_same(study, tmp_path):
         found = json.loads((out / "inspection.json").read_text())["runs"]
         numbers.append([{k: v for k, v in run.items() if k not in ("seconds", "peak_mb")} for run in found])
     assert numbers[0] == numbers[1]
-
-
-def test_a_run_without_checkpoints_or_log_is_looked_into_all_the_same(study, tmp_path, capsys):
-    copy = tmp_path / "look" / "gpt_neo" / "swish" / run_of(study, "swish").name
-    shutil.copytree(run_of(study, "swish"), copy, ignore=shutil.ignore_patterns("checkpoints", "eval"))
-    RunFolder(copy).metrics_file.unlink()
-    assert command.main([str(copy), "--out", str(tmp_path / "out"), *FLAGS]) == 0
-    assert "no checkpoints" in (tmp_path / "out" / "inspection.md").read_text()
-    found = json.loads((tmp_path / "out" / "inspection.json").read_text())
-    assert len(found["runs"][0]["moments"]) == 2
-    assert "one run" in (tmp_path / "out" / "inspection.md").read_text()
-    assert np.isfinite(found["runs"][0]["loss"])
-
-
-def test_a_text_of_one_token_is_refused_in_one_line_and_the_rest_goes_on(study, tmp_path, capsys):
-    text = tmp_path / "one.txt"
-    text.write_text("one\n")
-    run = run_of(study, "gelu")
-    assert command.main([str(run), "--text-file", str(text), "--out", str(tmp_path / "out"), *FLAGS]) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
-    assert len(lines) == 1
-    assert "tokens to predict" in lines[0]
-    assert not (tmp_path / "out").exists()
-    broken = tmp_path / "look" / "gpt_neo" / "gelu" / run.name
-    shutil.copytree(run, broken, ignore=shutil.ignore_patterns("eval"))
-    (broken / "model" / "model.safetensors").write_bytes(b"no weights")
-    assert command.main([str(broken), str(run), "--out", str(tmp_path / "out"), *FLAGS]) == 2
-    assert "model.safetensors" in capsys.readouterr().err
-    assert (tmp_path / "out" / "inspection.html").is_file()
 
 
 def test_a_damaged_record_is_measured_again(study, tmp_path, capsys):

@@ -102,30 +102,16 @@ def uninterrupted(runs_dir, start) -> Path:
     return folder_of(runs_dir, "whole")
 
 
-@pytest.mark.parametrize(
-    ("kills", "seed", "max_steps"),
-    [(4, 1, 200), pytest.param(20, 2, 400, marks=pytest.mark.slow)],
-    ids=["few", "many"],
-)
 @pytest.mark.ci
-def test_killed_at_random_moments_it_ends_as_one_never_killed(
-    uninterrupted, runs_dir, start, kills, seed, max_steps
-):
+def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, runs_dir, start):
     """Every second kill falls into the writing of a checkpoint, the others anywhere.
 
     The first comes before any checkpoint, perhaps. Each of the others that do not fall into a checkpoint's
     writing lets the run get further before, however slow the machine is.
     """
-    moments = random.Random(seed)
-    name = f"killed-{kills}"
-    path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
-    flags = [*TINY, "--optim.max-steps", str(max_steps), "--runs-dir", str(runs_dir)]
-    if max_steps == 200:
-        expected = uninterrupted
-    else:
-        expected = folder_of(runs_dir, f"whole-{max_steps}")
-        finish(start([*flags, "--run-name", expected.name], runs_dir / "whole.log"))
-    flags += ["--run-name", name]
+    moments, kills = random.Random(1), 4
+    path, log = folder_of(runs_dir, "killed"), runs_dir / "killed.log"
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "killed"]
     inside = 0
     log.touch()
     for number in range(kills):
@@ -145,21 +131,16 @@ def test_killed_at_random_moments_it_ends_as_one_never_killed(
         inside += bool(list(path.glob("checkpoints/*.tmp-*")))
     assert inside >= kills // 4
     finish(start(flags, log))
-    assert_same_result(expected, path)
+    assert_same_result(uninterrupted, path)
     sessions = json.loads((path / "provenance.json").read_text())["sessions"]
     assert sessions[-1]["resumed_from_step"] > 0
     assert not list(path.glob("checkpoints/*.tmp-*"))
 
 
-SLOW_DAMAGES = [pytest.param(name, marks=pytest.mark.slow) for name in ("truncated", "emptied")]
-
-
-@pytest.mark.parametrize("damage", ["flipped", *SLOW_DAMAGES])
 @pytest.mark.ci
-def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrupted, runs_dir, start, damage):
-    name = f"damaged-{damage.replace(' ', '-')}"
-    path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
-    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", name]
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrupted, runs_dir, start):
+    path, log = folder_of(runs_dir, "damaged"), runs_dir / "damaged.log"
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "damaged"]
     process = start(flags, log)
     wait_for(lambda: (path / "checkpoints" / "step_0000010").exists(), process)
     os.kill(process.pid, signal.SIGKILL)
@@ -167,7 +148,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     older, newest = (path / "checkpoints" / name for name in whole_checkpoints(path))
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
-    newest.write_bytes({"flipped": content, "truncated": content[:-10], "emptied": b""}[damage])
+    newest.write_bytes(content)
     finish(start(flags, log))
     said = log.read_text()
     assert f"{newest} cannot be read (" in said
@@ -177,9 +158,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     assert_same_result(uninterrupted, path)
 
 
-@pytest.mark.parametrize(
-    "name", ["SIGTERM", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGUSR1", "SIGUSR2"))]
-)
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGUSR2", marks=pytest.mark.slow)])
 def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(uninterrupted, runs_dir, start, name):
     path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
     # No checkpoint is due by itself: the one that there is was made for the signal.

@@ -11,7 +11,7 @@ import pytest
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.report import __main__ as report
+from eval.report import command as report
 from eval.report.inputs.sources import read_source
 from eval.results.rows import read_rows, write_rows
 from eval.runner.evaluate import evaluate_runs

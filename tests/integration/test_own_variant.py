@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from base.records import peek_record
 from ffn_variants import files
-from ffn_variants.models.loading import load_language_model, load_pretrained
-from ffn_variants.swap import swap_ffn
+from ffn_variants.models.loading import load_pretrained
 from tests.processes import run_command
 
 TINY = [
@@ -58,7 +57,7 @@ def test_the_run_keeps_the_file_and_its_fingerprint(run, mine):
     assert "\n  ffn: my-xielu\n" in config
     assert f"\n  ffn_file: {mine}:XIELU\n" in config
     completion = peek_record(run / "COMPLETED")
-    assert {"variant.py", "model/ffn_my-xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
+    assert {"model/ffn_my-xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
     model = json.loads((run / "model/config.json").read_text())
     source = completion["variant_source"]
     assert len(source) == 12
@@ -91,17 +90,6 @@ def test_the_same_command_finds_the_run_wherever_the_file_lies(run, train, mine,
     assert "nothing to do" in typed.stdout, typed.stderr
 
 
-def test_an_edited_formula_is_refused_and_other_edits_are_not(run, train, mine):
-    text = mine.read_text()
-    mine.write_text("# a remark\n" + text)
-    assert "nothing to do" in train("--ffn", f"{mine}:XIELU").stdout
-    mine.write_text(text.replace("wide.square()", "wide"))
-    edited = train("--ffn", f"{mine}:XIELU")
-    assert edited.returncode == 2
-    assert "was trained through another 'my-xielu' (source " in edited.stderr
-    assert edited.stderr.count("\n") == 1
-
-
 def test_a_lost_or_damaged_copy_is_made_again(run, train, mine):
     for text in (None, "raise SystemExit\n"):
         (run / "variant.py").unlink()
@@ -112,34 +100,6 @@ def test_a_lost_or_damaged_copy_is_made_again(run, train, mine):
         assert done.returncode == 0, done.stderr
         assert (run / "variant.py").read_bytes() == mine.read_bytes()
         assert (run / "model/model.safetensors").stat().st_mtime_ns == before
-
-
-@pytest.mark.ci
-def test_a_dry_run_and_every_seed_know_it_and_a_name_drops_it(mine, train, run):
-    dry = train("--ffn", f"{mine}:XIELU", "--dry-run", "--seeds", "0-1", "--ffn-budget", "params")
-    assert dry.returncode == 0, dry.stderr
-    assert "family, variant  gpt_neo, my-xielu, seed 0" in dry.stdout
-    assert "(params budget)" in dry.stdout
-    other = train(run / "config.yaml", "--ffn", "relu", "--dry-run")
-    assert other.returncode == 0, other.stderr
-    assert "ffn: relu" in other.stdout
-    assert "ffn_file" not in other.stdout
-
-
-def test_texts_are_generated_with_consent(run):
-    refused = run_command("pretrain.generate", run, "--max-new-tokens", 3)
-    assert refused.returncode == 2
-    assert "brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code" in refused.stderr
-    done = run_command("pretrain.generate", run, "--max-new-tokens", 3, "--trust-remote-code")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Once upon a time")
-
-
-def test_it_can_be_swapped_into_and_out_of_a_model(run, repository, tmp_path, own_variants):
-    model, _ = load_language_model(run / "model", "causal", trust_remote_code=True)
-    swap_ffn(model, f"{repository}/examples/channel_elu.py:CHANNEL_ELU").save_pretrained(tmp_path / "new")
-    assert (tmp_path / "new/ffn_channel-elu.py").is_file()
-    assert not (tmp_path / "new/ffn_my-xielu.py").exists()
 
 
 def test_the_card_says_what_to_read_first_and_its_code_works(run, own_variants):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +21,6 @@ from slurm.study.cells import own_variants as own_of
 from slurm.study.own_variants import contents
 from slurm.study.study import load_study
 from slurm.worker.cell import run_cells
-from tests.processes import run_command, start_command
 
 FORMULA = "a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere"
 
@@ -106,43 +101,3 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, mo
     (failure,) = evaluate_runs([run], most, 1, progress=False, trust_remote_code=True).failures
     assert f"{run}/model/ffn_my-xielu.py has " in str(failure.error)
     assert "my-xielu" not in FFN_VARIANTS
-
-
-@pytest.mark.slow
-def test_a_study_killed_and_resumed_by_its_commands(study_file, tmp_path):
-    """It is killed in a cell of the own variant; the same command goes on, and status needs no file."""
-    command = ("slurm.submit", study_file, "--trust-remote-code", "--workers", "1", "--cells-per-job", "4")
-    refused = run_command("slurm.submit", study_file)
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert not (tmp_path / "runs").exists()
-    content = yaml.safe_load(study_file.read_text())
-    content["config"]["optim"]["max_steps"] = 300
-    study_file.write_text(yaml.safe_dump(content))
-    process = start_command(*command, output=tmp_path / "first.txt")
-    deadline = time.monotonic() + 240
-    while not list(tmp_path.glob("runs/own/gpt_neo/my-xielu/*/checkpoints/step_*")):
-        assert time.monotonic() < deadline, (tmp_path / "first.txt").read_text()
-        time.sleep(0.05)
-    for file in tmp_path.glob("runs/own/cells/*.json"):
-        state = json.loads(file.read_text())
-        if state.get("name") == "running":
-            os.kill(state["pid"], signal.SIGKILL)
-    process.kill()
-    process.join(60)
-    done = run_command(*command, timeout_s=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 of 4 cells done" in done.stdout
-    (tmp_path / "mine.py").unlink()
-    for target in (study_file, tmp_path / "runs/own"):
-        told = run_command("slurm.status", target)
-        assert "4 cells: 4 done" in told.stdout, told.stderr
-    assert run_command("eval.report", tmp_path / "runs/own", "--out", tmp_path / "again").returncode == 0
-    assert f"| `my-xielu` | `{FORMULA}` | `Huang and" in (tmp_path / "again/report.md").read_text()
-    gone = run_command(*command)
-    assert gone.returncode == 2
-    assert "mine.py: no such file" in gone.stderr
-    model = next(tmp_path.glob("runs/own/gpt_neo/my-xielu/seed1-*"))
-    pairs = ("--suites", "embedded-pairs", "--max-pairs", "2", "--workers", "2")
-    assert run_command("eval", model, *pairs).returncode == 2
-    scored = run_command("eval", model, *pairs, "--trust-remote-code")
-    assert scored.returncode == 0, scored.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import random
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import torch
 from matplotlib import pyplot
 
 import ffn_ablations as ffa
-from pretrain.training.metrics import StepProgress
 from tests.processes import run_command
 
 CONFIG: dict[str, Any] = {
@@ -181,44 +179,6 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     seed()
     ffa.train(CONFIG, optim={"max_steps": 2}, runs_dir=tmp_path)
     assert draw() == expected
-
-
-def _at_step(monkeypatch: pytest.MonkeyPatch, step: int, signum: int) -> None:
-    """Send this process a signal when a training has done so many steps."""
-    advance = StepProgress.advance
-
-    def send(self: StepProgress) -> None:
-        advance(self)
-        send.steps += 1
-        if send.steps == step:
-            signal.raise_signal(signum)
-
-    send.steps = 0
-    monkeypatch.setattr(StepProgress, "advance", send)
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_goes_on_to_the_same_weights(
-    runs: ffa.Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # one in the background ignores it
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
-    with monkeypatch.context() as patch:
-        _at_step(patch, 14, signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            ffa.train(CONFIG, ffn="gelu", seed=1, runs_dir=tmp_path)
-    with monkeypatch.context() as patch:
-        _at_step(patch, 8, signal.SIGTERM)  # from the checkpoint of step 10 on
-        with pytest.raises(ffa.UsageError, match="stopped by SIGTERM after step 18 of 30; the same"):
-            ffa.train(CONFIG, ffn="gelu", seed=1, runs_dir=tmp_path)
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == handlers
-    (folder,) = tmp_path.glob("default/gpt_neo/gelu/*")
-    assert ffa.Run(folder).loss is None
-    assert "not finished" in ffa.Run(folder)._repr_html_()
-    with pytest.raises(ffa.UsageError, match="has no model yet"):
-        ffa.Run(folder).load()
-    assert weights(ffa.train(CONFIG, ffn="gelu", seed=1, runs_dir=tmp_path)) == weights(runs[0])
 
 
 @pytest.mark.parametrize(

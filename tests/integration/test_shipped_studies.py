@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from base.errors import AbsentError, UsageError
+from base.errors import AbsentError
 from slurm.submit import main
 
 STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
@@ -51,22 +51,3 @@ def test_a_plan_needs_no_data_and_a_run_says_which(
             main([study.stem])
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_file_of_one_s_own_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
-    study = tmp_path / "mine.yaml"
-    data = {"source": "files", "train_files": [str(tmp_path / "none.jsonl")]}
-    study.write_text(
-        yaml.safe_dump(
-            {
-                "name": "mine",
-                "families": {"gpt_neo": "tiny"},
-                "variants": ["gelu", "relu"],
-                "seeds": [1],
-                "config": {"data": data},
-            }
-        )
-    )
-    for flags in ([], ["--dry-run"]):
-        with pytest.raises(UsageError, match=r"none.jsonl: no such file; check the path"):
-            main([str(study), "--runs-dir", str(tmp_path / "runs"), *flags])

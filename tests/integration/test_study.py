@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
@@ -147,51 +146,3 @@ def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path,
     again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
-
-
-@pytest.mark.slow
-def test_a_killed_launcher_leaves_a_study_that_continues(study_file: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
-    process = start(runs, *args)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-    status = run("slurm.status", runs / "smoke")
-    assert "missing" in status.stdout or "1 done" in status.stdout
-    again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "4 of 4 cells done" in again.stdout
-
-
-@pytest.mark.slow
-def test_workers_end_with_their_command_and_save(study_file: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    study_file.write_text(study_file.read_text().replace("max_steps: 4", "max_steps: 20000"))
-    process = start(runs, "slurm.submit", study_file, "--runs-dir", runs, "--workers", 2)
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 60
-    while "running" in (said := run("slurm.status", runs / "smoke").stdout):
-        assert time.monotonic() < deadline, said
-    assert not list((runs / "smoke").glob("*/*/*/COMPLETED"))
-    assert list((runs / "smoke").glob("*/*/*/checkpoints/step_*"))
-    assert "nothing of this study" in run("slurm.cancel", study_file, "--runs-dir", runs).stdout
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("slurm.submit", "absent.yaml"), "does not exist"),
-        (("slurm.submit", "configs/studies/quickstart.yaml", "--workers", "0"), "--workers is 0"),
-        (("slurm.status", "."), "no study.yaml"),
-    ],
-)
-def test_mistakes_end_with_one_line_and_exit_code_2(
-    args: tuple[str, ...], message: str, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(repository)
-    result = run_command(*args)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1

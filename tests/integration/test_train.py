@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
@@ -132,39 +131,6 @@ def test_dry_run_of_the_script_writes_nothing(command, tmp_path):
 def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
     config = load_config(repository / "configs" / f"{name}.yaml", [*flags, "--runs-dir", str(tmp_path)])
     assert f"parameters       {parameters} (" in describe_run(config)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
-def test_two_processes_train_as_one_does(repository, tmp_path, family):
-    """Data-parallel over two CPU processes as a user starts them, against one process.
-
-    With gradients, and why epsilon is large, in test_equal_runs.py.
-    """
-    flags = [*TINY, "--family", family, "--runs-dir", str(tmp_path), "--optim.max-steps", "10"]
-    flags += ["--optim.adam-epsilon", "1e-3", "--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    script = str(repository / "pretrain" / "train.py")
-    one = [sys.executable, script, *flags, "--run-name", "one"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    two = [*launch, script, *flags, "--run-name", "two"]
-    for call in (one, two):
-        done = subprocess.Popen(
-            call, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        try:
-            _, err = done.communicate(timeout=120)
-        finally:
-            if done.poll() is None:
-                os.killpg(done.pid, signal.SIGKILL)
-        assert done.returncode == 0, err
-    folder = tmp_path / "default" / family / "gelu"
-    for left, right in zip(read_metrics(folder / "one"), read_metrics(folder / "two"), strict=True):
-        for key in ("loss", "eval_loss", "grad_norm"):
-            if key in left:
-                assert left[key] == pytest.approx(right[key], abs=4e-6)
-    one, two = (load_file(folder / name / "model" / "model.safetensors") for name in ("one", "two"))
-    assert max((two[name] - weight).abs().max() for name, weight in one.items()) <= 1e-6
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_nothing_that_is_read_is_run(repository: Path, package: str):
         for call in calls(path):
             keywords = {word.arg: word.value for word in call.keywords}
             called = ast.unparse(call.func)
-            if called in RUNS_CODE:
+            if called in RUNS_CODE and ast.unparse(keywords.get("weights_only", call)) != "True":
                 found.add((name, called))
             for option in ("trust_remote_code", "allow_pickle", "shell"):
                 if option in keywords:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -25,7 +21,7 @@ from slurm.arguments import runs_dir_override
 from slurm.run.todo import find_todo
 from slurm.study.study import load_study
 from slurm.submit import main as submit
-from tests.processes import run_command, words_of
+from tests.processes import run_command
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64", "--ffn", "swish"),
@@ -76,18 +72,6 @@ def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_f
     shutil.rmtree(path)
     train(config)
     assert peek_record(path / "provenance.json")["variant_source"] == now
-
-
-@pytest.mark.parametrize("kept", [("provenance.json",), ("COMPLETED",), ("model",)])
-@pytest.mark.ci
-def test_any_one_record_is_enough(tmp_path, other_formula, kept):
-    config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
-    path = train(config)
-    for name in {"provenance.json", "COMPLETED", "model"}.difference(kept):
-        shutil.rmtree(path / name) if name == "model" else (path / name).unlink()
-    other_formula()
-    with pytest.raises(UsageError, match="was trained through another 'swish'"):
-        train(config)
 
 
 def test_an_unfinished_run_is_not_continued_with_another_formula(tmp_path, other_formula):
@@ -178,35 +162,3 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     assert [cell.label for cell in todo.cells] == ["gpt_neo/gelu/seed3"]
     (beside,) = (state for run_id, state in todo.states.items() if "swish/seed3" in run_id)
     assert beside.error.startswith("not run, as of other runs of its variant: was trained through another")
-
-
-@pytest.mark.slow
-def test_an_edited_file_is_told_of_by_the_commands_of_a_copy(repository, tmp_path):
-    """With real files, processes and commands: trained, edited, and asked again."""
-    for package in ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations"):
-        shutil.copytree(repository / package, tmp_path / "code" / package)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "code"), "PYTHONSAFEPATH": "1"}
-
-    def run(command: str, *args: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "ffn_ablations", *words_of(command), *args]
-        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-
-    assert run("pretrain.train", *TINY).returncode == 0
-    (path,) = Path(tmp_path / "runs/default/gpt_neo/swish").iterdir()
-    file = tmp_path / "code/ffn_variants/variants/activations.py"
-    text = file.read_text(encoding="utf-8")
-    for edited, is_same in [
-        (text.replace("return self.c_proj(", "return  self.c_proj(").replace("init: float", "init"), True),
-        (text.replace("return F.relu(x).square()", "return F.relu(x) ** 3"), True),  # another variant
-        (text.replace("return x * torch.sigmoid(", "return x * torch.tanh("), False),
-    ]:
-        assert edited != text
-        file.write_text(edited, encoding="utf-8")
-        again = run("pretrain.train", *TINY)
-        assert again.returncode == (0 if is_same else 2), again.stderr
-        told = again.stdout if is_same else again.stderr
-        assert ("is finished; nothing to do" if is_same else "was trained through another 'swish'") in told
-    written = run("pretrain.generate", str(path), "--max-new-tokens", "3")
-    assert written.returncode == 0
-    assert written.stderr.count("these weights were trained through another 'swish'") == 1
-    assert len(written.stderr.splitlines()) == 1

@@ -178,7 +178,7 @@ class SubmittedStudy:
         over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         return all(job.state in over for job in self.jobs().values())
 
-    def wait_until_over(self, timeout_s: float = 200) -> None:
+    def wait_until_over(self, timeout_s: float = 600) -> None:
         """Wait for the last job, also where it submits others."""
         self.cluster.wait_until(self.is_over, timeout_s, "end of the study")
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -50,29 +49,6 @@ def test_a_job_runs_with_nothing_of_another_job_in_its_environment(
     )
     assert variables["SLURM_JOB_ID"] == job
     assert not {"SLURM_ARRAY_TASK_ID", "SBATCH_TIMELIMIT"} & set(variables)
-
-
-@pytest.mark.slow
-def test_jobs_survive_the_controller_and_a_lost_node_frees_them_for_another(
-    new_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
-    cluster = new_cluster(2, cpus_per_node=1, gpus_per_node=1)
-    script = f"echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES >> {tmp_path}/nodes; sleep 300"
-    job = submit(cluster, tmp_path, script, "--gres=gpu:1")
-    nodes = tmp_path / "nodes"
-    cluster.wait_until(lambda: nodes.exists() and nodes.read_text(), 20, "start")
-
-    cluster.restart_slurmctld()
-    assert cluster.state(job) == "RUNNING"
-
-    first, device = nodes.read_text().split()
-    assert device == "0"
-    cluster.kill_node(first)
-    cluster.wait_until(lambda: not cluster.job_processes(node=first), 10, "end of the node's processes")
-    cluster.run("scontrol", "update", f"nodename={first}", "state=down", "reason=lost")
-    cluster.wait_until(lambda: len(nodes.read_text().splitlines()) == 2, 30, "start on the other node")
-    assert nodes.read_text().splitlines()[1].split()[0] != first
-    cluster.start_slurmd(first)
 
 
 def test_nothing_is_left_after_stop(tmp_path: Path) -> None:

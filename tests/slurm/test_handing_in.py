@@ -113,17 +113,6 @@ def test_cells_that_were_handed_in_twice_are_run_once(
 
 
 @pytest.mark.slow
-def test_two_commands_at_once(on_cluster: Make, undisturbed: TinyStudy) -> None:
-    submitted = on_cluster()
-    both = [in_a_process(submitted, "--cells-per-job", 2) for _ in range(2)]
-    for process in both:
-        process.join(timeout=120)
-    submitted.submit("--cells-per-job", 2)
-    assert len(submitted.ids(report_name(submitted.study.folder), "-t", "PENDING")) <= 1
-    assert_finished_once(submitted, undisturbed)
-
-
-@pytest.mark.slow
 def test_the_report_waits_for_all_cells_and_is_replaced_where_it_was_cancelled(
     on_cluster: Make, stopped_queue
 ) -> None:

@@ -99,18 +99,6 @@ def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
 
 
 @pytest.mark.slow
-def test_the_controller_restarted(on_cluster: Make, undisturbed: TinyStudy) -> None:
-    submitted = on_cluster()
-    submitted.submit(*ONE_JOB, "--no-report")
-    process = submitted.hold("gelu")
-    submitted.cluster.restart_slurmctld()
-    submitted.release(process)
-    submitted.wait_until_over()
-    assert_as_undisturbed(submitted.study, undisturbed)
-    assert submitted.study.resumed_from("gelu") == [0]
-
-
-@pytest.mark.slow
 def test_a_node_that_is_lost_but_runs_on(
     on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
 ) -> None:
@@ -140,20 +128,3 @@ def test_a_node_that_is_lost_but_runs_on(
     assert_as_undisturbed(submitted.study, undisturbed)
     assert "2 of 2 cells done" in submitted.last_words()
     assert submitted.study.resumed_from("gelu") == [0]
-
-
-@pytest.mark.slow
-def test_a_node_without_power(
-    on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
-) -> None:
-    cluster = new_cluster(2, cpus_per_node=1)
-    submitted = on_cluster(cluster)
-    submitted.submit(*ONE_JOB)
-    submitted.hold("gelu")
-    node = submitted.jobs()[job_of(submitted, "gelu")].node
-    cluster.kill_node(node)
-    cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
-    submitted.wait_until_over()
-    assert_as_undisturbed(submitted.study, undisturbed)
-    assert_resumed(submitted)
-    assert "2 of 2 cells done" in submitted.last_words()

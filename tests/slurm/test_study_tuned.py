@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from slurm.queue.squeue import report_name
 from tests.slurm.studies import CONFIG, SubmittedStudy, TinyStudy, run_here
 
 SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
@@ -67,29 +63,6 @@ def test_the_last_jobs_choose_and_hand_in_what_was_chosen(
     assert submitted.jobs().keys() == jobs
 
 
-@pytest.mark.slow
-def test_killed_in_every_stage_it_arrives_at_the_same_choice(
-    on_cluster: Callable[..., SubmittedStudy], here: TinyStudy
-) -> None:
-    """A cell and the last job are killed while it tunes, and again while it trains what was chosen."""
-    submitted = on_cluster(**TUNED)
-    submitted.submit(*PACKED)
-    kill_a_cell(submitted, "tune")
-    cancel_last(submitted)
-    submitted.wait_until_over()
-    assert not (submitted.study.folder / "tuning.json").exists()
-    submitted.submit(*PACKED)
-    wait_for(lambda: (submitted.study.folder / "tuning.json").exists() and has_main(submitted.study))
-    kill_a_cell(submitted, "main")
-    cancel_last(submitted)
-    submitted.wait_until_over()
-    submitted.submit(*PACKED)
-    submitted.wait_until_over()
-    submitted.submit(*PACKED)
-    submitted.wait_until_over()
-    assert told(submitted.study) == told(here)
-
-
 NEWCOMER = """
 from torch import nn
 from ffn_variants import FFNSpec
@@ -122,40 +95,3 @@ def test_a_newcomer_joins_a_finished_study_by_jobs_of_its_own(
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert {cell.split("/")[1] for cell in told(local)["cells"]} == {"gelu", "relu", "bend"}
     assert "`bend`" in (submitted.study.folder / "report" / "report.md").read_text()
-
-
-def has_main(study: TinyStudy) -> bool:
-    """Whether cells at what was chosen are due."""
-    written = yaml.safe_load((study.folder / "study.yaml").read_text())
-    return len(written["cells"]) > len(written["stages"]["tune"])
-
-
-def kill_a_cell(submitted: SubmittedStudy, stage: str) -> None:
-    """Kill the process of some cell of a stage that trains."""
-    written = yaml.safe_load((submitted.study.folder / "study.yaml").read_text())
-    tuning = written["stages"]["tune"]
-
-    def running() -> list[int]:
-        found = []
-        for path in (submitted.study.folder / "cells").glob("*.json"):
-            state = json.loads(path.read_text())
-            is_tuning = path.stem.replace("--", "/") in tuning
-            if state["name"] == "running" and is_tuning == (stage == "tune"):
-                found.append(state["pid"])
-        return found
-
-    wait_for(running)
-    for pid in running()[:1]:
-        os.kill(pid, signal.SIGKILL)
-
-
-def cancel_last(submitted: SubmittedStudy) -> None:
-    """Cancel the job that would end the stage."""
-    submitted.cluster.run("scancel", f"--name={report_name(submitted.study.folder)}", check=False)
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 200) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)

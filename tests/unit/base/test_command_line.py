@@ -20,7 +20,7 @@ from eval.command import EvaluateArgs
 from eval.report.command import ReportArgs
 from ffn_ablations.values import typed_values
 from pretrain.config import RunConfig
-from pretrain.training.seeds import TrainArgs
+from pretrain.train import TrainArgs
 from tests.cases import first_is_fast
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import subprocess
@@ -138,37 +137,6 @@ def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.C
     assert before == after
     assert axes.title.get_fontsize() < 23 or kind == "heat-map"
     assert axes.has_data()
-
-
-def test_a_figure_of_ones_own_is_pyplots_and_can_be_closed(comparison: ffa.Comparison):
-    before = pyplot.get_fignums()
-    axes = comparison.plot(outcome=LOSS)
-    try:
-        points = [float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1]
-        table = comparison.verdicts
-        for estimate in table[table.benchmark == LOSS].estimate:
-            assert min(abs(point - estimate) for point in points) < 1e-9
-        assert pyplot.gcf() is axes.figure
-    finally:
-        pyplot.close(axes.figure)
-    assert pyplot.get_fignums() == before
-
-
-def test_a_figure_of_the_report_shows_itself_and_is_none_of_pyplots(comparison: ffa.Comparison):
-    before = pyplot.get_fignums()
-    figure = comparison.figure("seeds")
-    assert len(figure.axes) == 2
-    assert figure._repr_png_().startswith(b"\x89PNG")
-    assert pyplot.get_fignums() == before
-
-
-def test_a_report_leaves_no_figure_behind(comparison: ffa.Comparison, tmp_path: Path):
-    gc.collect()
-    pictures, before = pyplot.get_fignums(), sum(issubclass(type(each), Figure) for each in gc.get_objects())
-    comparison.save(tmp_path)
-    gc.collect()
-    assert sum(issubclass(type(each), Figure) for each in gc.get_objects()) == before
-    assert pyplot.get_fignums() == pictures
 
 
 def _frame(**columns: object) -> pd.DataFrame:

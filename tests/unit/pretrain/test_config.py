@@ -148,61 +148,6 @@ def test_resolved_config_has_no_open_choices():
     assert (gpt_neo.model.hidden_dropout, roberta.model.hidden_dropout) == (0.0, 0.1)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("model: {hiden_size: 3}", "model.hiden_size: unknown key, did you mean hidden_size?"),
-        ("modle: {}", "modle: unknown key, did you mean model?"),
-        ("model: {ffn: kann}", "unknown FFN variant 'kann'; did you mean 'kan'?"),
-        ("model: {ffn: kan, ffn_options: {grid: 3}}", "did you mean 'grid_size'?"),
-        ("family: roberto", "unknown family 'roberto'; did you mean 'roberta'?"),
-        ("optim: {learning_rate: -1}", "optim.learning_rate: must be greater than 0 (is -1)"),
-        ("variants: {kann: {}}", "variants: unknown FFN variant 'kann'"),
-        ("variants: 3", "variants: not a mapping"),
-        ("model: {hidden_size: 30}", "not a multiple of model.num_attention_heads 4"),
-        ("model: {max_position_embeddings: 8}", "too small for data.block_size 512"),
-        ("data: {source: files}", "needs data.train_files"),
-        ("data: {train_files: [a.txt]}", "use 'files'"),
-        ("- 1", "expected a mapping"),
-        ("a: [", "not valid YAML"),
-        ("a:\n\tb: 1\n", "a tab stands in line 2; indent with spaces"),
-        ("seed: 1\nfamily: roberta\nseed: 2", "seed is named twice; name it once"),
-    ],
-)
-def test_mistakes_in_yaml_are_told_in_one_line_with_the_file(write, text, message):
-    path = write(text)
-    with pytest.raises(UsageError) as error:
-        load_config(path)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-    assert str(path) in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--ffn", "kann"], "unknown FFN variant 'kann'; did you mean 'kan'?"),
-        (["--family", "t6"], "unknown family 't6'"),
-        (["--fnn", "kan"], "unknown flag --fnn, did you mean --ffn?"),
-        (["--model.hidden-size", "-3"], "--model.hidden-size: must be greater than 0 (is -3)"),
-        (["--model.hidden-size", "30"], "model.hidden_size 30 is not a multiple"),
-        (["--seed", "a"], "--seed: must be a whole number (is a)"),
-        (["--data.source", "web"], "unknown value of --data.source: 'web'; Available: embedded, "),
-        (["--data.block-size", "1024", "--model.max-position-embeddings", "8"], "too small"),
-    ],
-)
-def test_mistakes_in_flags_are_told_in_one_line(flags, message):
-    with pytest.raises(UsageError) as error:
-        load_config(None, flags)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_missing_file():
-    with pytest.raises(UsageError, match=r"nowhere\.yaml does not exist"):
-        load_config(Path("nowhere.yaml"))
-
-
 def test_every_field_has_help():
     def sections(model):
         yield model

@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.utils.logging import disable_progress_bar
 
-from base.errors import UsageError
 from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS
 from pretrain.data.prepare import prepare_data
@@ -124,32 +123,6 @@ def test_cards_show_three_samples(run):
         assert gaps.count("___") == 3
     short = (run("--data.block-size", "8") / "model" / "README.md").read_text()
     assert "None: the prompt has" in short
-
-
-@pytest.mark.parametrize(
-    ("flags", "args", "message"),
-    [
-        (["--family", "roberta"], [], "roberta is a masked model"),
-        (["--family", "t5"], [], "t5 was trained to fill short gaps and continues no text"),
-        (["--ffn", "gelu"], ["--prompt", "word " * 70], r"and the model sees 64 with <s>.*to 62 tokens"),
-    ],
-)
-def test_mistakes_are_told(run, flags, args, message):
-    with pytest.raises(UsageError, match=message):
-        main([str(run(*flags)), *args])
-
-
-def test_folders_without_a_model_are_told(run, tmp_path):
-    with pytest.raises(UsageError, match="no such folder; give runs/"):
-        main([str(tmp_path / "absent")])
-    with pytest.raises(UsageError, match="is no run folder; give runs/"):
-        main([str(tmp_path)])
-    (tmp_path / "config.yaml").touch()
-    with pytest.raises(UsageError, match="has no model yet: its training did not finish"):
-        main([str(tmp_path)])
-    (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
-    with pytest.raises(UsageError, match="cannot load the model"):
-        main([str(tmp_path)])
 
 
 PROMPT = "Once upon a time"

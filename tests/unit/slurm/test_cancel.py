@@ -93,9 +93,25 @@ def test_jobs_are_cancelled_by_name_the_report_before_the_cells(tmp_path: Path, 
     cancel_study(tmp_path)
     assert calls == [("--me", f"--name={report}"), ("--me", f"--name={cells}")]
     assert capsys.readouterr().out == "cancelled: SLURM 8, SLURM 7\n"
+
+
+def test_where_slurm_does_not_answer_the_command_here_is_stopped_and_told_of(
+    tmp_path: Path, capsys, monkeypatch, start: Start
+) -> None:
+    """That no job was cancelled is told where some were handed in."""
     monkeypatch.setattr(cancel, "read_queue", lambda _: None)
+    monkeypatch.setattr(cancel.shutil, "which", lambda _: "squeue")
+    jobs = StudyFolder(tmp_path).jobs_dir
+    jobs.mkdir()
+    (jobs / "gpt_neo--gelu--seed1.log").touch()
+    cancel_study(tmp_path)
+    assert capsys.readouterr().out == NOTHING
+    (jobs / "20260101-000000-abcd").mkdir()
+    own = start(tmp_path)
     with pytest.raises(UsageError, match="SLURM does not answer, so no job was cancelled"):
         cancel_study(tmp_path)
+    assert capsys.readouterr().out == f"cancelled: process {own.pid}\n"
+    assert own.wait(timeout=30) == -15
 
 
 def test_by_its_folder_a_study_is_cancelled_as_by_its_file(tmp_path: Path, capsys) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from base.progress import duration
 from slurm.state.cell_state import CellState
-from slurm.time_left import CellTime, kind_of, tell_time_left
+from slurm.time_left import CellTime, tell_time_left
 
 NOW = 1_000_000.0
 
@@ -86,15 +84,3 @@ def test_nothing_is_told_where_nothing_is_known_or_left() -> None:
     assert "not known until one is done" in tell_time_left(cells("main", running(5), WAITING), now_s=NOW)
     failed = CellState(name="failed", started_s=NOW - 10, finished_s=NOW - 9)  # it says nothing of the others
     assert "not known" in tell_time_left(cells("main", failed, running(5)), now_s=NOW)
-
-
-@pytest.mark.parametrize(
-    ("levels", "kind"),
-    [
-        ({}, ("gpt_neo", "kan")),
-        ({"variant": "kan grid_size=3", "size": "0.5M"}, ("gpt_neo", "kan grid_size=3", "0.5M")),
-        ({"optim.learning_rate": "0.003", "tokens": "4M"}, ("gpt_neo", "kan", "4M")),
-    ],
-)
-def test_learning_rates_change_no_duration(levels: dict[str, str], kind: tuple[str, ...]) -> None:
-    assert kind_of("gpt_neo/kan/seed1-0123abcd", levels) == kind

@@ -11,7 +11,6 @@ import torch
 
 from eval.classification.classifier import make_classifier
 from eval.classification.config import FinetuneConfig, Finetuning
-from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks
 from eval.classification.finetune import (
     build_scheduler,
@@ -557,17 +556,3 @@ def test_the_majority_baselines_are_those_that_babylm_published(shared_data, tmp
     write_baselines(tmp_path, {"glue": {"wsc": found["wsc"]}, "embedded-glue": {}})
     assert read_baselines(tmp_path) == {"glue": {n: found[n] for n in ("rte", "wsc")}, "embedded-glue": {}}
     assert read_baselines(tmp_path / "absent") == {}
-
-
-def test_the_estimated_cost_grows_with_what_is_done(shared_data, tokenizer):
-    folder = shared_data / "glue"
-
-    def cost(task: str, **glue) -> float:
-        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, finetune=FinetuneConfig(**glue)))
-
-    assert cost("rte") < cost("mrpc") < cost("boolq")
-    assert cost("rte", seeds=(1, 2)) == pytest.approx(2 * cost("rte"))
-    assert cost("rte", num_train_epochs=5) == pytest.approx(cost("rte") / 2, rel=0.05)
-    assert cost("mrpc", max_train_examples=158) < 0.2 * cost("mrpc")
-    every_step = cost("rte", select_on="validation", eval_steps=1)
-    assert every_step > 1.3 * cost("rte", select_on="validation")

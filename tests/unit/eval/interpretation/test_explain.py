@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.interpretation.arguments import ExplainArguments
-from eval.interpretation.explain import main
 from eval.interpretation.page import Explained, Segment, choose_examples, to_page
 
 TEXT = "A <b>dull</b> start. But what an end & how!"
@@ -128,27 +126,6 @@ def test_right_and_wrong_examples_are_chosen(
     assert (is_right[chosen].sum(), (~is_right[chosen]).sum()) == expected
     assert (np.diff(chosen) > 0).all()
     assert np.array_equal(chosen, choose_examples(is_right, number))
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("sst", r"unknown classification task .*'sst'; did you mean 'sst"),
-        ("sst2 --examples 0", "--examples"),
-        ("sst2 --draws 3", "--draws has no effect on the page; leave it out"),
-        ("sst2 --measure segments --lengths 8", "--lengths has no effect on segments"),
-        ("sst2 --measure lime --plot spaces", "--measure and --plot are both given"),
-        ("sst2 --head swipe space", "--head swipe, space: one head is looked into; only --measure segments"),
-        ("sst2 --suites blimp", "unknown flag --suites"),
-        ("sst2 --head swype", "did you mean 'swipe'"),
-        ("sst2", "absent"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(words: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=message) as error:
-        main([str(tmp_path / "absent"), *words.split()])
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "absent").exists()
 
 
 def settings(run: Path, **given: object) -> EvalConfig:

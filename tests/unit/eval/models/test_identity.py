@@ -68,7 +68,7 @@ def test_a_model_that_is_not_as_it_was_written_is_refused_with_the_cure(run_dir,
     assert "\n" not in said
     if (name, change) != ("config.json", "deleted"):  # then there is no model, and the same run is the cure
         assert name in said
-        assert f"python pretrain/train.py {run_dir}/config.yaml" in said
+        assert f"ffn-ablations train {run_dir}/config.yaml" in said
 
 
 def test_a_file_that_came_later_is_refused(run_dir):

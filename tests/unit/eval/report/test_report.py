@@ -24,7 +24,6 @@ from eval.report.markdown_report import render
 from eval.report.sections.context import Context
 from eval.report.write import write_report
 from eval.results.baselines import write_baselines
-from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, write_rows
 from pretrain.run.folders import RunFolder, StudyFolder
 from tests.cases import first_is_fast
@@ -407,74 +406,6 @@ def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
         text_of(study)
 
 
-HEADER = "family,variant,seed,benchmark,score\n"
-GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "is empty"),
-        (HEADER, "holds no rows"),
-        ("family,variant,seed,score\nf,gelu,1,50\n", "missing column.* benchmark"),
-        ("family,variant,seed,mmlu,arc\nf,gelu,1,50,60\n", "say which columns are scores, with --scores"),
-        (HEADER + GOOD + "f,kan,3,blimp,high\n", "score 'high' in row 6 is not a number"),
-        (HEADER + GOOD + "f,kan,3,blimp,\n", "score '' in row 6"),
-        (HEADER + GOOD + "f,kan,3,blimp,inf\n", "score 'inf' in row 6"),
-        (HEADER + GOOD + "f,kan,1.5,blimp,50\n", "seed 1.5 in row 6 is not a whole number"),
-        (HEADER + GOOD + "f,kan,-1,blimp,50\n", "seed -1 in row 6 is not a whole number from 0 to"),
-        *(
-            (HEADER + GOOD + f"f,kan,{seed},blimp,50\n", "seed .* in row . is not a whole number")
-            for seed in (2**63, 2**64, 10**40)
-        ),
-        (HEADER + GOOD + "f,,3,blimp,50\n", "row 6 has no variant"),
-        (HEADER + "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\n", "one variant only"),
-        (HEADER + GOOD.replace("gelu", "relu"), "unknown baseline .* 'gelu'.*Available: kan, relu"),
-        (HEADER + 'f,"gelu,1,blimp,50\n', "not a readable CSV"),
-        (
-            HEADER + "f,gelu,1,blimp,50\nf,gelu,1,blimp,51\n",
-            "no score of gelu is left to compare; duplicates with",
-        ),
-    ],
-)
-def test_bad_tables(tmp_path: Path, content: str, message: str):
-    csv = tmp_path / "scores.csv"
-    csv.write_text(content)
-    with pytest.raises(UsageError, match=message) as caught:
-        write_report(csv, tmp_path / "out")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "out").exists()
-
-
-def test_bad_places(study: Path, tmp_path: Path):
-    bad = tmp_path / "bad.parquet"
-    bad.write_text("no parquet")
-    (tmp_path / "notes.txt").write_text("x")
-    (tmp_path / "void").mkdir()
-    (study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d" / "config.yaml").touch()
-    for source, message in [
-        (tmp_path / "nowhere", "does not exist"),
-        (tmp_path / "void", "holds no finished and no scored run.*ffn-ablations study run"),
-        (study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d", "it is one run: give its study's folder"),
-        (bad, "not a parquet file"),
-        (tmp_path / "notes.txt", "neither a folder nor"),
-    ]:
-        with pytest.raises(UsageError, match=message):
-            write_report(source, tmp_path / "out")
-    with pytest.raises(UsageError, match="did you mean 'gelu'"):
-        text_of(study, baseline="gelo")
-    with pytest.raises(UsageError, match="unknown variant 'sswish'"):
-        text_of(study, contrasts=("sswish - gelu",))
-    with pytest.raises(UsageError, match="is a file"):
-        write_report(study, tmp_path / "notes.txt")
-    with pytest.raises(UsageError, match="not a positive number"):
-        text_of(study, declared=Declared(margins={"embedded-glue": -1.0}))
-    (study / "study.yaml").write_text("seeds: 3\nfamilies: [gpt_neo]\nvariants: [gelu]\n")
-    with pytest.raises(UsageError, match="seeds must be a list"):
-        write_report(study, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def write_config(run: RunFolder) -> None:
     """What of a run's configuration says what it is."""
     family, variant, name = run.run_id.split("/")
@@ -517,16 +448,6 @@ def test_a_damaged_file_of_one_run_stops_no_other(study: Path, content: bytes):
     ]
     assert len(said) == 1
     assert "\n" not in said[0]
-
-
-@pytest.mark.parametrize(
-    "report", [{"margin": -1}, {"margin": math.inf}, {"margins": {"held-out-loss": 0}}, {"margins": "text"}]
-)
-def test_a_margin_of_a_study_is_positive(study: Path, report: dict):
-    content = yaml.safe_load((study / "study.yaml").read_text()) | {"report": report}
-    (study / "study.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(UsageError, match="margin"):
-        read_source(study)
 
 
 def test_command(study: Path):

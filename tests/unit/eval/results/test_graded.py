@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given as drawn
@@ -22,7 +21,7 @@ from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, Roberta
 from eval.report.analyse import analyse
 from eval.report.analysis import Request
 from eval.report.inputs.sources import read_source
-from eval.results.graded import GRADES, grade_items, graded_rows
+from eval.results.graded import GRADES, graded_rows
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, check_rows, read_rows
 from eval.results.store import ResultStore
@@ -215,18 +214,6 @@ def test_probabilities_of_all_answers_sum_to_one_and_need_no_normalised_scores(s
     np.testing.assert_allclose(probabilities(moved), probabilities(scores), atol=1e-9)
 
 
-def test_items_in_several_row_groups_of_a_file_are_those_of_one(study: Path):
-    path = items_of(study, "blimp")
-    whole = dict(grade_items(path, PAIR_METRICS, set(PAIRS)))
-    pq.write_table(
-        pq.read_table(path).slice(0).take(np.random.default_rng(1).permutation(95)), path, row_group_size=7
-    )
-    for metric, table in grade_items(path, PAIR_METRICS, set(PAIRS)):
-        merged = table.merge(whole[metric], on="task")
-        np.testing.assert_allclose(merged.score_x, merged.score_y, rtol=1e-12)
-        assert len(merged) == len(PAIRS)
-
-
 def test_tasks_that_have_no_score_and_metrics_that_rows_have_are_left_as_they_are(study: Path):
     rows = rows_of(study)
     own = rows[(rows.benchmark == "blimp") & (rows.task == "order")].assign(
@@ -239,16 +226,6 @@ def test_tasks_that_have_no_score_and_metrics_that_rows_have_are_left_as_they_ar
     assert set(zip(of_pairs.task, of_pairs.metric, strict=True)) == {
         (task, "log_odds_per_token") for task in ("agreement", "order")
     }
-
-
-def test_a_study_without_items_or_with_older_ones_is_not_complained_of(study: Path):
-    for path in study.rglob("items/blimp.parquet"):
-        change(path, lambda items: items.drop(columns="num_tokens_differing"))
-    for path in study.rglob("items/entity-tracking.parquet"):
-        path.unlink()
-    found, notes = graded(study)
-    assert notes == []
-    assert set(found.metric) == {"log_odds"}
 
 
 def no_items(path: Path) -> None:
@@ -310,15 +287,6 @@ def test_a_task_with_a_score_that_is_not_finite_is_left_out_alone(study: Path):
     )
     own = found[(found.run_id == "roberta/kan/seed1-0a1b2c3d") & (found.metric == "log_odds")]
     assert set(own.task) == {"agreement", "number"}
-
-
-def test_many_runs_are_named_in_short(study: Path):
-    for path in study.rglob("items/blimp.parquet"):
-        means(path)
-    assert graded(study)[1][0].startswith(
-        "blimp: no log_odds of gpt_neo/gelu/seed1-0a1b2c3d, gpt_neo/gelu/seed2-0a1b2c3d, "
-        "gpt_neo/kan/seed1-0a1b2c3d, 5 more, whose scores are means over tokens"
-    )
 
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

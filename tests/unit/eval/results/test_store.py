@@ -109,6 +109,8 @@ def test_of_a_damaged_file_the_tasks_are_scored_again(tmp_path, name, how):
     undisturbed = known(scored(tmp_path / "whole")).rows()
     run_dir = scored(tmp_path / "run")
     damage(run_dir / "eval" / name, how)
+    if how == "deleted":
+        assert read_scores(RunFolder(run_dir)).wrong == {name: "is gone"}
     assert list(read_scores(RunFolder(run_dir), with_items=True).wrong) == [name]
     store = ResultStore(run_dir, "weights")
     (note,) = store.notes

@@ -21,12 +21,10 @@ from eval.report.exports import as_json, number_tables
 from eval.report.inputs.sources import read_source
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
-from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, with_primary, write_rows
 from eval.significance.axes import Benchmark, Combination, Setting
 from eval.significance.factor import Relabelling, levels, listed_heads
-from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, FFNS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3)
 FOURIER = "fourier-kan grid_size=10 frozen"
@@ -261,25 +259,6 @@ def test_the_study_names_the_factor(study: Path):
         read_source(study)
 
 
-@pytest.mark.slow
-def test_heads_may_be_named_with_options_in_any_order_and_at_their_defaults(made: Path, tmp_path: Path):
-    short, mlp = "fourier-kan frozen  grid_size=10", "mlp width=128"
-    plain = kept(made, factor="head", baseline="mlp", contrasts=(f"{FOURIER} - linear",))
-    texts = (f"{short} - linear", f"{FOURIER} - linear")
-    found = analysed(made, factor="head", baseline=mlp, contrasts=texts)
-    assert (found.baseline, found.variants) == ("mlp", plain.variants)
-    assert found.contrasts == plain.contrasts  # one contrast, however often and however it is written
-    both = analysed(made, factor="both", baseline=f"kan/{mlp}", contrasts=(f"gelu/{short} - kan/{mlp}",))
-    assert str(both.baseline) == "kan/mlp"
-    assert {str(c.contrast) for c in both.contrasts} == {f"gelu/{FOURIER} - kan/mlp"}
-    assert analysed(made, head=mlp).runs.equals(kept(made, head="mlp").runs)
-    c = compare(scores(), f"{short} - {mlp}", factor="head", family="roberta / kan")
-    assert c == compare(scores(), f"{FOURIER} - mlp", factor="head", family="roberta / kan")
-    study = Path(shutil.copytree(made, tmp_path / "study"))
-    write_plan(study, factor="head", baseline=mlp, contrasts=[f"{short} - {mlp}"])
-    assert str(analysed(study).contrasts[0].contrast) == f"{FOURIER} - mlp"
-
-
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
@@ -355,17 +334,6 @@ def test_the_heads_of_a_study_are_written_as_in_rows():
     assert levels("both", FFNS, ["linear"]) == (Combination("gelu", "linear"), Combination("kan", "linear"))
 
 
-@pytest.mark.ci
-def test_the_command_repeats_itself(study: Path, tmp_path: Path):
-    """The whole report, with its figures, and the command that it ends with."""
-    write_report(study, tmp_path / "out", Request(factor="head"))
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert "--factor head" in text.splitlines()[-2]
-    figures = sorted(path.name for path in (tmp_path / "out" / "figures").glob("*.svg"))
-    assert figures == ["forest.svg", "heat-map-glue.svg", "seeds.svg"]
-    assert json.loads((tmp_path / "out" / "report.json").read_text())["factor"] == "head"
-
-
 ODD_FAMILIES, ODD_FFNS = ("gpt_neo", "gpt_neo / kan"), ("a", "kan / a", "x - a", "p|q")
 
 
@@ -395,23 +363,3 @@ def test_names_that_look_like_labels_are_kept_apart(odd: Path):
         (c,) = found.of(GLUE, Setting(family, variant=ffn))
         pair = means(rows, family, ffn, "c"), means(rows, family, ffn, "b")
         assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
-
-
-@pytest.mark.slow
-def test_names_that_hold_the_signs_of_labels_are_shown_whole(odd: Path, tmp_path: Path):
-    """Of FFN variants: glue under the head b and the benchmark "glue (b)" share a label, and nothing else."""
-    rows = odd_scores()
-    found = write_report(odd, tmp_path / "out", Request(baseline="a"))
-    under_b, alike = Benchmark("glue", "b"), Benchmark("glue (b)")
-    assert found.benchmarks == (under_b, Benchmark("glue", "c"), alike)
-    for benchmark, family, name in product((under_b, alike), ODD_FAMILIES, ODD_FFNS[1:]):
-        (c,) = (c for c in found.of(benchmark, family) if c.contrast.plus == (name,))
-        arms = [means(rows, family, ffn, "b", benchmark.name) for ffn in (name, "a")]
-        assert c.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert "|  | `kan / a` | `p\\|q` | `x - a` |" in text  # the header of phenomena
-    assert text.count("| glue (b), mean of 2 tasks, % ↑ ") == 2
-    assert "gpt_neo / kan" in text
-    assert "GPT-Neo / kan" not in text
-    figures = {path.stem for path in (tmp_path / "out" / "figures").glob("heat-map-*.svg")}
-    assert figures == {"heat-map-glue-b-", "heat-map-glue-c-", "heat-map-glue-b--2"}

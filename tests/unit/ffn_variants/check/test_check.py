@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,6 @@ from ffn_variants.check import model
 from ffn_variants.check.command import BUILD_ONLY, main
 from ffn_variants.check.ffn import FFN_CHECKS, CheckError
 from ffn_variants.check.model import MODEL_CHECKS
-from tests.processes import run_command
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -244,15 +242,6 @@ SPEC = FFNSpec(
 """
 
 
-@pytest.mark.slow
-def test_the_command_checks_a_file_in_another_process_too(tmp_path, repository):
-    for place in ("xielu.py:XIELU", "channel_elu.py:CHANNEL_ELU"):
-        done = run_command("ffn_variants.check", f"{repository}/examples/{place}")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stdout.count("\nok      ") == len(CHECKS)
-        assert done.stdout.endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed\n")
-
-
 def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, capsys):
     path = tmp_path / "own.py"
     path.write_text(FILE.replace("FORWARD", "x * self.a.detach() * self.b"))
@@ -283,22 +272,6 @@ def test_swapped_sizes_are_said_once_and_the_rest_is_skipped(monkeypatch, capsys
     assert lines[1].endswith("build is called as build(hidden_size, intermediate_size), in this order")
     assert [line for line in lines if line.startswith("FAILED")] == lines[1:2]
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("ok ")] == list(BUILD_ONLY)
-
-
-def test_torch_logs_nothing_of_what_it_cannot_trace():
-    register(swapped_block())
-    records: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    logger.addHandler(handler)
-    try:
-        with pytest.raises(CheckError, match=r"torch\.compile cannot trace it"):
-            CHECKS["torch.compile"]("wrong", {})
-    finally:
-        logger.removeHandler(handler)
-    assert not records
-    assert logger.isEnabledFor(logging.ERROR)
 
 
 def test_a_name_that_follows_the_file_is_refused(tmp_path, monkeypatch):

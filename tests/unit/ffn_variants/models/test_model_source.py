@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
 
-from base.errors import UsageError
 from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS, build_model
 from ffn_variants.models import modeling
@@ -75,12 +74,6 @@ def test_it_is_told_once_in_one_line_and_kept(saved, tmp_path, other_formula, ca
     assert recorded(tmp_path / "again") == before
 
 
-def test_source_that_computes_the_same_is_not_told_of(saved, other_formula, caplog):
-    other_formula(earlier_sources=(source_fingerprint("swish"),))
-    AutoModel.from_pretrained(saved)
-    assert not told(caplog)
-
-
 def test_older_models_say_nothing_and_go_on_saying_nothing(saved, tmp_path, other_formula, caplog):
     config = json.loads((saved / "config.json").read_text())
     del config["ffn_source"]
@@ -89,8 +82,3 @@ def test_older_models_say_nothing_and_go_on_saying_nothing(saved, tmp_path, othe
     AutoModel.from_pretrained(saved).save_pretrained(tmp_path / "again")
     assert not told(caplog)
     assert recorded(tmp_path / "again") is None
-
-
-def test_nobody_says_it_by_hand():
-    with pytest.raises(UsageError, match="unknown gpt_neo config field 'ffn_source'"):
-        build_model("gpt_neo", "swish", ffn_source="0" * 12, **SIZES)

@@ -11,10 +11,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from base.model_folders import refuse_code
 from ffn_variants import FFN_VARIANTS, UsageError, build_model, files, load_variant
 from ffn_variants.models.loading import load_pretrained
-from ffn_variants.models.own_variants import admit_variants
 from ffn_variants.source import source_fingerprint
 
 pytestmark = pytest.mark.usefixtures("own_variants")
@@ -145,32 +143,6 @@ def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     assert sum("alpha" in name for name in again.state_dict()) == (4 if family == "t5" else 2)
 
 
-def test_layers_of_two_files_travel_with_both(repository, tmp_path):
-    load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
-    load_variant(f"{repository}/examples/xielu.py:XIELU")
-    layers = [
-        {"ffn": name, "ffn_options": None, "intermediate_size": 16} for name in ("channel-elu", "my-xielu")
-    ]
-    model = build_model("gpt_neo", "my-xielu", layer_ffns=layers, **SIZES).eval()
-    model.save_pretrained(tmp_path)
-    logits = model(TOKENS).logits
-    forget("channel-elu", "my-xielu")
-    again, _ = load_pretrained(AutoModelForCausalLM, tmp_path, trust_remote_code=True)
-    assert torch.equal(again.eval()(TOKENS).logits, logits)
-
-
-def test_a_read_only_folder_is_enough(saved):
-    folder, logits = saved
-    before = sorted(path.name for path in folder.iterdir())
-    folder.chmod(0o555)
-    try:
-        model, _ = load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
-        assert torch.equal(model.eval()(TOKENS).logits, logits)
-        assert sorted(path.name for path in folder.iterdir()) == before
-    finally:
-        folder.chmod(0o755)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -205,10 +177,3 @@ def test_a_file_that_holds_another_variant_is_refused(saved, repository):
         AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
     with pytest.raises(UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu'"):
         load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
-
-
-def test_folders_without_a_variant_of_their_own_are_not_looked_at(tmp_path):
-    admit_variants(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2", "ffn_files": null}')
-    admit_variants(tmp_path)
-    refuse_code(tmp_path)

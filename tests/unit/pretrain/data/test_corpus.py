@@ -140,51 +140,6 @@ def test_a_text_without_markers_is_one_document(tmp_path):
     assert list(documents(data, "train")) == ["one\n\ntwo"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.jsonl", b"", "has no train document with text in it"),
-        ("a.txt", b"one\ntwo\nthr\xffee\n", "line 3 is not UTF-8 text (byte 0xff)"),
-        ("a.txt", b"one\n\x00\x01", "line 2 holds a NUL byte; this is not a text file"),
-        (
-            "a.jsonl.gz",
-            gzip.compress(b'{"text": "a"}\n' * 9000, mtime=0)[:-30],
-            "broken gzip file after line",
-        ),
-        ("a.jsonl.gz", b"plain text\n", "broken gzip file after line 0"),
-        ("a.jsonl", b'{"text": "a"}\n{"story": "b"}\n', "line 2: has no field 'text' (has: story)"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": 3}\n', "line 2: field 'text' holds int, expected text"),
-        ("a.jsonl", b'{"text": "a"}\n{"text"\n', "line 2: is not JSON"),
-        ("a.parquet", b"nonsense", "is not a readable parquet file"),
-        ("a.csv", b"text\na\n", "unknown format; allowed are .jsonl"),
-        ("a.csv", b"text\na\n", "pandas.read_csv('a.csv').to_json('a.jsonl'"),
-        ("a.json", b"[]", "pandas.read_json('a.json').to_json('a.jsonl'"),
-        ("a.train", b"text", "plain text by another name must end in .txt"),
-        ("a.txt", "one\ntwo\n".encode("utf-16"), "is UTF-16 text; convert it to UTF-8: iconv"),
-        ("a.txt", gzip.compress(b"one", mtime=0), "is a gzip archive; its name must end in .gz"),
-    ],
-)
-def test_unusable_files_are_told_in_one_line(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(UsageError) as error:
-        list(documents(data_of(path), "train"))
-    assert message in str(error.value)
-    assert str(path) in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_missing_files_and_folders(tmp_path):
-    with pytest.raises(UsageError, match="no such file"):
-        list(documents(data_of(tmp_path / "no.jsonl"), "train"))
-    with pytest.raises(UsageError, match=r"has no file of a known format .*; it has no files"):
-        list(documents(data_of(tmp_path), "train"))
-    with pytest.raises(UsageError, match="no such folder"):
-        list(documents(DataConfig(source="tinystories", tinystories_dir=str(tmp_path / "no")), "train"))
-    with pytest.raises(UsageError, match=r"has no train\* file"):
-        list(documents(DataConfig(source="tinystories", tinystories_dir=str(tmp_path)), "train"))
-
-
 def test_a_parquet_file_without_the_field(tmp_path):
     with pytest.raises(UsageError, match=r"has no field 'text' \(has: story\); set --data.text-field"):
         list(documents(data_of(write_corpus(tmp_path, "a.parquet", field="story")), "train"))

@@ -159,18 +159,6 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
         assert ours[step]["tokens"] - (ours[step - 1]["tokens"] if step else 0) == int((ids != 0).sum())
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", pytest.param("t5", marks=pytest.mark.slow)])
-@pytest.mark.ci
-def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
-    no_dropout = ["--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
-    whole = train(tiny(family, *no_dropout))
-    halves = ["--train.per-device-train-batch-size", "4", "--run-name", "halves"]  # else it is the same run
-    parts = train(tiny(family, *no_dropout, *halves))
-    for one, two in zip(lines(whole), lines(parts), strict=True):
-        key = "loss" if "loss" in one else "eval_loss"
-        assert one[key] == pytest.approx(two[key], abs=1e-4)
-
-
 @pytest.mark.parametrize("family", ["roberta", "t5"])
 def test_two_processes_read_what_one_reads(tiny, family):
     config = tiny(family)
@@ -196,42 +184,6 @@ def test_one_seed_decides_everything(tiny, family):
         torch.equal(a, b) for a, b in zip(weights(first).values(), weights(again).values(), strict=True)
     )
     assert lines(first)[0]["eval_loss"] == lines(again)[0]["eval_loss"] != lines(other)[0]["eval_loss"]
-
-
-@pytest.mark.parametrize(
-    ("family", "damage"),
-    [
-        ("roberta", "truncated"),
-        pytest.param("roberta", "flipped", marks=pytest.mark.slow),
-        pytest.param("t5", "truncated", marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.ci
-def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, family, damage, monkeypatch):
-    expected = train(tiny(family, "--run-name", "whole"))
-
-    config = tiny(family, "--run-name", damage)
-    train_until(5, config, monkeypatch)
-    path = expected.parent / damage
-    assert not (path / "COMPLETED").exists()
-    file = path / "checkpoints" / "step_0000004"
-    content = bytearray(file.read_bytes())
-    if damage == "truncated":
-        file.write_bytes(content[:-10])
-    else:
-        content[len(content) // 2] ^= 1
-        file.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"step_0000004 cannot be read \(.*\); the checkpoint before it"):
-        train(config)
-    assert json.loads((path / "provenance.json").read_text())["sessions"][1]["resumed_from_step"] == 2
-    assert all(
-        torch.equal(a, b) for a, b in zip(weights(expected).values(), weights(path).values(), strict=True)
-    )
-    times = {"time_s", "compile_s", "tokens_per_s"}
-    kept = [
-        [{k: v for k, v in line.items() if k not in times} for line in lines(p)] for p in (expected, path)
-    ]
-    assert kept[0] == kept[1]
 
 
 @pytest.mark.parametrize("optimizer", ["adafactor", "muon"])

@@ -17,8 +17,9 @@ from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.run_dir import run_dir
+from pretrain.train import TrainArgs
 from pretrain.training.dry_run import describe_run, describe_runs
-from pretrain.training.seeds import TrainArgs, load_configs, train_in_turn
+from pretrain.training.seeds import load_configs, train_in_turn
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
 
@@ -66,37 +67,6 @@ def test_seeds_are_read_among_other_flags(args):
     configs = load_configs(read_flags(TrainArgs, ["--ffn", "kan", *args, "--study", "s"]))
     assert [config.seed for config in configs] == [1, 2, 3]
     assert {(config.model.ffn, config.output.study) for config in configs} == {("kan", "s")}
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--seeds"], "--seeds needs a value"),
-        (["--seeds", "--ffn", "kan"], "--seeds needs a value"),
-        (["--seed", "1,2"], "--seed 1,2 is several seeds: --seeds 1,2"),
-        (["--seed", "1-3"], "--seed 1-3 is several seeds: --seeds 1-3"),
-        (["--seeds", "3-1"], "--seeds 3-1: give whole numbers below 4294967296, as in --seeds 1,2,3"),
-        (["--seeds", "1,two"], "--seeds two: give whole numbers below 4294967296, as in --seeds 1,2,3"),
-        (["--seeds", "1,2,1"], "--seeds names 1 twice; give every seed once"),
-        (["--seeds", "1,2", "--seed", "3"], "--seed 3 and --seeds 1,2 were both given; leave one out"),
-        (["--seeds", "1,2", "--run-name", "x"], "--run-name x names the folder of one run, and --seeds 1,2"),
-        (["--seeds", "1,4294967296"], "--seeds 4294967296: give whole numbers below 4294967296, as in"),
-        (["--seeds", f"1,{2**63}"], f"--seeds {2**63}: give whole numbers below 4294967296, as in"),
-        (["--seeds=-1"], "--seeds -1: give whole numbers below 4294967296, as in"),
-        (
-            ["--seeds", "1-4294967295"],
-            "--seeds 1-4294967295 is a range of 4,294,967,295 seeds; give at most 10,000",
-        ),
-        (["--seed", str(2**63)], "--seed: must be less than 4294967296"),
-        (["--seed=-1"], "--seed: must be at least 0"),
-        (["--data.corpus-seed", str(2**64)], "--data.corpus-seed: must be less than 4294967296"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(args, message):
-    with pytest.raises(UsageError) as told:
-        load_configs(read_flags(TrainArgs, args))
-    assert str(told.value).startswith(message)
-    assert "\n" not in str(told.value)
 
 
 def test_they_are_the_runs_of_seed(seeds, runs_dir):

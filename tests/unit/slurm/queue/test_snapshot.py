@@ -99,27 +99,6 @@ def test_code_that_is_in_no_checkout_is_copied_too(checkout: Path, tmp_path: Pat
     assert said_of(copy) == {"commit": None, "clean": None}
 
 
-@pytest.mark.slow
-def test_code_inside_a_checkout_of_something_else_has_none_of_its_commits(
-    checkout: Path, tmp_path: Path
-) -> None:
-    """As where an environment lies in the folder of somebody's project."""
-    inside = tmp_path / "theirs" / "site-packages"
-    inside.parent.mkdir()
-    shutil.rmtree(checkout / ".git")
-    checkout.rename(inside)
-    (inside.parent / ".gitignore").write_text("site-packages\n")
-    git = ["git", "-C", str(inside.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
-        subprocess.run([*git, *command], check=True)
-    study = tmp_path / "study"
-    study.mkdir()
-    copy = take(inside, study)
-    assert copy.name.startswith("code-")
-    assert not copy.with_name(f"{copy.name}.diff").exists()
-    assert said_of(copy) == {"commit": None, "clean": None}
-
-
 def flip(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
@@ -162,17 +141,3 @@ def test_compiled_files_in_a_snapshot_are_not_believed(tmp_path: Path) -> None:
     (copy / "base" / "__pycache__" / "files.cpython-311.pyc").write_bytes(b"x")
     assert take_snapshot(tmp_path) == copy
     assert not list(copy.rglob("__pycache__"))
-
-
-@pytest.mark.slow
-def test_an_edited_snapshot_is_no_clean_code_to_a_run(checkout: Path, tmp_path: Path) -> None:
-    (tmp_path / "study").mkdir()
-    clean = take(checkout, tmp_path / "study")
-    (clean / MODULE).write_text("EDITED = True\n")
-    said = said_of(clean)
-    assert said["clean"] is False
-    assert said["commit"] == json.loads((clean / "SNAPSHOT.json").read_text())["commit"]
-
-
-def test_this_checkout_can_be_copied(tmp_path: Path) -> None:
-    assert (take_snapshot(tmp_path) / "slurm" / "submit.py").is_file()

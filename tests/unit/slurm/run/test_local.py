@@ -65,6 +65,14 @@ def test_a_worker_ends_with_the_command_that_started_it(tmp_path: Path) -> None:
     assert f"('a cell',) {tmp_path / 'log'}\n" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.parametrize("written", [b"", b"5\nhal"])
+def test_a_worker_whose_command_died_before_it_said_what_to_do_ends_without_a_word(written: bytes) -> None:
+    """It ends as if it had been told to stop."""
+    command = [sys.executable, "-m", "slurm.worker.local", "LOG"]
+    done = subprocess.run(command, input=written, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, b"", b"")
+
+
 def test_so_many_work_at_a_time_in_the_order_of_the_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

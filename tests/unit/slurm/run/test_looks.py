@@ -25,7 +25,7 @@ from eval.report.write import write_report
 from eval.results.decisions import Decisions, read_decisions
 from eval.results.rows import write_rows
 from pretrain.run.folders import RunFolder
-from slurm.run import launch, looks, report, todo
+from slurm.run import launch, looks, todo
 from slurm.run.looks import take_look
 from slurm.state.cell_state import start_state, write_state
 from slurm.status import main as show_status
@@ -95,7 +95,7 @@ def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
     monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
     monkeypatch.setattr(todo, "is_done", lambda cell: RunFolder(cell.run_dir).is_scored)
     # Figures take the time.
-    monkeypatch.setattr(report, "write_report", lambda folder, _: analyse(read_source(folder)))
+    monkeypatch.setattr(looks, "write_report", lambda folder, _: analyse(read_source(folder)))
 
     def call(*flags: str, scorer: Scorer | None = None, **changes: Any) -> int:
         monkeypatch.setattr(launch, "LocalRunner", scorer or Scorer())
@@ -213,7 +213,7 @@ def test_a_verdict_that_turns_around_is_told(run, tmp_path):
 
 @pytest.mark.ci
 def test_every_look_is_a_report_that_counts_the_looks_before(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_report", write_report)
+    monkeypatch.setattr(looks, "write_report", write_report)
     assert run(variants=["gelu", "silu", "swish"], seeds={"first": 4, "most": 8}) == 0
     folder = tmp_path / "runs" / "looks"
     written = (folder / "report" / "report.md").read_text()
@@ -230,27 +230,6 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
         run(scorer=Scorer(stops_at=cell))
     assert run() == 0
     assert seeds_of(tmp_path) == ENDS
-    assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
-
-
-@pytest.mark.slow
-def test_killed_between_report_and_record_a_look_is_made_again(run, tmp_path, monkeypatch):
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(looks, "write_decisions", die)
-        with pytest.raises(KeyboardInterrupt):
-            run()
-    assert not (tmp_path / "runs" / "looks" / "decisions.json").exists()
-    assert run() == 0
-    assert seeds_of(tmp_path) == ENDS
-
-
-@pytest.mark.slow
-def test_cells_that_fail_do_not_keep_a_look_from_being_made(run, tmp_path):
-    assert run(scorer=Scorer(fails=["gpt_neo/relu/seed3-"])) == 1
-    assert seeds_of(tmp_path)["swish"] == 12
     assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
 
 
@@ -279,25 +258,6 @@ def test_what_looks_rest_on_cannot_be_changed_after_the_first(run, tmp_path):
             run(**changes)
         assert "\n" not in str(told.value)
     assert run() == 0
-
-
-@pytest.mark.parametrize(
-    ("seeds", "message"),
-    [
-        ({"first": 1, "most": 3}, "seeds: first: must be at least 2"),
-        ({"first": 3, "most": 3}, "most is 3 and first 3; most must be greater"),
-        ({"first": 3}, "most: is missing"),
-        ({"first": 2, "most": 100}, "first 2 and most 100 make 50 looks, and 30 are allowed; raise first"),
-        ({"first": 3, "most": 2**63}, "most: must be at most 10000"),
-        ({"first": 3, "most": 6, "until": "tired"}, "until"),
-        ({"first": 3, "most": 6, "util": "decided"}, "util"),
-    ],
-)
-def test_mistakes_are_one_line(seeds, message, tmp_path, repository):
-    with pytest.raises(UsageError) as told:
-        load_study(write_study(tmp_path, repository, seeds=seeds))
-    assert message in str(told.value)
-    assert "\n" not in str(told.value)
 
 
 def test_a_report_is_needed(run):
@@ -334,17 +294,6 @@ def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
         UsageError, match=r"report.looks are 3 to 10 and seeds 3 to 12; the first and the last"
     ):
         load_study(write_study(tmp_path, repository, **changes))
-
-
-@pytest.mark.slow
-def test_a_record_that_is_gone_is_told(run, tmp_path):
-    assert run() == 0
-    folder = tmp_path / "runs" / "looks"
-    notes = read_source(folder).notes
-    assert not [note for note in notes if "decisions.json" in note]
-    (folder / "decisions.json").unlink()
-    (note,) = [note for note in read_source(folder).notes if "decisions.json" in note]
-    assert note.startswith("decisions.json is not there, so comparisons decided with fewer seeds are shown")
 
 
 def test_without_a_claim_no_look_is_made(tmp_path, capsys):

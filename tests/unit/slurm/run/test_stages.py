@@ -18,9 +18,8 @@ from eval.results.tuning import read_tuning
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash, write_config
 from slurm.list import studies_table
-from slurm.run import launch, report, stages
+from slurm.run import launch, looks
 from slurm.state.cell_state import start_state, write_state
-from slurm.state.listing import read_listing
 from slurm.status import main as show_status
 from slurm.study.cells import Cell
 from slurm.study.study import load_study
@@ -100,9 +99,9 @@ def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
     monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
     monkeypatch.setattr(cell_module, "_has_model", lambda cell: RunFolder(cell.run_dir).is_complete)
     monkeypatch.setattr(cell_module, "is_evaluated", lambda *_: True)
-    monkeypatch.setattr(report, "write_report", lambda *_: None)
-    monkeypatch.setattr(report, "summary", lambda _: "")
-    monkeypatch.setattr(report, "take_look", lambda *_: None)
+    monkeypatch.setattr(looks, "write_report", lambda *_: None)
+    monkeypatch.setattr(looks, "summary", lambda _: "")
+    monkeypatch.setattr(looks, "take_look", lambda *_: None)
 
     def call(*flags: str, trainer: Trainer | None = None, **changes: Any) -> int:
         monkeypatch.setattr(launch, "LocalRunner", trainer or Trainer())
@@ -202,30 +201,6 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
     assert len({*trainer.ran, *rest.ran}) == len(trainer.ran) + len(rest.ran)  # none twice
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 2])
-def test_killed_before_a_round_is_recorded_it_is_recorded_by_the_same_command(
-    run, tmp_path, monkeypatch, times
-):
-    calls, write = [], stages.write_tuning
-
-    def die(*args: Any) -> None:
-        calls.append(args)
-        if len(calls) == times:
-            raise KeyboardInterrupt
-        write(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stages, "write_tuning", die)
-        with pytest.raises(KeyboardInterrupt):
-            run()
-    assert not read_listing(tmp_path / "runs" / "tuned").note
-    assert read_listing(tmp_path / "runs" / "tuned").goes_on
-    assert run() == 0
-    assert not read_listing(tmp_path / "runs" / "tuned").goes_on
-    assert {one.variant: one.point[RATE] for one in read_tuning(tmp_path / "runs" / "tuned").chosen} == BEST
-
-
 def test_a_run_that_diverged_counts_as_infinitely_bad_and_is_not_tried_again(run, tmp_path, capsys):
     trainer = Trainer(diverges=[("gelu", 3e-3)])
     assert run("--retry-failed", trainer=trainer) == 0
@@ -322,25 +297,6 @@ def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run,
             run(**two)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stops_at", [1, 3, 8, 9, 12])
-def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at):
-    """Before the others are through it waits for their grid; a second one enters by itself."""
-    with pytest.raises(KeyboardInterrupt):
-        run(variants=["gelu", "kan"], trainer=Trainer(stops_at=14))
-    with pytest.raises(KeyboardInterrupt):
-        run("--add", "relu", variants=["gelu", "kan"], trainer=Trainer(stops_at=stops_at))
-    assert run("--add", "relu", variants=["gelu", "kan"]) == 0
-    tuning = read_tuning(tmp_path / "runs" / "tuned")
-    assert tuning.is_over
-    tried = {name: set() for name in BEST}
-    for each in tuning.rounds:
-        for one in each.tried:
-            tried[one.variant].add(one.point[RATE])
-    assert tried["relu"] == tried["gelu"] == tried["kan"]
-    assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
-
-
 @pytest.mark.parametrize("by", ["all", "the rest"])
 def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path, by):
     """The same command without the flags goes on with the others, and so does one that names them alone."""
@@ -376,17 +332,6 @@ def test_a_family_may_be_added_too(run, tmp_path, repository):
     assert now.is_over
     assert now.chosen[:2] == before.chosen
     assert {(one.family, one.variant) for one in now.chosen[2:]} == {("roberta", "gelu"), ("roberta", "relu")}
-
-
-@pytest.mark.slow
-def test_seeds_are_added_after_the_choice(tmp_path, repository, run):
-    """Looks decide over runs at what was chosen; the shared rate follows."""
-    assert run(seeds={"first": 2, "most": 4}) == 0
-    study = load_study(tmp_path / "study.yaml")
-    assert Counter(cell.stage for cell in study.cells) == {"tune": 24, "main": 6, "shared": 2}
-    assert {cell.seed for cell in study.cells if cell.stage != "tune"} == {1, 2}
-    assert set(study.plan["cells"]) == {c.run_id for c in (*study.cells, *study.later) if c.stage != "tune"}
-    assert len(study.plan["cells"]) == 4 * 3 + 4
 
 
 def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):

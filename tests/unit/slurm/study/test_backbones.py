@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from base.errors import UsageError
 from slurm.study.study import load_study
 
 HUB = ["google-bert/bert-base-uncased", "distilbert/distilbert-base-uncased"]
@@ -55,30 +52,3 @@ def test_a_run_of_this_project_is_called_after_its_family_variant_and_seed(tmp_p
     runs = [f"runs/space/{family}/gelu/seed3-0123abcd" for family in ("gpt_neo", "roberta")]
     study = load_study(write(tmp_path, backbones=[runs[0], f"{runs[1]}/model"]))
     assert study.config.models == ("gpt_neo-gelu-seed3", "roberta-gelu-seed3")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"backbones": None}, r"families are not named; name families and variants .* or backbones"),
-        ({"backbones": []}, r"families are not named; name families and variants .* or backbones"),
-        ({"families": {"gpt_neo": "tiny.yaml"}}, r"backbones stand in place of families and variants"),
-        ({"variants": ["gelu"]}, r"backbones stand in place of families and variants"),
-        ({"backbones": [*HUB, "other/bert-base-uncased"]}, r"two backbones are called bert-base-uncased"),
-        ({"backbones": [HUB[0]] * 2}, r"two backbones are called bert-base-uncased"),
-        ({"config": {"optim": {"max_steps": 3}}}, r"config has no effect on backbones"),
-        ({"evaluation": {"suites": ["blimp", "glue"]}}, r"backbones score no texts, .* names blimp;"),
-        ({"evaluation": {"suites": [], "tasks": ["arc_easy"]}}, r"names arc_easy; write suites: \[glue\]"),
-        (
-            {"evaluation": {"suites": ["glue"], "finetune": {"seeds": [1], "head": ["linear frozen"]}}},
-            r"the study's seeds are those of fine-tuning backbones; leave finetune.seeds out",
-        ),
-        ({"report": {}}, r"baseline variant in report.baseline 'gelu'.*bert-base-uncased"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_one_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError) as error:
-        load_study(write(tmp_path, **changes))
-    message = str(error.value)
-    assert re.search(said, message), message
-    assert "\n" not in message

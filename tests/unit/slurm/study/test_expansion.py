@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import StudyFolder
@@ -147,66 +146,6 @@ def test_a_run_is_shown_with_its_level_and_its_places(tmp_path: Path) -> None:
         "gpt_neo/gelu/seed1 (size small, tokens 64k)",
         "gpt_neo/kan grid_size=3/seed1 (size small, tokens 64k)",
     ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"variants": ["gelu", "kan", "kan grid_size=5"]}, "variants are named twice: gelu, kan, kan"),
-        ({"variants": ["gelu", "kan grid=3"]}, "unknown option of FFN variant 'kan': 'grid'"),
-        ({"variants": ["gelu", "kan ffn_budget=time"]}, "unknown ffn_budget of variant"),
-        ({"variants": ["gelu", "kan frozen"]}, "'frozen' is no option=value"),
-        ({"variants": ["gelu", "kan", "kan ffn_budget=width"]}, "are one run, as nothing"),
-        ({"axes": {"optim.learnin_rate": [1e-3]}}, "did you mean 'optim.learning_rate'?"),
-        ({"axes": {"optim": [1]}}, "optim is a section"),
-        ({"axes": {"optim.learning_rate": []}}, "has no levels"),
-        ({"axes": {"optim.learning_rate": [1e-3, 0.001]}}, "0.001 is named twice"),
-        ({"axes": {"optim.learning_rate": ["fast"]}}, "must be a number"),
-        ({"axes": {"model.ffn_options.grid_size": [3]}}, "write it under `variants`"),
-        ({"axes": {"seed": [1]}}, "its `seeds` name them"),
-        ({"axes": {"train.logging_steps": [1, 2]}}, "cannot change what is trained"),
-        ({"axes": {"output.runs_dir": ["a"]}}, "cannot change what is trained"),
-        ({"tokens": ["64k", 64_000]}, "64k is named twice"),
-        ({"tokens": [0]}, "0 is no number of training tokens"),
-        ({"tokens": ["-1M"]}, "'-1M' is no number of training tokens"),
-        ({"tokens": ["many"]}, "'many' is no number of training tokens"),
-        ({"tokens": []}, "has no levels"),
-        ({"tokens": [1]}, "fewer than the"),
-        ({"sizes": {}}, "no size is named"),
-        ({"sizes": {"": {}}}, "'' is no name of a size"),
-        ({"sizes": {1: {}, "1": {}}}, "1 is named twice"),
-        ({"sizes": {"a": {"model": {"hiden_size": 8}}}}, "sizes.a: model.hiden_size: unknown key"),
-        ({"sizes": {"a": {"model": {"hidden_size": 7}}}}, "gpt_neo, gelu, size a: "),
-        ({"sizes": {"a": {"model": {"intermediate_size": 32}}}}, "write sizes.a.variants.kan.model.inter"),
-        ({"sizes": {"a": {"variants": {"kann": {}}}}}, "sizes.a.variants: unknown FFN variant 'kann'"),
-        ({"sizes": {"a": {"seed": 3}}}, "sizes.a.seed has no effect in a study"),
-        ({"sizes": {"a": {}, "b": {}}}, "are one run, as nothing"),
-        ({"report": {"factor": "size"}}, "unknown factor in report.factor 'size'"),
-        ({"sizes": SIZES, "report": {"factor": "size"}}, "unknown baseline size in report.baseline 'gelu'"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        load(tmp_path, **changes)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_a_field_is_said_once(tmp_path: Path) -> None:
-    output = {"output": {"runs_dir": "x"}}
-    rate = {"optim": {"learning_rate": 1e-3}}
-    for changes, message in (
-        ({"axes": {"optim.learning_rate": [1e-3]}, "config": output | rate}, "config.optim.learning_rate"),
-        (
-            {"axes": {"optim.learning_rate": [1e-3]}, "config": {"variants": {"kan": rate}}},
-            "config.variants.kan.optim.learning_rate has no effect, as axes say it",
-        ),
-        ({"sizes": {"a": rate}, "config": rate}, "sizes.a.optim.learning_rate and config.optim"),
-        ({"tokens": ["1M"], "config": {"optim": {"max_steps": 5}}}, "as tokens say it"),
-        ({"tokens": ["1M"], "axes": {"optim.max_steps": [5]}}, "optim.max_steps is what tokens decide"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            load(tmp_path, **changes)
 
 
 def test_an_axis_wins_over_what_a_base_config_has_for_a_variant(tmp_path: Path) -> None:

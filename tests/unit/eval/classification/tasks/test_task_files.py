@@ -357,39 +357,6 @@ def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too
         assert (data.train.labels.tolist(), data.validation["weather"].labels.tolist()) == expected
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ({"metric": ["accuracy"]}, r"weather.yaml: metric: unknown key, did you mean metrics\?"),
-        ({"metrics": ["accurac"]}, r"unknown metric 'accurac'; did you mean 'accuracy'\?"),
-        ({"metrics": ["f1"], "labels": [0, 1, 2]}, r"f1 is for two labels and there are 3; choose accur"),
-        ({"metrics": ["cohen_kappa"], "multi_label": True}, r"cohen_kappa is for one label an example"),
-        ({"text": "Q: {}"}, r"template 'Q: \{\}': braces hold the name of a field"),
-        ({"text": "Q: {q"}, r"template 'Q: \{q': .*a brace that is text is written twice"),
-        ({"text": ["a", "b", "c"]}, r"text names 3 texts; a model reads one, or two as a pair"),
-        ({"labels": [True, False]}, r"label True is how YAML reads yes, no, on and off; put it in quotes"),
-        ({"labels": ["a", "b", "a"]}, r"label 'a' stands there twice"),
-        ({"labels": [0, 1], "label_names": ["a"]}, r"label_names has 1 names and 2 labels are declared"),
-        ({"labels": [0, 1], "label_names": ["a", "a"]}, r"label_names has 'a' twice"),
-        ({"files": None}, r"under hub: or under files:, one of them"),
-        ({"files": {"train": "absent.csv", "validation": "train.jsonl"}}, r"no file .*absent.csv; a rel"),
-        ({"files": {"train": "a.xlsx", "validation": "b.xlsx"}}, r"a.xlsx: a task's files end in"),
-        ({"benchmark": "blimp"}, r"benchmark blimp has tasks of its own"),
-        ({"name": "a b"}, r"name: must match"),
-        ({"majority": True, "multi_label": True}, r"majority and multi_label exclude each other"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_a_task_file_are_told_in_one_line(write, task, message):
-    path = write([{"text": "a", "label": n} for n in (0, 1, 2)], **task)
-    with pytest.raises(UsageError, match=message) as error:
-        classification_tasks(EvalConfig(suites=(), classify=(path,)))
-    assert "\n" not in str(error.value)
-
-
-def test_one_metric_needs_no_list(write):
-    assert find_task(write(ROWS, metrics="macro_f1"), CONFIG).metrics == ("macro_f1",)
-
-
 def test_the_list_of_tasks_takes_files_too(write, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["tasks", "rte", write(ROWS, multi_label=True)])
     list_tasks()
@@ -404,32 +371,6 @@ def test_the_list_of_tasks_takes_files_too(write, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         list_tasks()
     assert "docs/evaluation.md" in capsys.readouterr().out
-
-
-def test_tasks_that_do_not_exist(tmp_path):
-    with pytest.raises(
-        UsageError, match=r"unknown classification task .*'agnews'; did you mean 'ag-news'\? A"
-    ):
-        find_task("agnews", CONFIG)
-    with pytest.raises(UsageError, match=r"absent.yaml: cannot be read"):
-        find_task(str(tmp_path / "absent.yaml"), CONFIG)
-    for name, flag in (("ag-news", "--classification-dir"), ("rte", "--glue-dir")):
-        task = find_task(name, CONFIG)
-        with pytest.raises(
-            UsageError, match=rf"cannot load .*without network pass {flag} FOLDER with"
-        ) as error:
-            read_examples(task, "train", CONFIG)
-        assert "\n" not in str(error.value)
-
-
-def test_a_table_that_is_none(write, tmp_path):
-    (tmp_path / "bad.csv").write_text('text,label\n"never closed,1\n')
-    (tmp_path / "bad.parquet").write_text("text")
-    for name in ("bad.csv", "bad.parquet"):
-        path = write(ROWS, files={"train": name, "validation": name}, labels=[0, 1])
-        with pytest.raises(UsageError, match=rf"cannot read .*{name}") as error:
-            read(path)
-        assert "\n" not in str(error.value)
 
 
 def test_a_folder_stands_in_for_the_hub(tmp_path):

@@ -6,21 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from scipy.optimize import minimize
 
-from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
-from eval.report.figures import crowd
-from eval.report.figures.cost import VERDICTS, draw_cost, keep_apart
+from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.training import draw_gradient_norms
-from eval.report.figures.tuning import draw_tuning
-from eval.report.inputs.sources import read_source
-from eval.report.tuning.choices import Line
 from tests.unit.eval.report.figures.test_figures import BLIMP, NAMES, make_analysis
-from tests.unit.eval.report.tuned_study import tune, write_study
 
 FAMILIES = ("gpt_neo", "roberta")
 
@@ -65,12 +58,6 @@ def test_many_variants_are_sorted_alike_in_every_figure_that_lists_them(many: An
     assert drawn == pytest.approx([overall[name] for name in order if name != "gelu"])
 
 
-def test_few_variants_and_sizes_keep_the_order_of_the_study(tmp_path: Path, many: Analysis):
-    few = make_analysis(tmp_path)
-    assert crowd.in_drawn_order(few) == list(few.variants)
-    assert crowd.in_drawn_order(replace(many, factor="size")) == list(many.variants)
-
-
 @pytest.mark.parametrize(
     ("draw", "expected"), [(draw_learning_curves, NAMES[1:]), (draw_gradient_norms, NAMES)]
 )
@@ -90,55 +77,6 @@ def test_small_panels_show_what_the_curves_say(many: Analysis):
             line = found[name][place].lines[0]
             np.testing.assert_allclose(line.get_xdata(), [x.tokens / 1e6 for x in points])
             np.testing.assert_allclose(line.get_ydata(), [x.difference for x in points])
-
-
-def test_losses_of_a_tuning_stand_above_each_ones_lowest(tmp_path: Path, monkeypatch):
-    found = analyse(read_source(write_study(tmp_path / "study", tune(sizes=("0.1M", "0.5M")))))
-    monkeypatch.setattr(crowd, "MOST_TOGETHER", 1)
-    drawn = draw_tuning(found)
-    assert drawn is not None
-    assert found.tuned is not None
-    panels = panels_by_title(drawn[0])
-    for variant in found.variants:
-        lines = [line for line in found.tuned.lines if line.variant == variant]
-        assert len(panels[variant]) == len(lines) == 2
-        for axes, line in zip(panels[variant], lines, strict=True):
-            check_panel(axes, line)
-
-
-def check_panel(axes, line: Line) -> None:
-    (own,) = [x for x in axes.lines if x.get_marker() == "o"]
-    np.testing.assert_allclose(own.get_xdata(), [float(value) for value in line.values])
-    np.testing.assert_allclose(own.get_ydata(), line.losses.mean(-1) - line.losses.mean(-1).min())
-    (star,) = [x for x in axes.lines if x.get_marker() == "*"]
-    assert line.curve is not None
-    assert star.get_xdata()[0] == line.curve.optimum.exp.value
-    low, high = axes.get_ylim()
-    assert low < 0 < own.get_ydata()[line.chosen] + 1e-12 < high
-
-
-def test_costs_of_many_variants_are_coloured_by_verdict_and_name_those_that_differ(many: Analysis):
-    figure, _ = draw_cost(many)
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == [f"{words} gelu" for words in VERDICTS]
-    for place, family in enumerate(FAMILIES):
-        axes = figure.axes[place]  # parameters
-        differ = {c.contrast.compared for c in many.of(BLIMP, family) if c.is_different}
-        assert {text.get_text() for text in axes.texts} == differ | {"gelu"}
-    assert any(c.is_different for family in FAMILIES for c in many.of(BLIMP, family))
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 7, 30])
-def test_names_are_moved_apart_and_no_further_than_they_must(number: int):
-    heights = np.sort(np.random.default_rng(number).normal(size=number))
-    placed = np.asarray(keep_apart(list(heights), 0.2))
-    assert np.all(np.diff(placed) > 0.2 - 1e-9)
-    assert keep_apart(list(10.0 * np.arange(number)), 0.2) == pytest.approx(list(10.0 * np.arange(number)))
-    if number > 1:  # a general solver finds no place nearer to where they belong
-        rule = [{"type": "ineq", "fun": lambda y: np.diff(y) - 0.2}]
-        start = heights[0] + 0.2 * np.arange(number)
-        found = minimize(lambda y: np.sum((y - heights) ** 2), start, constraints=rule, method="SLSQP")
-        np.testing.assert_allclose(placed, found.x, atol=1e-3)
 
 
 def test_hours_are_those_at_the_speed_of_the_fastest_run(tmp_path: Path):

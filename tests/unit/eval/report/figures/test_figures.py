@@ -16,15 +16,13 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
-from eval.report.curves.learning_curves import LearningCurves
-from eval.report.figures import draw_all, heat_map, to_png, to_svg
+from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.learning_curves import draw_learning_curves
-from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
-from eval.report.figures.training import draw_gradient_norms, thin
+from eval.report.figures.training import thin
 from eval.report.inputs.run_facts import Evaluation, RunFacts
 from eval.report.inputs.sources import read_source
 from eval.results.rows import ROW_COLUMNS
@@ -33,10 +31,6 @@ from eval.significance.axes import Benchmark
 BLIMP = Benchmark("blimp")
 LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
 NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b>", "x_y", "swish", "relu")
-
-MODELS = tuple(
-    f"{family} / {ffn}" for family in ("gpt_neo", "roberta") for ffn in ("gelu", "kan", LONG.format(1))
-)
 
 
 def held_out_loss(step: int, seed: int) -> float:
@@ -151,14 +145,6 @@ def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, familie
     assert set(analysis.others) <= shown
 
 
-@pytest.mark.slow
-def test_models_of_many_ffns_have_room(tmp_path: Path):
-    """A report of heads has a family for each FFN in each family."""
-    analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)
-    assert_nothing_overlaps(draw_seeds(analysis)[0])
-    assert_nothing_overlaps(draw_forest(analysis, BLIMP)[0])
-
-
 def test_overlaps_are_found():
     figure = Figure()
     figure.text(0.5, 0.5, "one")
@@ -243,37 +229,6 @@ def test_heat_map_shows_the_comparisons(tmp_path: Path):
     assert "percentage points" in scale.get_xlabel()
 
 
-def test_heat_map_of_many_cells_has_the_same_colours_and_no_numbers(tmp_path: Path, monkeypatch):
-    analysis = make_analysis(tmp_path, parts=5)
-    few, _ = draw_heat_map(analysis, BLIMP)
-    monkeypatch.setattr(heat_map, "MOST_NUMBERS", len(analysis.parts) - 1)
-    many, _ = draw_heat_map(analysis, BLIMP)
-    assert len(few.axes[0].texts) == len(analysis.parts)
-    assert not many.axes[0].texts
-    values = [figure.axes[0].collections[0].get_array() for figure in (few, many)]
-    np.testing.assert_array_equal(*values)
-
-
-@pytest.mark.ci
-def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(tmp_path: Path):
-    analysis = make_analysis(tmp_path, parts=2)
-    far = max(analysis.parts, key=lambda c: c.p is not None)
-    parts = [replace(c, estimate=-90.0) if c is far else c for c in analysis.parts]
-    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts)), BLIMP)
-    axes = figure.axes[0]
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["kan", "relu", "swish"]
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["task 0", "task 1"]
-    known = [abs(c.estimate) for c in parts if c.p is not None]
-    assert axes.collections[0].get_clim()[1] == pytest.approx(4 * np.median(known))
-    assert "-90.0" in [t.get_text() for t in axes.texts]
-
-
-def test_no_heat_map_of_fewer_than_two_parts(analysis: Analysis):
-    one = tuple(c for c in analysis.parts if c.part == "task 0")
-    assert draw_heat_map(replace(analysis, parts=one), BLIMP) is None
-    assert draw_heat_map(replace(analysis, parts=()), BLIMP) is None
-
-
 def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
     figure, _ = draw_cost(analysis)
     axes = figure.axes[0]  # parameters, the first family
@@ -289,18 +244,6 @@ def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
     )
     # One run has no standard error, so no bar.
     assert len(figure.axes[1].collections) == len(analysis.variants) - 1
-
-
-def test_only_what_is_known_is_drawn(analysis: Analysis):
-    bare = replace(analysis, source=replace(analysis.source, facts=()), curves=LearningCurves(), parts=())
-    assert set(draw_all(bare)) == {"forest", "seeds", "ranking"}
-    sizes = [
-        RunFacts(run_id=x.run_id, family=x.family, variant=x.variant, seed=x.seed, num_parameters=9)
-        for x in analysis.facts
-    ]
-    sized = replace(bare, source=replace(analysis.source, facts=tuple(sizes)))
-    figure, _ = draw_cost(sized)
-    assert {axes.get_xlabel() for axes in figure.axes} == {"parameters (millions)"}
 
 
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
@@ -379,12 +322,3 @@ def test_learning_curves_show_the_end_and_the_means_with_their_bands(analysis: A
     assert len(lower.lines) == len(analysis.others) + 1  # with that of zero, the baseline
     # The second variant has one run in the last family, and so no band there.
     assert len(figure.axes[1].collections) == len(analysis.variants) - 1
-
-
-def test_gradient_norms_are_on_a_logarithmic_axis(analysis: Analysis):
-    figure, _ = draw_gradient_norms(analysis)
-    for axes in figure.axes:
-        assert axes.get_yscale() == "log"
-        low, high = axes.get_ylim()
-        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3  # though it spans no decade
-    assert len(figure.axes[0].lines) == 4 * 3 + 4  # a line for each of three seeds and a mean, four variants

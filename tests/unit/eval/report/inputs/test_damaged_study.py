@@ -297,19 +297,6 @@ def test_a_size_that_nothing_has_is_named_and_not_used(study, value):
     }
 
 
-def test_half_the_items_grade_nothing_where_no_checksum_is_known(whole, study):
-    run = RunFolder(study / SPOILED)
-    ledger = json.loads(run.ledger_file.read_text())
-    run.ledger_file.write_text(json.dumps({"weights": ledger["weights"], "tasks": ledger["tasks"]}))
-    items = pd.read_parquet(run.items_file("blimp"))
-    items.drop(index=items.index[5:15]).to_parquet(run.items_file("blimp"), index=False)
-    after, before = read_source(study), read_source(whole)
-    graded = after.rows[(after.rows.run_id == SPOILED) & (after.rows.metric == "log_odds")]
-    known = before.rows[(before.rows.run_id == SPOILED) & (before.rows.metric == "log_odds")]
-    assert graded.score.tolist() == known.score[known.task == "island"].tolist()
-    assert f"blimp: no log_odds of {SPOILED}, whose items of anaphor are not all there" in after.notes
-
-
 @pytest.mark.parametrize("how", ["edited", "missing"])
 def test_runs_that_only_the_list_told_apart_are_not_to_be_moved_away(study, how):
     """The list is what to mend, not the folder."""

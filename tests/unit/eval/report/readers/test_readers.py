@@ -15,7 +15,7 @@ from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import Source, read_source, source_of_frame
 from eval.report.readers.names import split_names
-from eval.report.readers.reading import Reading, read_columns
+from eval.report.readers.reading import Reading
 from eval.report.readers.registry import READERS
 
 Scores = dict[tuple[str, int, str], float]
@@ -400,20 +400,6 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Readi
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["variant"], "is no pair; write --columns variant=THEIR_COLUMN"),
-        (["=x"], "is no pair"),
-        (["vriant=x"], "did you mean 'variant'"),
-        (["seed=a", "seed=b"], "names seed twice"),
-    ],
-)
-def test_columns_that_cannot_be_read(texts: list[str], message: str):
-    with pytest.raises(UsageError, match=message):
-        read_columns(texts)
-
-
 def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
     (tmp_path / "study.yaml").touch()
     with pytest.raises(UsageError, match="--names is about a table"):
@@ -461,10 +447,6 @@ WRITERS: Mapping[str, Callable[[Path, str, float], Path]] = {
     "lm-eval samples": write_samples,
 }
 MODELS = {"gelu-seed1": 0.5, "gelu-seed2": 0.25, "kan-seed1": 0.75, "kan-seed2": 1.0}
-
-
-def test_every_reader_is_tested():
-    assert WRITERS.keys() == READERS.keys()
 
 
 @pytest.mark.parametrize("tool", READERS)
@@ -595,12 +577,6 @@ def test_odd_files_of_a_results_folder_stop_nothing(name: str, tmp_path: Path):
     assert is_named == (name not in ("list.json", "._results_2026-01-01T00-00-00.json"))
     with pytest.raises(UsageError, match=r"is not JSON|no result file"):
         read_source(tmp_path / name)
-
-
-def test_flags_of_tables_are_refused_of_result_files(tmp_path: Path):
-    write_lm_eval(tmp_path, "gelu-seed1", 0.5)
-    with pytest.raises(UsageError, match="--columns is about a table"):
-        read_source(tmp_path, reading=Reading(columns={"variant": "x"}))
 
 
 def test_scores_are_read_to_the_last_digit(tmp_path: Path):

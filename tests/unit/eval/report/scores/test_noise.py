@@ -12,7 +12,7 @@ import pytest
 from eval.report.inputs.sources import read_source
 from eval.report.scores.noise import SPREAD_OVER_SEEDS, ItemAnalysis, analyse_items
 from eval.report.sections.noise import noise_section
-from eval.results.rows import ROW_COLUMNS
+from eval.results.rows import ROW_COLUMNS, origin_of, write_table
 from eval.results.run_scores import comparable_scores, mean_scores, run_scores
 from eval.results.store import ResultStore
 from eval.significance.arms import ArmTable
@@ -113,7 +113,7 @@ def items_file(folder: Path, run: str = "roberta/kan/seed3-0a1b2c3d") -> Path:
 
 
 def change_items(path: Path, change) -> None:
-    change(pd.read_parquet(path)).to_parquet(path, index=False)
+    write_table(change(pd.read_parquet(path)), path, origin_of(path) or {})
 
 
 @pytest.mark.slow

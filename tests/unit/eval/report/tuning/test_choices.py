@@ -20,7 +20,6 @@ from eval.report.figures.tuning import draw_tuning
 from eval.report.inputs.sources import read_source
 from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
-from eval.report.sections.differences import differences_section
 from eval.report.sections.methods import methods_section
 from eval.report.sections.tuning import tuning_section
 from eval.report.verdicts.findings import find, with_shared_rate
@@ -188,12 +187,6 @@ def _untuned(table: ArmTable) -> ArmTable:
     return found
 
 
-def test_it_is_said_which_numbers_hold_the_choice(found: Analysis) -> None:
-    given = "given the values that were"
-    assert f"{given} chosen" in tuning_section(found, CONTEXT)
-    assert f"{given} tuned" in differences_section(found, CONTEXT)
-
-
 def test_claims_on_other_outcomes_are_given_the_choice(found: Analysis) -> None:
     """One of another outcome, which the tuning did not choose by."""
     other = Benchmark("blimp")
@@ -220,15 +213,6 @@ def test_tables_hold_the_losses_and_what_is_made_of_them(found: Analysis) -> Non
         [means.mean(), means.min()]
     )
     assert set(tables["shared_rate"].changed) == {True, False}
-
-
-def test_the_figure_has_a_star_for_every_optimum(found: Analysis) -> None:
-    drawn = draw_tuning(found)
-    assert drawn is not None
-    (axes,) = drawn[0].axes
-    stars = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "*"]
-    assert stars == pytest.approx(list(BEST.values()), rel=0.1)
-    assert "kan 0.0031" in drawn[1]
 
 
 def test_without_a_tuning_nothing_of_it_is_told(study: Path, tmp_path: Path) -> None:
@@ -259,22 +243,6 @@ def test_each_setting_has_a_tuning_of_its_own(tmp_path: Path) -> None:
     drawn = draw_tuning(found)
     assert drawn is not None
     assert len(drawn[0].axes) == 2
-
-
-def test_settings_are_listed_as_in_the_plan_whichever_was_tuned_first(tmp_path: Path) -> None:
-    tuning = tune(sizes=("0.1M", "0.5M"))
-
-    def later_first(of_settings):
-        return tuple(sorted(of_settings, key=lambda one: one.places, reverse=True))
-
-    late = replace(tuning, rounds=later_first(tuning.rounds), chosen=later_first(tuning.chosen))
-    assert late.chosen != tuning.chosen
-    found = analyse(read_source(write_study(tmp_path / "study", late)))
-    assert found.tuned is not None
-    settings = [Setting(FAMILY, (("size", size),)) for size in ("0.1M", "0.5M")]
-    in_order = list(product(settings, BEST))
-    assert [(line.family, line.variant) for line in found.tuned.lines] == in_order
-    assert list(found.tuned.best_of) == in_order
 
 
 def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path: Path) -> None:
@@ -429,9 +397,3 @@ def test_the_report_says_how_many_candidates_each_head_had_and_what_was_kept(tmp
     assert "| `mlp` | 6 | head_learning_rate=0.001 (12x) |" in section
     assert "unequal numbers of candidates" in section
     assert number_tables(found)["head_tuning"].num_trials.tolist() == ["1", "3", "6"]
-
-
-def test_heads_without_candidates_are_not_told_of(tmp_path: Path) -> None:
-    found = analyse(read_source(_write_heads(tmp_path, {"linear": {}, "mlp": {}})), Request(factor="head"))
-    assert found.head_trials == ()
-    assert tuning_section(found, CONTEXT) == ""

@@ -10,17 +10,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.claims import FAMILIES, SHAPES, Shape, simulate, truth
+from benchmarks.claims import FAMILIES, truth
 from benchmarks.simulated import BASELINE, Scenario, findings_of, measure_claims
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import read_source
 from eval.report.sections.answer import answer, explored
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
-
-STUDIES = 200
-MOST_WRONG = int(stats.binom.ppf(1 - 1e-4, STUDIES, 0.05))
-"""Of so many studies, where each is wrong with the promised probability."""
 
 
 def as_csv(tables: Mapping[Benchmark, ArmTable], path: Path) -> Path:
@@ -73,34 +69,3 @@ def test_a_difference_is_said_exactly_where_plain_numpy_finds_one(difference: fl
     said = [measure_claims(scenario, findings_of(tables))["says a difference"] for tables in studies]
     assert said == [claims_a_difference(tables) for tables in studies]
     assert (np.mean(said) > 0.5) == (difference > 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runs", [3, 5, 10])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_of_studies_without_any_difference_few_claim_one(shape: Shape, runs: int):
-    """The table of docs/error-rates.md has 1,000 of each: ``python -m benchmarks.claims``."""
-    found = simulate(Scenario(truth=truth(shape), runs=runs), STUDIES, seed=1)
-    assert found["says a difference"] == found["false difference"] <= 100 * MOST_WRONG / STUDIES
-    assert found["intervals with zero"] >= 100 - 100 * MOST_WRONG / STUDIES
-
-
-@pytest.mark.slow
-def test_the_simulation_would_notice_corrections_of_each_outcome_alone():
-    found = simulate(Scenario(truth=truth((1, 6)), runs=5), STUDIES, seed=2, explore=True)
-    assert found["within each scope"] > 2 * 100 * MOST_WRONG / STUDIES
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runs", [3, 10])
-def test_differences_of_the_margin_are_rarely_called_equivalent(runs: int):
-    """Of one family only, in one comparison of many that are equivalent: the worst case."""
-    true = truth((9, 2))
-    true[0, 0, 0] = 2.5
-    found = simulate(Scenario(truth=true, runs=runs, margin=2.5), STUDIES, seed=3)
-    assert found["false equivalence"] <= 100 * MOST_WRONG / STUDIES
-    opposite = truth((9, 2))
-    opposite[0], opposite[1] = 3.0, -3.0
-    found = simulate(Scenario(truth=opposite, runs=runs, margin=2.5), STUDIES // 4, seed=4)
-    assert found["false equivalence"] == 0
-    assert found["false within margin"] == 0

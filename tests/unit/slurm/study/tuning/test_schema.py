@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from base.errors import UsageError
-from slurm.study.tuning.schema import check_tune, read_tune
+from slurm.study.tuning.schema import read_tune
 
 RATE = "optim.learning_rate"
 GIVEN: dict[str, Any] = {RATE: [1e-3, 3e-4, 3e-3], "seeds": [101, 102]}
@@ -64,36 +64,3 @@ def test_what_cannot_be_tuned_equally_is_refused_in_one_line(change, words):
     with pytest.raises(UsageError, match=re.escape(words)) as told:
         read_tune(GIVEN | change)
     assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (
-            {RATE: None, "optim.lr_scheduler_type": ["linear", "cosine"], "widen": 1},
-            "no numbers to go on with",
-        ),
-        ({RATE: None}, "no field is named"),
-    ],
-)
-def test_a_tuning_of_no_number_is_refused_where_it_needs_one(change, words):
-    given = {name: value for name, value in (GIVEN | change).items() if value is not None}
-    with pytest.raises(UsageError, match=re.escape(words)):
-        read_tune(given)
-
-
-def test_what_the_rest_of_the_study_contradicts_is_refused():
-    tune = read_tune(GIVEN)
-    check_tune(tune, [1, 2], False, {"config": {"optim": {"warmup_steps": 3}}})
-    with pytest.raises(ValueError, match=r"tune.seeds 102 are seeds of the study too"):
-        check_tune(tune, [1, 102], False, {})
-    with pytest.raises(ValueError, match=r"config sets optim.learning_rate, and tune tries it"):
-        check_tune(tune, [1], False, {"config": {"optim": {"learning_rate": 1e-3}}})
-    with pytest.raises(ValueError, match=r"sets data.validation_part"):
-        check_tune(tune, [1], False, {"config": {"data": {"validation_part": "even"}}})
-    with pytest.raises(ValueError, match=r"one folder"):
-        check_tune(tune, [1], False, {"config": {"output": {"run_name": "mine"}}})
-    rows = read_tune({"train.batch_size": [8, 16], "seeds": [101]})
-    with pytest.raises(ValueError, match=r"the budget cannot be equal; name tokens"):
-        check_tune(rows, [1], False, {})
-    check_tune(rows, [1], True, {})
