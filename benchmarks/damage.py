@@ -216,8 +216,8 @@ def give_here(words: Sequence[str], log: Path) -> None:
 
 def without_pictures() -> None:
     """Draw nothing: pictures hold no state and are most of what a report costs."""
-    Figure.draw_without_rendering = lambda figure: None
-    Figure.savefig = lambda figure, file, **options: None
+    for name in ("draw_without_rendering", "savefig"):
+        setattr(Figure, name, lambda *_, **__: None)
 
 
 def heard(said: str, home: Path) -> list[str]:
