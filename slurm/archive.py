@@ -22,7 +22,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
@@ -39,11 +39,12 @@ from base.names import check_name
 from base.records import peek_record
 from base.sections import Section
 from base.wording import first_few
-from eval.models.identity import weights_hash
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.state.cell_state import CellState
 from slurm.state.survey import survey
-from slurm.study.cells import Cell
+
+if TYPE_CHECKING:
+    from slurm.study.cells import Cell
 
 CHECKSUMS = "SHA256SUMS"
 """The member of an archive that names all others with their checksums, as ``sha256sum -c`` reads them."""
@@ -191,6 +192,8 @@ def _run_files(run: RunFolder) -> dict[str, bytes]:
     ]
     files[run.provenance_file.name] = _json(record | {"sessions": sessions})
     if run.is_complete:
+        from eval.models.identity import weights_hash  # loads torch, which --help and a restore do without
+
         files[run.archive_marker.name] = _json({"weights": weights_hash(run.path)})
     return files
 

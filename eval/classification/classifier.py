@@ -20,7 +20,7 @@ from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.layout import padded_inputs
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded, Resident
-from eval.models.backbones import all_to_device
+from eval.models.transfers import all_to_device
 from ffn_variants.models.autocast import cast_inputs_once
 
 Batch = Encoded | Resident | Segmented

@@ -18,8 +18,8 @@ from eval.classification.classifier import Batch, Classifier, HeadClassifier, st
 from eval.classification.heads.layers import HeadOutput
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded
-from eval.models.backbones import to_device
 from eval.models.memory import Budget
+from eval.models.transfers import to_device
 
 BATCH_SIZE = 64
 MAX_BYTES = 2**31

@@ -25,8 +25,8 @@ from eval.classification.classifier import Classifier
 from eval.classification.config import Finetuning
 from eval.classification.heads.layers import HeadOutput
 from eval.classification.prediction import Examples, autocast, decide, predict
-from eval.models.backbones import to_device
 from eval.models.memory import told_if_memory_runs_out
+from eval.models.transfers import to_device
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 

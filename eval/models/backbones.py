@@ -17,10 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
 import yaml
-from torch import Tensor
 
 from base.config_input import read_yaml
 from base.errors import UsageError, shown
@@ -29,22 +26,6 @@ from base.files import write_text
 from base.model_folders import clean_name, from_hub, refuse_code
 from base.records import parse_json
 from pretrain.run.folders import RUN_NAME, RunFolder
-
-
-def to_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """Copy an array to a device. A GPU fetches it from pinned memory, and the host does not wait."""
-    tensor = torch.from_numpy(array)
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
-
-
-def all_to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
-    """Copy several arrays to a device as int64, all of them in one copy; shapes stay."""
-    flat = np.concatenate([array.ravel() for array in arrays]).astype(np.int64, copy=False)
-    parts = to_device(flat, device).split([array.size for array in arrays])
-    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
-
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _REVISION = re.compile(r"@[\w./-]+$")

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from eval.models.backbones import all_to_device
 from eval.models.memory import Budget
+from eval.models.transfers import all_to_device
 from eval.scoring.plain import ScoredText, Scores, sum_by_owner, to_host
 from eval.scoring.prefix_trees import PrefixTrees, build_prefix_trees
 

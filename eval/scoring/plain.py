@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from eval.models.backbones import to_device
 from eval.models.memory import Budget
+from eval.models.transfers import to_device
 from eval.scoring.protocol import Masking
 
 

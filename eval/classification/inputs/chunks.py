@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from eval.classification.inputs.tokens import Encoded, Resident
-from eval.models.backbones import to_device
+from eval.models.transfers import to_device
 
 TOKENS_PER_CHUNK = 8_192
 """What a usual batch has at most, 64 texts of 128 tokens; so that long documents take no more memory."""

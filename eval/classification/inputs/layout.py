@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from eval.classification.inputs.tokens import Encoded, Resident
-from eval.models.backbones import all_to_device, to_device
+from eval.models.transfers import all_to_device, to_device
 
 
 @dataclass(frozen=True)

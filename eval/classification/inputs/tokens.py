@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from base.records import parse_json
 from base.text.tokens import read
-from eval.models.backbones import to_device
+from eval.models.transfers import to_device
 
 # Kept for later runs: both files of the eleven tasks for two tokenizers.
 NUM_CACHED = 48

@@ -56,6 +56,8 @@ def run(*command: str) -> tuple[int, list[str], float]:
         "ffn_ablations",
         "ffn_ablations report",
         "ffn_ablations study status",
+        "ffn_ablations study archive",
+        "ffn_ablations explain",
     ],
 )
 @pytest.mark.ci
