@@ -19,7 +19,7 @@ from pyarrow import ArrowInvalid
 
 from base.errors import UsageError
 from base.hub import cannot_load, is_out_of_reach, note_silence, out_of_reach, twice
-from base.records import parse_json
+from base.json_text import parse_json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DEFAULT_BRANCH = "main"

@@ -1,8 +1,9 @@
-"""What a user may call a folder: a name that means the same to every file system and to every shell."""
+"""What a user may call a folder, and the name of the baseline that others are compared with."""
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from base.errors import shown
 
@@ -40,3 +41,11 @@ def check_path(path: str) -> str:
             f"{_LONGEST_PART} bytes"
         )
     return path
+
+
+BASELINE = "gelu"
+"""What the families have without a swap; compared with unless a user names another."""
+
+Budget = Literal["width", "params", "active-params", "flops"]
+"""What is held equal: the width as given, the parameters, those that one token meets, or the FLOPs of its
+forward pass."""

@@ -17,40 +17,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from base.errors import UsageError, first_line
 from base.files import write_text
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Read JSON.
-
-    Raises:
-        ValueError: Saying why it is none, or none that anybody means: nested without end, or with a whole
-            number of thousands of digits.
-    """
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise
-    except RecursionError:
-        raise ValueError("it is nested deeper than any data") from None
-    except ValueError:  # by Python's limit
-        raise ValueError("it has a whole number of thousands of digits") from None
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UsageError: If it cannot be read, or is not JSON.
-    """
-    try:
-        return parse_json(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
-
+from base.json_text import parse_json
 
 FORMER_CHECKSUM = "sha256"
 BROKEN = ".broken"

@@ -28,9 +28,9 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from base.baseline import Budget
 from base.command_line import parse_flags
 from base.files import write_text
+from base.names import Budget
 from base.sections import Section
 from eval.models.identity import identify_run, weights_hash
 from eval.results.rows import write_rows

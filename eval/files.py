@@ -8,7 +8,7 @@ from pathlib import Path
 
 from base import files
 from base.errors import UsageError
-from base.records import parse_json
+from base.json_text import parse_json
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
 DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")

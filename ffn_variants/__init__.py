@@ -1,8 +1,8 @@
 """Feed-forward variants of small language models; importing this registers the models with transformers."""
 
-from base.baseline import Budget
 from base.errors import UsageError
 from base.families import FAMILIES, FamilySpec
+from base.names import Budget
 from base.options import Option
 from ffn_variants.budget import matching_width
 from ffn_variants.files import load_variant

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, get_args
 
-from base.baseline import BASELINE, Budget
 from base.errors import UsageError, unknown_name
+from base.names import BASELINE, Budget
 from ffn_variants.registry import get_variant
 from ffn_variants.spec import FFNSpec
 

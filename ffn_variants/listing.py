@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from base.baseline import Budget
 from base.command_line import parse_flags
 from base.errors import UsageError
+from base.names import Budget
 from base.sections import Section
 from base.wording import describe_options, format_table
 from ffn_variants.budget import matching_width

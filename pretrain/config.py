@@ -11,10 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from base.baseline import BASELINE, Budget
 from base.config_input import SEED_END
 from base.families import FamilySpec, get_family
-from base.names import check_name, check_path
+from base.names import BASELINE, Budget, check_name, check_path
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]

@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from base.baseline import Budget
 from base.command_line import read_flags
 from base.errors import UsageError
 from base.families import get_family
 from base.mistakes import check
+from base.names import Budget
 from base.sections import Typed
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width

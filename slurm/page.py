@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError
 from base.files import write_text
-from base.records import parse_json
+from base.json_text import parse_json
 from eval.report.document.html import to_html
 from eval.report.document.markdown import table
 from eval.report.document.names import family_label

@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.parquet
 
 from base.errors import UsageError
-from base.records import parse_json
+from base.json_text import parse_json
 from base.text.paths import check_file, format_of, is_plain_text
 
 END_OF_DOCUMENT = "<|endoftext|>"

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from base.errors import UsageError
+from base.json_text import parse_json
 from base.progress import Tell
-from base.records import parse_json
 from eval.inspection.components import edge_curves
 from eval.inspection.learned_activations import over_channels, parameter_quantiles, places, rounded
 from eval.inspection.probe import Probe

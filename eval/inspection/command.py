@@ -13,11 +13,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from base.baseline import BASELINE
 from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError, first_line
 from base.files import write_atomically, write_text
+from base.names import BASELINE
 from base.progress import ProgressBar, duration
 from base.records import write_record
 from base.sections import Section

@@ -24,8 +24,8 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.files import write_atomically
+from base.json_text import parse_json
 from base.progress import Tell
-from base.records import parse_json
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.config import Finetuning
 from eval.classification.evaluate import train

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from base.errors import UsageError
 from base.files import mapping, write_atomically, write_text
-from base.records import parse_json
+from base.json_text import parse_json
 from eval.results.columns import of_each, of_each_row, to_csv, unmark
 from eval.suites.registry import is_percentage
 

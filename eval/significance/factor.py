@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from base.baseline import BASELINE
 from base.errors import UsageError, unknown_name
+from base.names import BASELINE
 from eval.classification.heads.registry import DEFAULT_HEAD, FROZEN, head_name
 from eval.results.columns import of_each_row
 from eval.results.rows import NO_HEAD

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from base.baseline import BASELINE
 from base.errors import UsageError
 from base.families import FAMILIES
 from base.files import CODE_ROOT
+from base.names import BASELINE
 from ffn_variants.budget import matching_width
 from ffn_variants.check.ffn import CheckError, Options
 from ffn_variants.models.families import build_model

@@ -20,8 +20,9 @@ from typing import Literal, TypeGuard
 from filelock import FileLock, Timeout
 
 from base.errors import OccupiedError
+from base.json_text import parse_json
 from base.progress import duration
-from base.records import parse_json, read_record, write_record
+from base.records import read_record, write_record
 from base.system import is_locked
 from eval.results.stages import TUNE
 from pretrain.run.folders import RunFolder, StudyFolder

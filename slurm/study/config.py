@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 import ffn_variants
-from base.baseline import BASELINE
 from base.config_input import LONGEST_RANGE, parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.families import get_family
 from base.mistakes import check
-from base.names import check_name
+from base.names import BASELINE, check_name
 from base.sections import Section
 from eval.classification.heads.registry import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks

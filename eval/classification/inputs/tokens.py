@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
-from base.records import parse_json
+from base.json_text import parse_json
 from base.text.tokens import read
 from eval.models.transfers import to_device
 

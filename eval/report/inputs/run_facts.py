@@ -14,7 +14,8 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.records import parse_json, peek_record
+from base.json_text import parse_json
+from base.records import peek_record
 from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name, some_of
 from eval.results.stages import Places
 from eval.results.store import read_scores

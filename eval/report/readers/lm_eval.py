@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError, first_line
-from base.records import parse_json, read_json
+from base.json_text import parse_json, read_json
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
 from eval.suites.lm_eval_metrics import (

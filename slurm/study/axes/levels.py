@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from base.baseline import Budget
 from base.errors import UsageError, unknown_name
+from base.names import Budget
 from base.options import Value, like, parse_option_text, write_option_text
 from ffn_variants import get_variant
 

@@ -9,9 +9,9 @@ import pytest
 
 from base.config_input import DEEPEST, MOST_DIGITS, read_yaml
 from base.errors import UsageError
+from base.json_text import parse_json, read_json
 from base.model_folders import refuse_code
 from base.options import Option, like, read_value
-from base.records import parse_json, read_json
 from tests.bad_inputs import NO_JSON, UNREADABLE
 
 OWN_ROUND_TRIPS = {"eval/report/exports.py", "eval/report/inputs/history.py", "ffn_variants/check/model.py"}
