@@ -260,6 +260,12 @@ class Tuning:
             return None
         return first[-1].grid
 
+    @property
+    def waiting(self) -> set[str]:
+        """Variants, without their options, that entered later and have no round yet."""
+        tried = {name for each in self.rounds for name in each.variants}
+        return {name.split()[0] for some in self.plan.later for name in some if name not in tried}
+
     def advanced(self, losses: Losses, today: str) -> Tuning:
         """Return it with the rounds that have ended, and what they chose."""
         now = self
@@ -339,7 +345,7 @@ def read_tuning(study: Path) -> Tuning | None:
         return None
     try:
         found = _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
-        wrong = _of_another_study(study, found.plan) if _is_whole(found.plan) else "is damaged"
+        wrong = _of_another_study(study, found) if _is_whole(found.plan) else "is damaged"
     except (OSError, ValueError, RecursionError):
         found, wrong = None, "is damaged"
     if wrong:
@@ -347,14 +353,22 @@ def read_tuning(study: Path) -> Tuning | None:
     return found
 
 
-def _of_another_study(study: Path, plan: TuningPlan) -> str | None:
-    """Say which run of the first round is none of the study's, by its file; None where that says nothing."""
+def _of_another_study(study: Path, tuning: Tuning) -> str | None:
+    """Say which run of the first round is none of the study's, by its file; None where that says nothing.
+
+    The file has no run of a newcomer that waits for the others' grid.
+    """
     file = StudyFolder(study).study_file
     try:
         stages = mapping(read_yaml(file).get("stages"))
     except UsageError:
         return None
-    others = sorted(set(plan.cells) - set(stages.get(TUNE, plan.cells)))
+    cells = tuning.plan.cells
+    others = sorted(
+        run_id
+        for run_id in set(cells) - set(stages.get(TUNE, cells))
+        if run_id.split("/")[1] not in tuning.waiting
+    )
     return f"is of another study: {file.name} has no {others[0]}" if others else None
 
 

@@ -297,6 +297,35 @@ def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run,
             run(**two)
 
 
+@pytest.mark.parametrize("stops_at", first_is_fast([3, 9]))
+@pytest.mark.ci
+def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at):
+    """Before the others are through it waits for their grid; a second one enters by itself."""
+    with pytest.raises(KeyboardInterrupt):
+        run(variants=["gelu", "kan"], trainer=Trainer(stops_at=14))
+    with pytest.raises(KeyboardInterrupt):
+        run("--add", "relu", variants=["gelu", "kan"], trainer=Trainer(stops_at=stops_at))
+    assert run("--add", "relu", variants=["gelu", "kan"]) == 0
+    tuning = read_tuning(tmp_path / "runs" / "tuned")
+    assert tuning.is_over
+    tried = {name: set() for name in BEST}
+    for each in tuning.rounds:
+        for one in each.tried:
+            tried[one.variant].add(one.point[RATE])
+    assert tried["relu"] == tried["gelu"] == tried["kan"]
+    assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
+
+
+def test_what_was_tuned_in_another_study_is_refused(run, tmp_path):
+    runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
+    assert run() == 0
+    assert run(name="other", config=runs | {"optim": {"max_steps": 7}}) == 0
+    file = tmp_path / "runs" / "tuned" / "tuning.json"
+    file.write_bytes((tmp_path / "runs" / "other" / "tuning.json").read_bytes())
+    with pytest.raises(UsageError, match=r"is of another study: study\.yaml has no gpt_neo/gelu/seed101"):
+        read_tuning(file.parent)
+
+
 @pytest.mark.parametrize("by", ["all", "the rest"])
 def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path, by):
     """The same command without the flags goes on with the others, and so does one that names them alone."""
