@@ -383,6 +383,10 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "majority": ({"majority": True, "multi_label": True}, "exclude each other"),
     "two-labels": ({"metrics": ["f1"], "labels": [0, 1, 2]}, "f1 is for two labels"),
     "ending": ({"files": {"train": "a.xlsx", "validation": "b.xlsx"}}, "a task's files end in"),
+    "absent": (
+        {"files": {"train": "absent.csv", "validation": "train.jsonl"}},
+        "absent.csv; a relative path under files: starts",
+    ),
 }
 
 # Presets of a cluster, and words of what is said of them.
@@ -681,7 +685,7 @@ CASES: list[tuple[str, str]] = [
         (f"slurm.submit study.yaml --cluster slurm --preset {name}.preset.yaml --dry-run", words)
         for name, (_, words) in PRESETS.items()
     ),
-    *((f"eval.tasks {name}.task.yaml", words) for name, (_, words) in TASKS.items()),
+    *((f"eval folder --classify {name}.task.yaml", words) for name, (_, words) in TASKS.items()),
     *((f"eval.report {name}.csv --out out", words) for name, (_, words) in TABLES.items()),
     *(
         (f"pretrain.train tiny.yaml --data.source files --data.train-files {name}", words)

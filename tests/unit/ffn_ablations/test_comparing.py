@@ -78,7 +78,7 @@ def test_numbers_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.Mo
     numbers = [json.loads((tmp_path / name / "report.json").read_text()) for name in "abc"]
     own = [{name: each.pop(name) for name in ("command", "source")} for each in numbers]
     assert numbers[0] == numbers[1] == numbers[2]
-    assert own[2]["command"].split()[3] == own[2]["source"] == str(tmp_path / "c" / "scores.csv")
+    assert own[2]["command"].split()[2] == own[2]["source"] == str(tmp_path / "c" / "scores.csv")
     assert of_path.read_text().splitlines()[2] == of_frame.read_text().splitlines()[2]
     names = [sorted(x.relative_to(tmp_path / each) for x in (tmp_path / each).rglob("*")) for each in "ab"]
     assert names[0] == names[1]

@@ -147,7 +147,7 @@ def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
     assert f"| RoBERTa | `kan` | {shown} |" in text
     assert "trained with torch 2.13.0, commit abcdef0, on cpu (runs: 17)" in text
     assert "kan +30.0% in GPT-Neo" in text
-    assert f"python -m eval.report {study} --out {tmp_path / 'out'} --baseline gelu --margin" in text
+    assert f"ffn-ablations report {study} --out {tmp_path / 'out'} --baseline gelu --margin" in text
 
 
 def test_every_number_of_report_json_is_that_of_the_rows(study: Path):

@@ -228,29 +228,6 @@ def test_more_tokens_than_two_bytes_can_number(tmp_path):
 LINE = b'{"text": "Once upon a time."}\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.jsonl", LINE + b'{"text": "a"\n', "a.jsonl: line 2: is not JSON"),
-        # Longer than everything, but the only one, and the first document is held out.
-        ("a.txt", b"Once upon a time. " * 9000, "has no train document with text in it; add documents, or"),
-        ("a.parquet", b"PAR1" + LINE, "a.parquet: is not a readable parquet file ("),
-    ],
-)
-def test_a_bad_corpus_is_one_line_exit_2_and_leaves_no_cache(
-    tmp_path, monkeypatch, capsys, name, content, message
-):
-    file = tmp_path / name
-    file.write_bytes(content)
-    runs = tmp_path / "runs"
-    run_command(monkeypatch, runs, "--data.train-files", str(file))
-    error = capsys.readouterr().err
-    assert message in error
-    assert str(file) in error
-    assert error.count("\n") == 1
-    assert not runs.exists()
-
-
 def run_command(monkeypatch, runs: Path, *flags: str) -> None:
     """Call the training command as a shell would, and see it exit with status 2."""
     args = ["train.py", "--data.source", "files", "--runs-dir", str(runs), *flags]

@@ -233,6 +233,12 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
     assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
 
 
+@pytest.mark.ci
+def test_cells_that_fail_do_not_keep_a_look_from_being_made(run, tmp_path):
+    assert run(scorer=Scorer(fails=["gpt_neo/relu/seed3-"])) == 1
+    assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
+
+
 def test_a_dry_run_tells_the_least_and_the_most(run, tmp_path, capsys):
     assert run("--dry-run") == 0
     said = capsys.readouterr().out
