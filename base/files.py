@@ -96,14 +96,15 @@ def mapping(value: object) -> dict[str, Any]:
 
 
 @contextmanager
-def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
+def sole_holder(lock_file: Path, occupied: Exception, patience_s: float = ASKING_S) -> Iterator[None]:
     """Hold a lock inside the block, which the system releases with its holder, however that dies.
 
     Where nothing can be written nobody needs to be kept out, so that a read-only archive can be read.
 
     Args:
         lock_file: Made with its folder if need be.
-        occupied: Raised if another process holds the lock for longer than it takes to ask whether one does.
+        occupied: Raised if another process holds the lock for longer than ``patience_s``.
+        patience_s: Seconds; by default as long as it takes to ask whether one does.
 
     Raises:
         OSError: If the file system has no locks.
@@ -111,7 +112,7 @@ def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file)
     try:
-        lock.acquire(timeout=ASKING_S)
+        lock.acquire(timeout=patience_s, poll_interval=min(1.0, patience_s / 10))
     except Timeout:
         raise occupied from None
     except NotImplementedError:

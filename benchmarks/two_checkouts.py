@@ -154,9 +154,6 @@ def main() -> None:
     )
     parser.add_argument("before", type=Path, help="the checkout A")
     parser.add_argument("after", type=Path, help="the checkout B")
-    parser.add_argument(
-        "--python-of", type=Path, help="the checkout whose .venv both use (default: their own)"
-    )
     parser.add_argument("--rounds", type=int, default=5, help="that are counted (default: 5)")
     parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
     options = parser.parse_args()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from base.errors import UsageError
 from base.files import mapping, write_atomically, write_text
 from base.json_text import parse_json
-from eval.results.columns import of_each, of_each_row, to_csv, unmark
+from eval.results.columns import of_each, of_each_row, to_csv
 from eval.suites.registry import is_percentage
 
 ROW_COLUMNS = (
@@ -252,12 +252,6 @@ def read_table(path: Path, columns: Sequence[str] | None = None, **options: Any)
     if has_bytes or mapping(origin_of(path)).get(_COLUMNS, names) != names:
         raise UsageError(f"{path} cannot be read: its columns are not those that were written")
     return table
-
-
-def read_csv_rows(path: Path) -> pd.DataFrame:
-    """Read the rows that ``to_csv`` wrote, to the last bit."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-    return check_rows(unmark(table), source=str(path))
 
 
 def read_rows(path: Path) -> pd.DataFrame:

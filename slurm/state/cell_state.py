@@ -11,15 +11,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeGuard
 
-from filelock import FileLock, Timeout
-
 from base.errors import OccupiedError
+from base.files import mapping, sole_holder
 from base.json_text import parse_json
 from base.progress import duration
 from base.records import read_record, write_record
@@ -79,24 +78,17 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
     return replace(state, name="missing", may_retry=True, error=error)
 
 
-@contextmanager
-def held_cell(study_dir: Path, run_id: str, patience_s: float) -> Iterator[None]:
+def held_cell(study_dir: Path, run_id: str, patience_s: float) -> AbstractContextManager[None]:
     """Have a cell inside the block; waits for another process that has it.
 
     Raises:
-        OccupiedError: If that one does not end in ``patience_s`` seconds.
+        OccupiedError: On entering, if that one does not end in ``patience_s`` seconds.
     """
-    file = StudyFolder(study_dir).cell_lock_file(run_id)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(file)
-    try:
-        lock.acquire(timeout=patience_s, poll_interval=1.0)
-    except Timeout:
-        raise OccupiedError("another process is at work with it") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    return sole_holder(
+        StudyFolder(study_dir).cell_lock_file(run_id),
+        OccupiedError("another process is at work with it"),
+        patience_s,
+    )
 
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
@@ -201,7 +193,6 @@ def _written(study_dir: Path, run_id: str) -> CellState:
 def _object(line: bytes) -> dict[str, object]:
     """Read a line of a log; empty for one that is cut off or no object."""
     try:
-        record = parse_json(line)
+        return mapping(parse_json(line))
     except ValueError:
         return {}
-    return record if isinstance(record, dict) else {}

@@ -41,6 +41,11 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
     return path
 
 
+def study_command(study_file: Path, runs: Path) -> list[str]:
+    words = ("study", "run", str(study_file), "--runs-dir", str(runs), "--no-report")
+    return [sys.executable, "-m", "ffn_ablations", *words]
+
+
 def start(command: Sequence[str], runs: Path) -> tuple[subprocess.Popen[str], int]:
     """Start the study, and wait until its cell trains; returns its process and the id of the worker's."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -57,17 +62,7 @@ def start(command: Sequence[str], runs: Path) -> tuple[subprocess.Popen[str], in
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
 def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_file, tmp_path, name):
     runs = tmp_path / "runs"
-    command = [
-        sys.executable,
-        "-m",
-        "ffn_ablations",
-        "study",
-        "run",
-        str(study_file),
-        "--runs-dir",
-        str(runs),
-        "--no-report",
-    ]
+    command = study_command(study_file, runs)
     process, worker = start([*command, "--workers", "1"], runs)
     os.kill(worker, signal.Signals[name])
     out, _ = process.communicate(timeout=240)
@@ -86,17 +81,7 @@ def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_fi
 def test_a_study_in_the_background_of_a_script_is_cancelled_with_its_workers(study_file, tmp_path):
     """Such a command ignores SIGINT; its workers are told by SIGTERM."""
     runs = tmp_path / "runs"
-    command = [
-        sys.executable,
-        "-m",
-        "ffn_ablations",
-        "study",
-        "run",
-        str(study_file),
-        "--runs-dir",
-        str(runs),
-        "--no-report",
-    ]
+    command = study_command(study_file, runs)
     process, worker = start(["sh", "-c", 'trap "" INT; exec "$0" "$@"', *command, "--workers", "1"], runs)
     process.terminate()
     process.communicate(timeout=60)

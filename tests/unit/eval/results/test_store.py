@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from eval.results.rows import check_rows, read_csv_rows, read_table
+from eval.results.columns import unmark
+from eval.results.rows import check_rows, read_table
 from eval.results.store import ResultStore, Scores, read_scores
 from pretrain.run.folders import RunFolder
 
@@ -125,7 +126,10 @@ def test_of_a_damaged_file_the_tasks_are_scored_again(tmp_path, name, how):
             record(store, task, PROTOCOL, benchmark, score=100 / 7 * number)
     again = known(run_dir)
     pd.testing.assert_frame_equal(again.rows(), undisturbed, check_exact=True)
-    pd.testing.assert_frame_equal(read_csv_rows(run_dir / "eval" / "rows.csv"), undisturbed, check_exact=True)
+    as_text = pd.read_csv(run_dir / "eval" / "rows.csv", dtype=str, keep_default_na=False)
+    pd.testing.assert_frame_equal(
+        check_rows(unmark(as_text), source="rows.csv"), undisturbed, check_exact=True
+    )
     assert ResultStore(run_dir, "weights").notes == []
 
 
