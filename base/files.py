@@ -135,11 +135,6 @@ class FileState:
     size: int
     sha256: str
 
-    @classmethod
-    def of(cls, content: bytes) -> FileState:
-        """Return the state of a file with this content."""
-        return cls(len(content), hashlib.sha256(content).hexdigest())
-
 
 def file_states(folder: Path, paths: Iterable[Path]) -> dict[str, FileState]:
     """Return the state of files by their names below a folder."""

@@ -251,7 +251,11 @@ def render(stages: Sequence[ForecastStage]) -> str:
     if certain != list(stages):
         totals += [("at most", *_totals(stages))]
     tables = [_indented(rows)] * bool(certain) + [_indented(totals)]
-    notes = ["  hours are of training, one run after the other; what evaluation takes comes on top"]
+    if any(line.parameters for line in _lines(stages)):
+        hours = "hours are of training, one run after the other; what evaluation takes comes on top"
+    else:
+        hours = "no training is left to do; the hours of evaluation are not forecast"
+    notes = [f"  {hours}"]
     if unknown := sum(line.runs for line in _lines(certain) if line.parameters and line.hours is None):
         notes.append(
             f"  hours of {unknown} runs are not known: no finished run below the runs folder has their sizes"

@@ -29,7 +29,7 @@ from ffn_variants import UsageError
 from ffn_variants.models.loading import load_language_model
 from pretrain.data.embedded import minimal_pairs, stories
 
-LM_EVAL = "import eval.scoring.lm_eval_models, lm_eval.command\nlm_eval.command.cli_evaluate()"
+LM_EVAL = "import eval.scoring.lm_eval_models, lm_eval.__main__\nlm_eval.__main__.cli_evaluate()"
 """lm-eval's own command line with the models of this project, as docs/evaluation.md has it."""
 PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)

@@ -248,7 +248,8 @@ def test_a_damaged_record_is_measured_again(study, tmp_path, capsys):
     shutil.copytree(run_of(study, "gelu"), copy)
     first, _ = inspect_run(copy, FEW, False, lambda _: None)
     record = RunFolder(copy).inspection_file
-    record.write_text(record.read_text().replace(str(first.loss), str(first.loss + 1), 1))
+    text = record.read_text()
+    record.write_text(text[: len(text) // 2])
     again, is_new = inspect_run(copy, FEW, False, lambda _: None)
     assert is_new
     assert isinstance(again, RunInspection)

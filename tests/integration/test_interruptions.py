@@ -246,7 +246,9 @@ def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_r
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "full-disk"]
     process = start(flags, log)
     wait_for(lambda: (path / "checkpoints" / "step_0000010").exists(), process)
+    os.kill(process.pid, signal.SIGSTOP)  # or it may end before the disk is full
     fill(path / "filler")
+    os.kill(process.pid, signal.SIGCONT)
     finish(process, 2)
     message = log.read_text().splitlines()[-1]
     assert re.match(rf"error: {path}\S*: No space left on device; mend that or name another place", message)

@@ -274,8 +274,8 @@ def test_the_documented_command_gives_the_source_studys_printed_intervals(tmp_pa
         for block in re.findall(r"```bash\n(.*?)```", document, re.DOTALL)
         if "--method source-study" in block
     )
-    assert command[:4] == ["python", "-m", "eval.report", "thesis:table5"]
-    done = run_command("eval.report", *command[3:], "--out", tmp_path / "out")
+    assert command[:3] == ["ffn-ablations", "report", "thesis:table5"]
+    done = run_command("eval.report", *command[2:], "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     found = pd.read_csv(tmp_path / "out" / "tables" / "source_study.csv").set_index(["benchmark", "contrast"])
     for key, printed in PRINTED.items():
