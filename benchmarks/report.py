@@ -1,4 +1,4 @@
-"""The report of a study of the full size: its time and memory, its statistics, and bootstraps side by side.
+"""The report of a study of the full size: its time and memory, and its statistics.
 
 OMP_NUM_THREADS=2 python -m benchmarks.report
 python -m benchmarks.report --variants 4 --tasks 10 --items 100 --study /tmp/study
@@ -9,8 +9,6 @@ and measures
     report      the whole command in a process of its own, on two cores: seconds and peak memory
     items       reading all items and the seeds x items bootstrap, in this process
     statistics  all comparisons of one benchmark, without items
-    bootstraps  10,000 resamples for each of those comparisons, one way after the other in each round; a ratio
-                is the median over rounds of a way's time over the first one's in the same round
 
 Prints markdown.
 """
@@ -29,41 +27,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import yaml
-from scipy import stats
 from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.sections import Section
-from benchmarks.coverage import Bootstrap, bootstrap_interval
 from eval.report.inputs.sources import read_source
 from eval.report.scores.noise import analyse_items
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.results.run_scores import comparable_scores, mean_scores
-from eval.significance.arms import ArmTable, Key
+from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
-from eval.significance.compare import compare_with_baseline, scopes
+from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.factor import Relabelling
-from eval.significance.statistics.bootstrap import resample
-from eval.significance.statistics.welch import CONFIDENCE
 from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"
 GLUE_TASKS = ("boolq", "cola", "mnli", "mnli-mm", "mrpc", "multirc", "qnli", "qqp", "rte", "sst2", "wsc")
-RESAMPLES = 10_000
 CORES = 2
-
-Cells = Mapping[Key, np.ndarray]  # scores of the runs of each arm
-Weights = Mapping[Key, float]
 
 
 class ReportBenchmarkArgs(Section):
@@ -206,49 +196,6 @@ def interleave(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
     return seconds
 
 
-def our_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: Bootstrap) -> object:
-    """Intervals of all comparisons as the report makes them: every arm is resampled once."""
-    generator = np.random.default_rng(0)
-    resampled = {key: resample(cell, RESAMPLES, generator) for key, cell in cells.items()}
-    return [
-        bootstrap_interval(
-            method, [cells[key] for key in w], [resampled[key] for key in w], list(w.values()), CONFIDENCE
-        )
-        for w in comparisons
-    ]
-
-
-def scipy_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: str) -> object:
-    """The same by scipy, vectorised; it resamples for each comparison anew."""
-
-    def interval(weights: Weights) -> object:
-        def statistic(*samples: np.ndarray, axis: int) -> np.ndarray:
-            parts = [w * x.mean(axis=axis) for w, x in zip(weights.values(), samples, strict=True)]
-            return np.sum(parts, axis=0)
-
-        arms = [cells[key] for key in weights]
-        return stats.bootstrap(
-            arms, statistic, n_resamples=RESAMPLES, vectorized=True, paired=False, method=method, rng=0
-        )
-
-    return [interval(weights) for weights in comparisons]
-
-
-def loop_bootstrap(cells: Cells, comparisons: Sequence[Weights]) -> object:
-    """Percentile intervals by a loop over the resamples."""
-    generator, intervals = np.random.default_rng(0), []
-    for weights in comparisons:
-        estimates = []
-        for _ in range(RESAMPLES):
-            estimate = 0.0
-            for key, weight in weights.items():
-                arm = cells[key]
-                estimate += weight * arm[generator.integers(len(arm), size=len(arm))].mean()
-            estimates.append(estimate)
-        intervals.append(np.percentile(estimates, [2.5, 97.5]))
-    return intervals
-
-
 def measure(study: Path, rounds: int) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as out:
@@ -273,29 +220,6 @@ def measure(study: Path, rounds: int) -> None:
     print(f"| report | {seconds:.1f} | {memory:.2f} |")
     for name, times in alone.items():
         print(f"| {name} | {statistics.median(times):.2f} | |")
-    table = ArmTable.of_scores(of_benchmark, benchmark)
-    cells = {key: arm.to_numpy() for key, arm in table.runs.items()}
-    comparisons = [
-        {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
-        for scope in scopes(table.families)
-        for strata in [table.families if scope is None else [scope]]
-        for contrast in contrasts
-    ]
-    ways: dict[str, Callable[[], object]] = {
-        "ours, studentized": lambda: our_bootstrap(cells, comparisons, "studentized"),
-        "ours, percentile": lambda: our_bootstrap(cells, comparisons, "percentile"),
-        "ours, BCa": lambda: our_bootstrap(cells, comparisons, "bca"),
-        "scipy, percentile": lambda: scipy_bootstrap(cells, comparisons, "percentile"),
-        "scipy, BCa": lambda: scipy_bootstrap(cells, comparisons, "BCa"),
-        "plain loop, percentile": lambda: loop_bootstrap(cells, comparisons),
-    }
-    times = interleave(ways, rounds)
-    first = times[next(iter(times))]
-    print(f"\n{len(comparisons)} comparisons, {RESAMPLES:,} resamples each, median of {rounds} rounds\n")
-    print("| bootstrap | seconds | x the first |\n| --- | --: | --: |")
-    for way, own in times.items():
-        ratio = statistics.median(a / b for a, b in zip(own, first, strict=True))
-        print(f"| {way} | {statistics.median(own):.2f} | {ratio:.2f} |")
 
 
 def main() -> None:

@@ -6,32 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from benchmarks.coverage import bootstrap_interval
 from eval.significance.statistics.bootstrap import Studentized, resample, studentized
 from eval.significance.statistics.welch import Welch, welch
 
 
 def of_cells(*cells: np.ndarray, weights: list[float]):
     return welch([c.mean() for c in cells], [c.var(ddof=1) for c in cells], [len(c) for c in cells], weights)
-
-
-@pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_bootstraps_equal_scipy(method: str):
-    """The same quantity by other draws: ends agree to the noise of 20,000 resamples."""
-    rng = np.random.default_rng(1)
-    a, b = rng.gamma(2.0, 2.0, 12), rng.gamma(2.0, 1.0, 9)
-    expected = stats.bootstrap(
-        (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), vectorized=True, method=method,
-        n_resamples=20_000, rng=np.random.default_rng(2),
-    ).confidence_interval  # fmt: skip
-    resampled = [resample(cell, 20_000, rng) for cell in (a, b)]
-    found = bootstrap_interval(method, [a, b], resampled, [1, -1], 0.95)
-    assert found == pytest.approx((expected.low, expected.high), abs=0.12)
-    # Shifted to where the other method is, the test would not hold.
-    other = "bca" if method == "percentile" else "percentile"
-    assert bootstrap_interval(other, [a, b], resampled, [1, -1], 0.95) != pytest.approx(found, abs=0.05)
 
 
 def by_loop(cells: list[np.ndarray], weights: list[float], resamples: int) -> tuple[Welch, np.ndarray]:
@@ -51,13 +32,13 @@ def test_studentized_bootstrap_equals_a_loop():
     weights = [0.5, -0.5, 0.5, -0.5]
     resampled = [resample(cell, 500, np.random.default_rng(i)) for i, cell in enumerate(cells)]
     welchs, t_values = by_loop(cells, weights, 500)
-    low, high = bootstrap_interval("studentized", cells, resampled, weights, 0.95) or (0.0, 0.0)
+    found = studentized(cells, resampled, weights)
+    assert found is not None
+    low, high = found.interval(0.05)
     assert low + high == pytest.approx(2 * float(welchs.estimate))
     # With the observed one as one more, 25 of 501 lie further out than the ends; that is 5%.
     t = (high - float(welchs.estimate)) / float(welchs.standard_error)
     assert (np.abs(t_values) >= t * (1 - 1e-9)).sum() == 25
-    found = studentized(cells, resampled, weights)
-    assert found is not None
     size = abs(float(welchs.estimate / welchs.standard_error))
     assert found.p == pytest.approx((1 + (np.abs(t_values) >= size).sum()) / 501)
 
@@ -99,9 +80,7 @@ def test_studentized_bootstrap_holds_its_level_at_five_runs(sampler: str, spread
     assert 0.005 < np.mean(wrong) < 0.065
 
 
-def test_studentized_bootstrap_needs_five_runs_and_a_spread():
-    rng = np.random.default_rng(0)
-    four, five, flat = rng.normal(size=4), rng.normal(size=5), np.ones(5)
-    for cells in ([four, five], [flat, flat]):
-        resampled = [resample(cell, 100, rng) for cell in cells]
-        assert bootstrap_interval("studentized", cells, resampled, [1, -1], 0.95) is None
+def test_studentized_bootstrap_needs_a_spread():
+    flat = np.ones(5)
+    resampled = [resample(flat, 100, np.random.default_rng(0))] * 2
+    assert studentized([flat, flat], resampled, [1.0, -1.0]) is None
