@@ -19,7 +19,7 @@ from base.errors import UsageError
 from base.files import write_text
 from base.mistakes import check
 from eval.report.analyse import analyse
-from eval.report.analysis import Analysis, AskedMethod, Request
+from eval.report.analysis import Analysis, Request
 from eval.report.command import ReportArgs, request_of
 from eval.report.document.html import to_fragment
 from eval.report.exports import number_tables
@@ -36,7 +36,6 @@ from eval.results.columns import to_csv
 from eval.results.declarations import Scale
 from eval.results.published import PublishedSource
 from eval.significance.axes import Settings
-from eval.significance.comparison import CorrectionName
 from eval.significance.factor import Factor
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs, as_runs
@@ -67,8 +66,6 @@ def compare(
     head: str | None = None,
     paired: bool = False,
     looks: Iterable[int] | Literal["any"] | None = None,
-    method: AskedMethod | None = None,
-    correction: CorrectionName | None = None,
     published: PublishedSource | None = None,
 ) -> Comparison:
     """Say which variants differ from the baseline, which equal it, and how sure one can be.
@@ -96,8 +93,6 @@ def compare(
         head: Of scores under several heads, keep those under this one.
         paired: Whether to compare runs of one family and seed with each other.
         looks: Numbers of runs in every arm at which the study was to be looked at, or ``"any"``.
-        method: What verdicts rest on.
-        correction: Of all claims together: ``holm`` or ``max-t``.
         published: Set own effects beside those of a source.
 
     Raises:
@@ -120,8 +115,6 @@ def compare(
         "scale": scale,
         "paired": paired,
         "looks": tuple(map(str, _listed(looks))),
-        "method": method,
-        "correction": correction,
         "published": published,
     }
     request = request_of(

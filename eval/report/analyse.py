@@ -58,7 +58,6 @@ from eval.significance.data_checks import (
 )
 from eval.significance.factor import Factor, Relabelling, default_baseline, find_level, noun
 from eval.significance.statistics.looks import Looks, find_looks
-from eval.significance.uneven_arms import uneven_notes
 from eval.suites.registry import HELD_OUT
 
 TUNED_BY = Benchmark(HELD_OUT)
@@ -151,8 +150,8 @@ def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Seq
 def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
     """See a source by the factor asked for: it, its rows without what would count twice, and notes."""
     factor = request.factor or source.design.factor
-    if request.method == "source-study" and factor != "ffn":
-        raise UsageError(f"--method source-study is about FFN variants; leave out --factor {factor}")
+    if request.source_study and factor != "ffn":
+        raise UsageError(f"--source-study is about FFN variants; leave out --factor {factor}")
     listed = (list(map(str, source.design.variants)), source.design.heads)
     _refuse_axes(source, request)
     naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path), source.axes)
@@ -168,7 +167,7 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
 
 def _refuse_axes(source: Source, request: Request) -> None:
     """Refuse what is about runs of one configuration."""
-    asked = "--method source-study" * (request.method == "source-study") or (
+    asked = "--source-study" * request.source_study or (
         f"--published {request.published}" if request.published else ""
     )
     if asked and source.axes:
@@ -208,19 +207,8 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
 
 
 def _inference(source: Source, request: Request) -> Inference:
-    design, plan = source.design, request.looks or source.design.looks
-    method = "welch" if request.method == "source-study" else request.method or design.method
-    if method == "bootstrap" and plan == "any":
-        raise UsageError("looks at any time rest on Welch's t; name numbers of runs, or leave out bootstrap")
-    correction = request.correction or design.correction
-    if correction == "max-t" and (plan or design.decisions):
-        raise UsageError("--correction max-t is for a study that is read once; use holm for one with looks")
-    return Inference(
-        paired=request.paired or design.paired,
-        method=method,
-        correction=correction,
-        looks=_looks(source, request),
-    )
+    paired = request.paired or source.design.paired
+    return Inference(paired=paired, looks=_looks(source, request))
 
 
 def _looks(source: Source, request: Request) -> Looks:
@@ -332,7 +320,6 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         warnings=(
             *source.other_sources,
             *failure_notes(failures, inference.level),
-            *uneven_notes(found.claims, tables, inference),
             *_warnings(scores, baseline, outliers, items.notes),
             *decided_notes(source.design, comparisons),
             *(scores.tuned.notes if scores.tuned else ()),
@@ -404,7 +391,7 @@ def _summarise_tasks(scores: _Scores) -> pd.DataFrame:
 
 
 def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:
-    if request.method != "source-study":
+    if not request.source_study:
         return {}
     scores, _ = run_scores(source.rows)  # copies included, as the study knew of none
     return source_study_intervals(scores, source.run_order, contrasts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
@@ -29,12 +28,10 @@ from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome, find_direction
 from eval.results.published import PublishedSource
 from eval.significance.axes import Benchmark
-from eval.significance.comparison import Comparison, CorrectionName
+from eval.significance.comparison import Comparison
 from eval.significance.factor import Factor
 from eval.significance.statistics.looks import Plan
 from eval.suites.spec import Better
-
-AskedMethod = Literal["welch", "bootstrap", "source-study"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +59,8 @@ class Request:
     """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
     paired: bool = False
     looks: Plan | None = None
-    method: AskedMethod | None = None
-    """What verdicts rest on; ``source-study``: on Welch's test, with that study's own intervals beside."""
-    correction: CorrectionName | None = None
-    """Of claims."""
+    source_study: bool = False
+    """Whether the source study's own intervals are set beside; no verdict rests on them."""
     published: PublishedSource | None = None
     """Whose tables own scores are set beside; it changes no claim."""
     paper: bool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.sections import Section
-from eval.report.analysis import Analysis, AskedMethod, Request
+from eval.report.analysis import Analysis, Request
 from eval.report.paper.labels import left_out, read_labels
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.readers.reading import Reading, read_columns
@@ -17,7 +17,7 @@ from eval.report.sections.verdicts import summary
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
 from eval.results.published import PublishedSource
-from eval.significance.comparison import CorrectionName, Inference
+from eval.significance.comparison import Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.looks import read_plan
 from eval.suites.spec import USUAL_MARGINS
@@ -46,7 +46,7 @@ class ReportArgs(Section):
 
     Beside published numbers: ffn-ablations report runs/thesis --published thesis
 
-    Of a published table: ffn-ablations report thesis:table5 --method source-study
+    Of a published table: ffn-ablations report thesis:table5 --source-study
 
     Before anything is run: ffn-ablations report --plan --sd 1.1 --variants 8
     """
@@ -94,13 +94,8 @@ class ReportArgs(Section):
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
     """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
-    method: AskedMethod | None = None
-    """What verdicts rest on: Welch's test, or the studentized bootstrap, which needs five runs in every arm
-    (default: the study's, else welch). source-study is welch with that study's own intervals beside, for
-    comparison with its published numbers only."""
-    correction: CorrectionName | None = None
-    """Of all claims together: holm, or max-t, which uses what they share: the baseline, the seeds that are
-    paired, and runs with several outcomes (default: the study's, else holm)."""
+    source_study: bool = False
+    """Set the source study's own intervals beside, for comparison with its published numbers only."""
     published: PublishedSource | None = None
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
@@ -175,8 +170,7 @@ def request_of(args: ReportArgs) -> Request:
         scale=args.scale,
         paired=args.paired,
         looks=read_plan(args.looks, "--looks"),
-        method=args.method,
-        correction=args.correction,
+        source_study=args.source_study,
         published=args.published,
         paper=args.paper,
         labels=_labels(args),
@@ -190,11 +184,8 @@ def _labels(args: ReportArgs) -> Path | None:
 
 
 def _plan(args: ReportArgs) -> str:
-    if args.looks or args.method == "bootstrap" or args.correction == "max-t":
-        raise UsageError(
-            "--plan reckons with Welch's tests, Holm's correction and one look; leave out --looks, --method "
-            "bootstrap and --correction max-t"
-        )
+    if args.looks:
+        raise UsageError("--plan reckons with a study that is read once; leave out --looks")
     if args.published is not None:
         raise UsageError("--plan writes no report, in which --published would stand; leave out one of them")
     if args.source is not None:

@@ -128,9 +128,7 @@ def _command(analysis: Analysis, out: Path) -> str:
         if request.looks
         else []
     )
-    method = request.method or how.method
-    words += ["--method", method] if method != "welch" else []
-    words += ["--correction", how.correction] if how.correction != "holm" else []
+    words += ["--source-study"] if request.source_study else []
     words += ["--published", request.published] if request.published else []
     words += ["--paper"] if request.paper else []
     words += ["--labels", os.fspath(request.labels)] if request.labels else []

@@ -6,7 +6,6 @@ An arm is the runs of one variant, in one family or averaged over families.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,10 +20,9 @@ from scipy import special
 from eval.results.outcome import Outcome
 from eval.results.rows import run_name
 from eval.significance.axes import Benchmark, Family, Level, plain
-from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.bootstrap import ResampledArm, resample
-from eval.significance.statistics.tuning import NO_CHOICE, Selection, combined
+from eval.significance.statistics.tuning import NO_CHOICE, Noise, Selection, combined
+from eval.significance.statistics.variances import judged_variances
 from eval.significance.statistics.welch import NO_SPREAD
 from eval.suites.spec import USUAL_MARGINS
 
@@ -38,29 +36,29 @@ class Sample:
     """Arms of scores or of paired differences; the contrast is the weighted sum of their means."""
 
     arms: tuple[np.ndarray, ...]
-    names: tuple[str, ...]
-    """What each arm is, for its random numbers: the same whichever way round the contrast stands."""
     weights: tuple[float, ...]
     strata: tuple[Family, ...]
     """The family of each arm."""
     reason: str | None = None
     """Why nothing can be inferred; the arms may then be empty."""
     dropped: tuple[str, ...] = ()
+    noises: tuple[Noise, ...] = ()
+    """The variance of each arm that it is judged with."""
     choices: tuple[Selection, ...] = ()
     """What tuning adds to each arm; none means nothing to any."""
 
     @cached_property
     def moments(self) -> np.ndarray:
-        """(6, C) moments of every arm.
+        """(7, C) moments of every arm.
 
-        Mean, unbiased variance, number of runs and weight; then what the choice of a rate adds to the
-        variance of the mean, and the degrees of freedom of that.
+        Mean, number of runs and weight; the variance of a run that it is judged with, and the degrees of
+        freedom of that; then what the choice of a rate adds to the variance of the mean, and those of that.
         """
         choices = self.choices or (NO_CHOICE,) * len(self.arms)
         return np.array(
             [
-                (arm.mean(), arm.var(ddof=1), len(arm), w, *choice)
-                for arm, w, choice in zip(self.arms, self.weights, choices, strict=True)
+                (arm.mean(), len(arm), w, *noise, *choice)
+                for arm, w, noise, choice in zip(self.arms, self.weights, self.noises, choices, strict=True)
             ]
         ).T
 
@@ -71,7 +69,7 @@ class Sample:
 
     def moments_of(self, family: Family) -> np.ndarray:
         """Return those of the arms of one family, weighted to its own difference."""
-        scale = [[1], [1], [1], [len(set(self.strata))], [1], [1]]
+        scale = [[1], [1], [len(set(self.strata))], [1], [1], [1], [1]]
         return self.moments[:, [stratum == family for stratum in self.strata]] * scale
 
     def of_family(self, family: Family) -> Sample:
@@ -80,9 +78,9 @@ class Sample:
         share = 1 / len(set(self.strata))
         return Sample(
             arms=tuple(self.arms[i] for i in chosen),
-            names=tuple(self.names[i] for i in chosen),
             weights=tuple(self.weights[i] / share for i in chosen),
             strata=tuple(self.strata[i] for i in chosen),
+            noises=tuple(self.noises[i] for i in chosen if self.noises),
             choices=tuple(self.choices[i] for i in chosen if self.choices),
         )
 
@@ -116,10 +114,10 @@ class ArmTable:
         self.part = part
         self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
         self.families = sorted({family for family, _ in runs})
-        self._resampled: dict[tuple[str, bytes], ResampledArm] = {}
         self._samples: dict[tuple[Contrast, tuple[Family, ...], bool], Sample] = {}
         self._digits: dict[tuple[Family, ...], int] = {}
         self._squares: dict[Key, tuple[int, float, float]] = {}
+        self._noises: dict[Family, dict[Key, Noise]] = {}
 
     @classmethod
     def of_scores(
@@ -146,8 +144,8 @@ class ArmTable:
         own = self.runs[key]
         left = {**self.runs, key: own[own.index != seed]}
         found = self.with_runs(left)
-        found._resampled = dict(self._resampled)  # arms that stay as they are have the same resamples
         found._squares = {other: known for other, known in self._squares.items() if other != key}
+        found._noises = {other: known for other, known in self._noises.items() if other != family}
         return found
 
     def squares(self, key: Key) -> tuple[int, float, float]:
@@ -195,9 +193,7 @@ class ArmTable:
             for key, choice in self.choices.items()
             if key in scales
         }
-        found = ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, choices)
-        found._resampled = self._resampled
-        return found
+        return ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, choices)
 
     @cached_property
     def sign(self) -> int:
@@ -254,18 +250,23 @@ class ArmTable:
             self._samples[key] = gather(contrast, families)
         return self._samples[key]
 
-    def resampled(self, name: str, arm: np.ndarray, inference: Inference) -> ResampledArm:
-        """Resample an arm, once for all comparisons that it is part of."""
-        # Pairs of the same variants, grouped or turned another way, are other differences under one name.
-        key = (name, arm.tobytes())
-        if key not in self._resampled:
-            self._resampled[key] = resample(arm, inference.resamples, self.generator(name, inference))
-        return self._resampled[key]
+    def noise(self, key: Key) -> Noise:
+        """Return the variance of a run of an arm that differences are judged with."""
+        family, _ = key
+        if family not in self._noises:
+            self._noises[family] = self._noises_of(family)
+        return self._noises[family][key]
 
-    def generator(self, name: str, inference: Inference) -> np.random.Generator:
-        """Return the random numbers of one purpose, the same in whatever order things are computed."""
-        text = "|".join([str(self.benchmark), self.part or "", name])
-        return np.random.default_rng([inference.generator_seed, zlib.crc32(text.encode())])
+    def _noises_of(self, family: Family) -> dict[Key, Noise]:
+        keys = [key for key, arm in self.runs.items() if key[0] == family and len(arm)]
+        moments = [self.squares(key) for key in keys]
+        df = np.array([count - 1 for count, _, _ in moments], dtype=float)
+        own = np.array([squares for _, _, squares in moments]) / np.maximum(df, 1)
+        judged = judged_variances(own, df)
+        return {
+            key: Noise(float(variance), float(of))
+            for key, variance, of in zip(keys, judged.variance, judged.df, strict=True)
+        }
 
     def _whole(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
         weights = {(f, v): w / len(families) for f in families for v, w in contrast.weights().items()}
@@ -273,15 +274,15 @@ class ArmTable:
         arms = [self.runs[key].to_numpy() if key in self.runs else np.empty(0) for key in keys]
         return Sample(
             arms=tuple(arms),
-            names=tuple(f"{f}/{v}" for f, v in keys),
             weights=tuple(weights[key] for key in keys),
             strata=tuple(f for f, _ in keys),
+            noises=tuple(self.noise(key) for key in keys) if all(map(len, arms)) else (),
             choices=tuple(self.choices.get(key, NO_CHOICE) for key in keys if self.choices),
             reason=_too_few(dict(zip(keys, map(len, arms), strict=True))),
         )
 
-    def _choice(self, contrast: Contrast, family: Family) -> Selection:
-        """What tuning adds to the variance of the mean difference within a family."""
+    def choice(self, contrast: Contrast, family: Family) -> Selection:
+        """Return what tuning adds to the variance of the mean difference within a family."""
         weights = contrast.weights()
         return combined([self.choices.get((family, v), NO_CHOICE) for v in weights], [*weights.values()])
 
@@ -289,7 +290,7 @@ class ArmTable:
         variants = sorted(contrast.weights())
         keys = sorted((family, variant) for family in families for variant in variants)
         if absent := [f"{f} {v}" for f, v in keys if not len(self.runs.get((f, v), ()))]:
-            return Sample((), (), (), (), reason=f"no run of {', '.join(absent)}")
+            return Sample((), (), (), reason=f"no run of {', '.join(absent)}")
         arms, dropped = [], []
         for family in families:
             scores = {v: self.runs[family, v] for v in variants}
@@ -303,10 +304,10 @@ class ArmTable:
         few = [f"{family} ({len(arm)})" for family, arm in zip(families, arms, strict=True) if len(arm) < 2]
         return Sample(
             arms=tuple(map(np.asarray, arms)),
-            names=tuple(f"{family}/{'+'.join(map(str, variants))}" for family in families),
             weights=(1 / len(families),) * len(families),
             strata=tuple(families),
-            choices=tuple(self._choice(contrast, family) for family in families if self.choices),
+            noises=tuple(Noise(float(arm.var(ddof=1)), len(arm) - 1) for arm in arms if len(arm) > 1),
+            choices=tuple(self.choice(contrast, family) for family in families if self.choices),
             reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
             dropped=tuple(dropped),
         )

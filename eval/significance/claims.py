@@ -18,8 +18,9 @@ from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.compare import compare_arms, interval_at, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.dependence import max_t_of
+from eval.significance.dependence import max_t_of, resampled_p
 from eval.significance.statistics.corrections import Correction, Holm
+from eval.significance.statistics.looks import OneLook
 from eval.significance.together import Group, Interactions, Members, corrected_in, in_groups
 
 
@@ -43,14 +44,28 @@ class Claims:
         """
         return [*Together(self, comparisons).correct(dict(enumerate(comparisons))).values()]
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether whole studies are drawn; tests at planned looks are corrected by Holm."""
+        is_read_once = isinstance(self.inference.looks, OneLook)
+        return is_read_once and not any(arms.decided for arms in self.tables.values())
+
     def correction(self, group: Sequence[Comparison]) -> Correction:
-        """Draw what claims share once: without a run, or in other pairs, they share nearly the same."""
-        if self.inference.correction == "holm" or not group[0].is_primary:
+        """Draw what comparisons share once: without a run, or in other pairs, they share nearly the same."""
+        if not self.is_drawn:
             return Holm()
-        key = tuple((c.benchmark, c.contrast) for c in group)
+        key = tuple((c.benchmark, c.contrast, c.families) for c in group)
         if key not in self.drawn:
             self.drawn[key] = max_t_of(group, self.tables, self.inference)
         return self.drawn[key]
+
+    def with_resampled(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
+        """Set beside each claim what whole studies drawn from the runs themselves say."""
+        group = [c for c in comparisons if c.is_primary]
+        if not self.is_drawn or not group:
+            return list(comparisons)
+        beside = dict(zip(map(id, group), resampled_p(group, self.tables, self.inference), strict=True))
+        return [replace(c, p_resampled=beside[id(c)]) if id(c) in beside else c for c in comparisons]
 
     def is_claim(self, comparison: Comparison) -> bool:
         """Whether it is about a primary outcome, and over all families that this was scored in."""
@@ -166,7 +181,10 @@ def compare_as_asked(
     new = [c for sides, c in asked.items() if sides not in known]  # one asked for twice is one question
     level = claims.inference.level
     groups = [
-        *(Group(own, Holm(), level) for own in in_groups(new, lambda c: c.family)),
+        *(
+            Group(own, claims.correction([*own.values()]), level)
+            for own in in_groups(new, lambda c: c.family)
+        ),
         *map(Interactions, in_groups(new, _scope)),
     ]
     corrected = corrected_in(groups, dict(enumerate(new))).values()

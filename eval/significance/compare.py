@@ -1,8 +1,8 @@
 """Comparisons of variants with the run as the unit of replication.
 
-The default interval is Welch's: each arm (family and variant) has its own variance, degrees of freedom follow
-Satterthwaite (1946), and a contrast averaged over families is the stratified version of the same formula. Why
-this one, and what stands beside it: docs/statistics.md.
+Each arm (family and variant) has a variance of its own (``statistics.variances``), degrees of freedom follow
+Satterthwaite (1946), and a contrast averaged over families is the stratified version of the same formula. The
+rule on a page: docs/how-a-difference-is-judged.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from scipy import special
 from eval.results.outcome import Declared, Outcome, find_outcome
 from eval.significance.arms import ArmTable, Sample
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.bootstrapped import by_bootstrap
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.equivalence import equivalence_p, one_sided_level, smallest_margin
@@ -84,7 +83,7 @@ def interval_at(
     arms: ArmTable, comparison: Comparison, level: float, inference: Inference
 ) -> tuple[float, float]:
     """Return the interval of an estimable comparison at a two-sided level."""
-    if inference.method == "welch" and not comparison.is_relative:
+    if not comparison.is_relative:
         # Of thousands of parts, as ``welch`` has it; ratios need their logarithms again.
         half_width = special.stdtrit(comparison.df, (1 + (1 - level)) / 2) * comparison.standard_error
         middle = cast(float, comparison.estimate)
@@ -142,7 +141,7 @@ def _inferred(
     )
     if thorough:
         known = replace(known, **_beside(arms, contrast, strata, sample, known, inference))
-    return known if inference.method == "welch" else by_bootstrap(known, arms, sample, margins, inference)
+    return known
 
 
 def margins_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> dict[Family, float] | None:
@@ -187,7 +186,7 @@ def _equivalence_of(found: Welch, margin: float) -> float:
 
 
 FARTHEST_EXPONENT = 700.0
-_SIGNED = ("estimate", "low", "high", "low_welch", "high_welch")
+_SIGNED = ("estimate", "low", "high")
 _SIZES = ("margin", "smallest_margin", "minimum_detectable_effect")
 
 
@@ -267,8 +266,8 @@ def _known(
 
 
 def _welch(moments: np.ndarray, inference: Inference) -> Welch:
-    means, variances, counts, weights, added, added_df = moments
-    return welch(means, variances, counts, weights, inference.confidence, added, added_df)
+    means, counts, weights, variances, variance_df, added, added_df = moments
+    return welch(means, variances, counts, weights, inference.confidence, added, added_df, variance_df)
 
 
 def _beside(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from eval.results.outcome import Outcome
 from eval.significance.axes import Benchmark, Family, places_of
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.bootstrap import MIN_RUNS, RESAMPLES
 from eval.significance.statistics.looks import Look, Looks, OneLook, one_sided
 from eval.significance.statistics.welch import CONFIDENCE
 
@@ -20,8 +18,7 @@ INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estim
 SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
 """Verdicts that something is shown with; of a claim they decide it."""
 
-Method = Literal["welch", "bootstrap"]
-CorrectionName = Literal["holm", "max-t"]
+NUM_DRAWS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +29,10 @@ class Inference:
     """Level of the intervals; one minus it is the level of every test."""
     paired: bool = False
     """Compare runs of one family and seed with each other instead of the means of arms."""
-    method: Method = "welch"
-    """What verdicts rest on: Welch's test, or the studentized bootstrap, beside which Welch's then stands."""
-    correction: CorrectionName = "holm"
-    """Of claims; ``max-t`` uses what they share."""
-    resamples: int = RESAMPLES
-    fewest: int = MIN_RUNS
-    """Runs in every arm without which no verdict rests on the bootstrap."""
+    num_draws: int = NUM_DRAWS
+    """Whole studies that are drawn for a correction."""
     generator_seed: int = 0
+    """Of the draws."""
     looks: Looks = field(default_factory=OneLook)
     """When the study is looked at; the tests hold their level over all of these looks together."""
 
@@ -85,10 +78,9 @@ class Comparison:
     """Of this look alone."""
     look: Look = field(default_factory=OneLook)
     """What p-values are worth where the study is looked at several times; verdicts rest on them."""
-    low_welch: float | None = None
-    high_welch: float | None = None
-    p_welch: float | None = None
-    """What stands beside where verdicts rest on the bootstrap."""
+    p_resampled: float | None = None
+    """Of whole studies drawn from the runs themselves, with replacement, corrected over the same group; no
+    verdict rests on it. None below five runs in every arm."""
     is_primary: bool = False
     """Whether it is one of the report's claims, which are corrected together; else exploratory."""
     p_holm: float | None = None

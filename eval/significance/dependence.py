@@ -1,4 +1,4 @@
-"""The correction that uses what claims share: one baseline, paired seeds, runs with several outcomes."""
+"""The correction that uses what comparisons share: one baseline, paired seeds, runs with several outcomes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ import numpy as np
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison, Inference
-from eval.significance.statistics.bootstrap import MaxT
+from eval.significance.statistics.corrections import MaxT
 from eval.significance.statistics.joint_null import (
     Cells,
     cells_of_arms,
     cells_of_pairs,
+    observed,
     p_of_ranks,
     p_of_t,
     resampled,
+    share_beyond,
     simulated,
 )
+from eval.significance.statistics.tuning import NO_CHOICE
+
+FEWEST_RESAMPLED = 5
+"""Runs that every arm needs to be resampled: below, many resamples have hardly any spread to divide by."""
 
 
 def max_t_of(
     comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
 ) -> MaxT:
-    """Draw a study without any difference, by the method that verdicts rest on.
+    """Draw whole studies without any difference.
 
     Args:
         comparisons: What is corrected together, in this order; those without a p are never in question.
@@ -33,35 +39,81 @@ def max_t_of(
         inference: How comparisons are made.
     """
     cells = cells_of(comparisons, tables, inference)
-    rng = np.random.default_rng([inference.generator_seed, zlib.crc32(b"max-t")])
-    if inference.method == "bootstrap":
-        return MaxT(p_of_ranks(resampled(cells, inference.resamples, rng)))
-    return MaxT(p_of_t(simulated(cells, inference.resamples, rng)))
+    return MaxT(*map(p_of_t, simulated(cells, inference.num_draws, _generator(inference))))
+
+
+def resampled_p(
+    comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
+) -> list[float | None]:
+    """Judge comparisons by whole studies that are drawn from the runs themselves, corrected together.
+
+    Returns:
+        One a comparison; None of all of them where some arm has fewer than ``FEWEST_RESAMPLED`` runs.
+    """
+    if min((c.fewest_runs for c in comparisons if c.p is not None), default=0) < FEWEST_RESAMPLED:
+        return [None] * len(comparisons)
+    cells = cells_of(comparisons, tables, inference)
+    draws = resampled(cells, inference.num_draws, _generator(inference))
+    shares = share_beyond(draws, observed(cells))
+    p_values = [None if c.p is None else float(p) for c, p in zip(comparisons, shares, strict=True)]
+    return MaxT(p_of_ranks(draws)).adjust(p_values)
+
+
+def _generator(inference: Inference) -> np.random.Generator:
+    return np.random.default_rng([inference.generator_seed, zlib.crc32(b"max-t")])
 
 
 def cells_of(
     comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
 ) -> Cells:
     """Arrange the runs of comparisons as whole runs with all of their outcomes."""
-    keys = sorted({(f, v) for c in comparisons for f in c.families for v in c.contrast.weights()})
+    scaled = {c.benchmark: _scaled(tables[c.benchmark], c) for c in reversed(comparisons)}
     benchmarks = list(dict.fromkeys(c.benchmark for c in comparisons))
-    arms = {key: place for place, key in enumerate(keys)}
+    of_outcomes = [scaled[benchmark] for benchmark in benchmarks]
+    families = sorted({family for c in comparisons for family in c.families})
+    keys = _keys(comparisons, of_outcomes, families, inference)
     weights = np.zeros((len(comparisons), len(keys)))
+    places = {key: place for place, key in enumerate(keys)}
     for row, comparison in zip(weights, comparisons, strict=True):
         for family in comparison.families:
             for variant, weight in comparison.contrast.weights().items():
-                row[arms[family, variant]] = weight / len(comparison.families)
-    scaled = [_scaled(tables[c.benchmark], c) for c in _first_of_each(comparisons)]
-    scores = _scores(scaled, keys)
+                row[places[family, variant]] = weight / len(comparison.families)
+    scores = _scores(of_outcomes, keys)
     outcomes = np.array([benchmarks.index(c.benchmark) for c in comparisons], int)
-    if not inference.paired:
-        return cells_of_arms(scores, weights, outcomes)
-    return cells_of_pairs(scores, weights, outcomes, np.array([str(family) for family, _ in keys]))
+    family_of = np.array([families.index(family) for family, _ in keys])
+    if inference.paired:
+        choices = _choices_of_pairs(comparisons, scaled, families)
+        return cells_of_pairs(scores, weights, outcomes, family_of, choices)
+    variants = list(dict.fromkeys(variant for _, variant in keys))
+    choices = [[arms.choices.get(key, NO_CHOICE) for arms in of_outcomes] for key in keys]
+    return cells_of_arms(
+        scores,
+        weights,
+        outcomes,
+        family_of,
+        np.moveaxis(np.array(choices), -1, 0),
+        np.array([variants.index(variant) for _, variant in keys]),
+    )
 
 
-def _first_of_each(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """One comparison of every outcome: all of them are in one scale."""
-    return list({c.benchmark: c for c in reversed(comparisons)}.values())[::-1]
+def _keys(
+    comparisons: Sequence[Comparison],
+    tables: Sequence[ArmTable],
+    families: Sequence[object],
+    inference: Inference,
+) -> list[Key]:
+    """Every arm of the families, as all of them tell what is usual; of pairs only those compared."""
+    compared = {(f, v) for c in comparisons for f in c.families for v in c.contrast.weights()}
+    others = {key for table in tables for key in table.runs if key[0] in families}
+    return sorted(compared if inference.paired else compared | others)
+
+
+def _choices_of_pairs(
+    comparisons: Sequence[Comparison], scaled: Mapping[Benchmark, ArmTable], families: Sequence
+) -> np.ndarray:
+    """(2, F, m) what tuning adds to each difference within each family."""
+    choices = [[scaled[c.benchmark].choice(c.contrast, family) for c in comparisons] for family in families]
+    return np.moveaxis(np.array(choices, dtype=float), -1, 0)
 
 
 def _scaled(arms: ArmTable, comparison: Comparison) -> ArmTable:

@@ -22,10 +22,8 @@ from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
 from eval.significance.axes import Benchmark
 from eval.significance.axes import Level as Compared
-from eval.significance.comparison import CorrectionName, Method
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import OF_HEADS, check_factor, find_level, levels, listed_heads, noun
-from eval.significance.statistics.bootstrap import MIN_RUNS
 from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
 from slurm.study.axes.levels import Level, canonical, canonical_contrast, read_level
@@ -115,10 +113,6 @@ class ReportConfig(Section):
     paired: bool = False
     """Compare runs of one family and seed with each other instead of treating seeds as independent; heads
     always are."""
-    method: Method = "welch"
-    """What verdicts rest on: ``welch``, or the studentized ``bootstrap``, which needs 5 runs in every arm."""
-    correction: CorrectionName = "holm"
-    """Of all claims together: ``holm``, or ``max-t``, which uses what they share and so finds more."""
     looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, ""))] = None
     """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
     then hold their level over all of these looks together."""
@@ -126,10 +120,28 @@ class ReportConfig(Section):
     """What a reader must know and no record tells, such as a grid that was given up after first results; the
     report prints it beside what was asked before them."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former_keys(cls, values: Any) -> Any:
+        """Take what older files say of the one rule that there is now, and refuse what it replaced."""
+        if not isinstance(values, Mapping):
+            return values
+        for key, former in FORMER_KEYS.items():
+            if values.get(key, former[0]) not in former:
+                raise ValueError(
+                    f"report.{key} {values[key]} is gone, as whole studies are drawn in every report; leave "
+                    f"report.{key} out"
+                )
+        return {key: value for key, value in values.items() if key not in FORMER_KEYS}
+
     @property
     def asked(self) -> dict[str, Any]:
         """What decides the report's claims, as JSON."""
         return self.model_dump(mode="json", exclude={"note"})
+
+
+FORMER_KEYS = {"method": ("welch",), "correction": ("holm", "max-t")}
+"""Of a study's ``report``, with what older versions wrote there that the one rule stands for now."""
 
 
 class StudyConfig(Section):
@@ -186,8 +198,6 @@ class StudyConfig(Section):
             if len(set(values)) != len(values):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         report = self.report
-        if report.correction == "max-t" and (report.looks or isinstance(self.seeds, AdaptiveSeeds)):
-            raise ValueError("report.correction max-t is for a study that is read once; write holm for looks")
         self._check_what_is_compared()
         outcomes = self._outcomes()
         for section, names in (("margins", report.margins), ("primary", report.primary)):
@@ -286,23 +296,6 @@ class StudyConfig(Section):
                     f"report.primary {name} is not scored under a head, and report.factor is "
                     f"{self.report.factor}; name of {', '.join(able) or 'no outcome here'}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _bootstrap_can_be_had(self) -> StudyConfig:
-        """Refuse before anything is trained what no report could be written of."""
-        if self.report.method != "bootstrap":
-            return self
-        if self.report.looks == "any":
-            raise ValueError(
-                "report.looks any rest on Welch's t, and report.method is bootstrap; name numbers of runs, "
-                "such as [5, 10], or leave out one of them"
-            )
-        if len(self.all_seeds) < MIN_RUNS:
-            raise ValueError(
-                f"report.method bootstrap needs {MIN_RUNS} runs in every arm, and seeds are "
-                f"{len(self.all_seeds)}; name {MIN_RUNS} or more, or write welch"
-            )
         return self
 
     @model_validator(mode="after")

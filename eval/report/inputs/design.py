@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
 from base.config_input import read_yaml
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError
 from base.files import mapping
 from eval.report.inputs.study_axes import StudyAxes, read_axes
 from eval.results.decisions import Decisions
@@ -20,13 +20,16 @@ from eval.results.outcome import Declared
 from eval.results.rows import LARGEST
 from eval.results.stages import is_cut_off
 from eval.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
-from eval.significance.comparison import CorrectionName, Method
 from eval.significance.factor import FACTORS, Factor, check_factor, listed_heads
 from eval.significance.statistics.looks import Plan, read_plan
 from pretrain.run.folders import StudyFolder
 
 _PLACED = re.compile(rb"^(axes|levels|stages):", re.MULTILINE)
 """What a study's file has where runs are more than their folders say."""
+
+
+NOT_ASKED = ("note", "method", "correction")
+"""Keys of a study's ``report`` that are no question; the latter two stand in older files."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,6 @@ class Design:
     contrasts: tuple[str, ...] = ()
     paired: bool = False
     looks: Plan | None = None
-    method: Method = "welch"
-    correction: CorrectionName = "holm"
     factor: Factor = "ffn"
     """Whose levels the baseline and the contrasts are."""
     heads: tuple[str, ...] = ()
@@ -175,13 +176,11 @@ def _from_content(path: Path, content: Mapping[str, Any]) -> tuple[Design, Decla
         paired=_truth(path, "report.paired", report.get("paired", False)),
         looks=read_plan(report.get("looks"), f"{path}: report.looks"),
         is_until_decided=content.get("until") == "decided",
-        method=_choice(path, report, "method", get_args(Method)),
-        correction=_choice(path, report, "correction", get_args(CorrectionName)),
         factor=check_factor(report.get("factor", FACTORS[0]), placed.axes, f"report.factor in {path}"),
         heads=_listed_heads(content, mapping(evaluation.get("finetune"))),
         run_ids=_run_ids(cells, placed),
         placed=placed,
-        asked={key: value for key, value in report.items() if key != "note"},
+        asked={key: value for key, value in report.items() if key not in NOT_ASKED},
         note=_text(path, "report.note", report.get("note", "")),
     )
     return design, Declared(margin=margin, margins=margins)
@@ -232,14 +231,6 @@ def _listed_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tu
     if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
         return tuple(map(str, content["heads"]))
     return listed_heads(finetune) if "head" in finetune else ()
-
-
-def _choice(path: Path, report: Mapping[str, Any], name: str, names: Sequence[Any]) -> Any:
-    """One of so many names in a report's section; the first where it says none."""
-    value = report.get(name, names[0])
-    if value not in names:
-        raise unknown_name(f"report.{name} in {path}", str(value), names)
-    return value
 
 
 def _texts(path: Path, name: str, value: object) -> tuple[str, ...]:

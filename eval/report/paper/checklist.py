@@ -53,11 +53,10 @@ def checklist(analysis: Analysis, labels: Labels, command: str) -> str:
 
 def _error_bars(analysis: Analysis) -> str:
     how = analysis.inference
-    test = "Welch's test" if how.method == "welch" else "the studentized bootstrap over runs"
-    correction = "Holm" if how.correction == "holm" else "max-t"
+    correction = "max-t" if analysis.is_drawn else "Holm"
     return (
-        f"Yes. Error bars are {how.confidence:.0%} confidence intervals over training seeds by {test}, with "
-        "the run as the unit; ± in tables is the standard deviation over seeds. "
+        f"Yes. Error bars are {how.confidence:.0%} confidence intervals over training seeds by Welch's test, "
+        "with the run as the unit; ± in tables is the standard deviation over seeds. "
         f"{len(analysis.claims)} claims are corrected together ({correction}, family-wise error rate "
         f"{how.level:.0%}). "
         "The variability covered is that of initialisation and of the order of data; that of the choice of "

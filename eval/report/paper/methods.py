@@ -137,20 +137,28 @@ def _test(analysis: Analysis, labels: Labels) -> str:
     pairs = " on differences within seeds" if how.paired else ""
     test = (
         rf"Welch's test \citep{{welch1947}} with Satterthwaite's degrees of freedom "
-        rf"\citep{{satterthwaite1946}}{pairs}"
-        if how.method == "welch"
-        else rf"the studentized bootstrap over runs \citep{{efron1993}}{pairs} ({how.resamples:,} resamples)"
+        rf"\citep{{satterthwaite1946}}{pairs}{_variances(analysis)}"
     )
     average = ", averaged over families with equal weights" if len(analysis.families) > 1 else ""
     return f"Each is compared with {baseline} by {test}{average}."
 
 
+def _variances(analysis: Analysis) -> str:
+    if analysis.inference.paired:
+        return ""
+    return (
+        r"; where six arms or more tell what is usual, a smaller variance of an arm is moderated "
+        r"\citep{smyth2004}"
+    )
+
+
 def _claims(analysis: Analysis, labels: Labels) -> str:
     how = analysis.inference
     correction = (
-        r"Holm's correction \citep{holm1979}"
-        if how.correction == "holm"
-        else r"the step-down max-$t$ procedure \citep{westfall1993,romano2005}"
+        rf"a bootstrap of {how.num_draws:,} whole studies by the step-down max-$t$ procedure "
+        r"\citep{westfall1993,romano2005}"
+        if analysis.is_drawn
+        else r"Holm's correction \citep{holm1979}"
     )
     if not analysis.primary:
         return "No outcome was declared primary, and nothing is claimed."

@@ -39,10 +39,12 @@ ENTRIES = {
   journal = {Journal of Pharmacokinetics and Biopharmaceutics}, volume = {15}, number = {6},
   pages = {657--680}, year = {1987}
 }""",
-    "efron1993": r"""@book{efron1993,
-  author = {Efron, Bradley and Tibshirani, Robert J.},
-  title = {An Introduction to the Bootstrap},
-  publisher = {Chapman \& Hall}, year = {1993}
+    "smyth2004": r"""@article{smyth2004,
+  author = {Smyth, Gordon K.},
+  title = {Linear Models and Empirical {Bayes} Methods for Assessing Differential Expression in Microarray
+           Experiments},
+  journal = {Statistical Applications in Genetics and Molecular Biology}, volume = {3}, number = {1},
+  year = {2004}
 }""",
     "lan1983": r"""@article{lan1983,
   author = {Lan, K. K. Gordon and DeMets, David L.},

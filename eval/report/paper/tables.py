@@ -101,7 +101,7 @@ def _words(analysis: Analysis) -> str:
 
 
 def _correction(analysis: Analysis) -> str:
-    return "Holm" if analysis.inference.correction == "holm" else "max-t"
+    return "max-t" if analysis.is_drawn else "Holm"
 
 
 def _scores(analysis: Analysis, labels: Labels) -> str:

@@ -24,7 +24,7 @@ from eval.results.run_scores import SINGLE_TASK, run_scores
 from eval.significance.axes import Benchmark, Combination, Level
 from eval.significance.contrasts import Contrast
 from eval.significance.factor import Factor, is_paired
-from eval.significance.statistics.bootstrap import SourceStudyInterval, source_study_interval
+from eval.significance.statistics.source_study import SourceStudyInterval, source_study_interval
 from eval.significance.statistics.welch import NO_SPREAD, welch
 
 LEFT_OPEN = ("init_scale",)

@@ -21,7 +21,7 @@ from eval.report.verdicts.findings import place
 from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
-from eval.significance.statistics.bootstrap import MIN_RUNS
+from eval.significance.dependence import FEWEST_RESAMPLED
 
 
 def differences_section(analysis: Analysis, context: Context) -> str:
@@ -51,11 +51,12 @@ def differences_section(analysis: Analysis, context: Context) -> str:
 def _legend(analysis: Analysis) -> str:
     how = analysis.inference
     return (
-        f"*Alone*: {_method(analysis)} {how.confidence:.0%} interval and p of one comparison. *Together*: "
+        f"*Alone*: {how.confidence:.0%} interval and p of one comparison by Welch's t. *Together*: "
         f"the interval and p after {_corrections(analysis)} *Equivalence*: p of two one-sided tests at the "
         "margin, alone; then the largest of it and each family's, after Holm; and the smallest margin at "
-        f"which they would pass alone.{_needs(analysis)} *Floor*: the smallest permutation p that so many "
-        "runs allow; - where there are too many arrangements to count. *g*: Hedges' standardised difference. "
+        f"which they would pass alone.{_resampled(analysis)} *Floor*: the smallest permutation p that so "
+        "many runs allow; - where there are too many arrangements to count. *g*: Hedges' standardised "
+        "difference. "
         f"*P(>)*: how often a run of the {analysis.noun} scores above one of the baseline. "
         "*Runs*: of the two arms."
         + " The permutation test is given the values that were tuned."
@@ -63,23 +64,19 @@ def _legend(analysis: Analysis) -> str:
     )
 
 
-def _method(analysis: Analysis) -> str:
-    return "the studentized bootstrap's" if _is_drawn(analysis) else "Welch's"
-
-
 def _corrections(analysis: Analysis) -> str:
+    by = "a bootstrap of whole studies (step-down max-t)" if analysis.is_drawn else "Holm's correction"
     of_group = f"the {analysis.noun}s of one outcome and scope."
-    if analysis.inference.correction == "holm":
-        return f"Holm's correction, on which verdicts rest: over all claims, else over {of_group}"
-    return f"correction, on which verdicts rest: step-down max-t over all claims, else Holm's over {of_group}"
+    return f"{by}, on which verdicts rest: over all claims, else over {of_group}"
 
 
-def _needs(analysis: Analysis) -> str:
-    return f" The bootstrap needs {MIN_RUNS} runs in every arm." if _is_drawn(analysis) else ""
-
-
-def _is_drawn(analysis: Analysis) -> bool:
-    return analysis.inference.method == "bootstrap"
+def _resampled(analysis: Analysis) -> str:
+    if not analysis.is_drawn:
+        return ""
+    return (
+        " *Resampled*: p of whole studies drawn from the runs themselves, with replacement, corrected as "
+        f"well; it needs {FEWEST_RESAMPLED} runs in every arm, and no verdict rests on it."
+    )
 
 
 def _summary(analysis: Analysis, benchmark: Benchmark) -> str:
@@ -98,12 +95,10 @@ def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
 
 
 def _header(analysis: Analysis) -> list[str]:
-    how = analysis.inference
-    corrected = "p (Holm)" if how.correction == "holm" else "p (corrected)"
     return [
-        "scope", "difference", "alone", "together", "p", corrected, "p (equivalence)", "(everywhere, Holm)",
-        "smallest margin", *["Welch"] * _is_drawn(analysis), "p (permutation)", "floor", "g", "P(>)", "runs",
-        "verdict",
+        "scope", "difference", "alone", "together", "p", "p (corrected)", "p (equivalence)",
+        "(everywhere, Holm)", "smallest margin", *["p (resampled)"] * analysis.is_drawn, "p (permutation)",
+        "floor", "g", "P(>)", "runs", "verdict",
     ]  # fmt: skip
 
 
@@ -119,7 +114,7 @@ def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
         p_value(comparison.p_equivalence),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
-        *_welch_cell(analysis, comparison),
+        *[p_value(comparison.p_resampled)] * analysis.is_drawn,
         p_value(comparison.p_permutation),
         p_value(comparison.permutation_floor),
         signed(comparison.hedges_g),
@@ -127,11 +122,6 @@ def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
         f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
         verdict_text(comparison),
     ]
-
-
-def _welch_cell(analysis: Analysis, comparison: Comparison) -> list[str]:
-    low, high = (signed(x, comparison.digits) for x in (comparison.low_welch, comparison.high_welch))
-    return [f"[{low}, {high}], p {p_value(comparison.p_welch)}"] if _is_drawn(analysis) else []
 
 
 def verdict_text(comparison: Comparison) -> str:

@@ -9,7 +9,7 @@ from eval.report.analysis import Analysis, Request
 from eval.report.document.markdown import escape, listed
 from eval.report.inputs.history import History
 
-_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "method", "correction", "looks")
+_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks")
 # What was so before a study's file could say it.
 _FORMERLY = {"method": "welch", "correction": "holm"}
 

@@ -10,7 +10,6 @@ from eval.report.document.markdown import details, listed, share, unit_name
 from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
-from eval.significance.comparison import Inference
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks
 from eval.suites.registry import asks_for_classes
 
@@ -31,7 +30,8 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
         f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
-        f"stands {_beside(analysis)}. Families differ in a difference where Welch's analysis of "
+        f"stands a permutation test of Welch's t, where all arrangements can be counted"
+        f"{_known_to(analysis)}. Families differ in a difference where Welch's analysis of "
         f"variance of it has a p below {how.level:.2g} after Holm's "
         f"correction over the {analysis.noun}s. "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
@@ -48,66 +48,44 @@ def _claims(analysis: Analysis) -> str:
     return (
         f"Claims are the {len(analysis.claims)} comparisons over all families on {names} ({declared}): "
         f"{_correction(analysis)} runs over all of them, so that the chance of any false difference among "
-        f"them is at most {analysis.inference.level:.0%}{_measured(analysis)}. Everything else is "
+        f"them is at most {analysis.inference.level:.0%}. Everything else is "
         f"exploratory and corrected over the {analysis.noun}s of one outcome and scope."
-    )
-
-
-def _measured(analysis: Analysis) -> str:
-    """Say where simulation does not find the level held (docs/error-rates.md)."""
-    how = analysis.inference
-    if how.method == "bootstrap" or how.correction == "max-t":
-        return ""
-    return (
-        " (in simulations of arms of one size; up to 8% where all variants spread three times as far as the "
-        "baseline, and more with few runs against many)"
     )
 
 
 def _intervals(analysis: Analysis) -> str:
     how = analysis.inference
-    welch = (
-        f"{how.confidence:.0%} Welch intervals with Satterthwaite's degrees of freedom, each family and "
-        "variant with its own variance (stratified for the average)"
+    moderated = (
+        ""
+        if how.paired
+        else "; where six arms or more tell what is usual, one that spreads less than its own runs and that "
+        "suggest has the moderated variance (Smyth 2004) and its degrees of freedom"
     )
-    if how.method == "welch":
-        return f"Intervals are {welch}"
     return (
-        f"Intervals are {how.confidence:.0%} intervals of the studentized bootstrap: Welch's t of "
-        f"{how.resamples:,} resamples of runs within each arm, by its size and not its sign (with fewer than "
-        f"{how.fewest} runs in an arm there are none, and with few more they are wider than they need to be)"
+        f"Intervals are {how.confidence:.0%} Welch intervals with Satterthwaite's degrees of freedom, each "
+        f"family and variant with its own variance (stratified for the average){moderated}"
     )
 
 
-def _beside(analysis: Analysis) -> str:
+def _known_to(analysis: Analysis) -> str:
+    """Say how far what is drawn at random can be trusted."""
     how = analysis.inference
-    welch = f"Welch's {how.confidence:.0%} interval and p, and " if how.method == "bootstrap" else ""
-    return f"{welch}a permutation test of Welch's t, where all arrangements can be counted{_chance(how)}"
-
-
-def _chance(how: Inference) -> str:
-    """Say how far what is drawn at random can be trusted; nothing is, unless it was asked for."""
-    if how.method == "welch" and how.correction == "holm":
+    if not analysis.is_drawn:
         return ""
-    error = math.sqrt(how.level * (1 - how.level) / how.resamples)
+    error = math.sqrt(how.level * (1 - how.level) / how.num_draws)
     return (
-        f". What is drawn at random, with generator seed {how.generator_seed}, knows a p of {how.level:.2g} "
-        f"to {2 * error:.1g}: a verdict whose p lies so near to the level may be another with other draws"
+        f". What is drawn at random, from one fixed sequence, knows a p of {how.level:.2g} to {2 * error:.1g}"
     )
 
 
 def _correction(analysis: Analysis) -> str:
-    how = analysis.inference
-    if how.correction == "holm":
+    if not analysis.is_drawn:
         return "Holm's correction"
-    drawn = (
-        "of runs resampled with all of their outcomes"
-        if how.method == "bootstrap"
-        else "of normal runs with the spread and the correlation of outcomes that were seen"
-    )
     return (
-        "Step-down max-t (Westfall and Young 1993; Romano and Wolf 2005) by "
-        f"{how.resamples:,} studies without any difference, {drawn}, with this study's arms and baseline,"
+        f"a bootstrap of {analysis.inference.num_draws:,} whole studies without any difference (step-down "
+        "max-t: Westfall and Young 1993; Romano and Wolf 2005), of normal runs with the correlation of "
+        "outcomes that was seen, arms that spread as seen or about what is usual, and what the choice of "
+        "rates adds, each judged as this study is,"
     )
 
 

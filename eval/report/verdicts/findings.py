@@ -56,6 +56,8 @@ class Findings:
     tables: Mapping[Benchmark, ArmTable]
     """The runs of every outcome, in the order in which they are shown."""
     comparisons: tuple[Comparison, ...]
+    is_drawn: bool = True
+    """Whether comparisons are corrected by whole studies that were drawn, else by Holm."""
     at_shared_rate: tuple[AtSharedRate, ...] = ()
     """Of the outcome that a tuned study selects by, where it ran the shared rate, too."""
 
@@ -149,6 +151,7 @@ def find(
         for arms in claims.tables.values()
         for comparison in compare_with_baseline(arms, baseline, others, how, thorough, only_claims)
     ]
+    corrected = claims.with_intervals(claims.correct(alone))
     return Findings(
         factor=factor,
         inference=how,
@@ -156,7 +159,8 @@ def find(
         baseline=baseline,
         variants=(baseline, *others),
         tables=claims.tables,
-        comparisons=tuple(claims.with_intervals(claims.correct(alone))),
+        comparisons=tuple(claims.with_resampled(corrected) if thorough else corrected),
+        is_drawn=claims.is_drawn,
     )
 
 

@@ -120,7 +120,7 @@ def rank(findings: Findings, at_edge: Collection[Key] = ()) -> tuple[Ranking, ..
         at_edge: Those whose best value lay at the edge of what was tuned.
     """
     how = findings.inference
-    if how.paired or not isinstance(how.looks, OneLook) or how.method != "welch":
+    if how.paired or not isinstance(how.looks, OneLook):
         return ()
     table = findings.tables[by_standing(findings)[0]]
     found = (_ranking(findings, table, family, at_edge) for family in findings.families)

@@ -5,8 +5,11 @@ None stays None and is not counted. What is shown is what has a corrected p belo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
 
 PValues = Sequence[float | None]
 
@@ -70,6 +73,79 @@ class BenjaminiHochberg:
         known = [p for p in corrected if p is not None]
         num_shown = sum(p < level for p in known)
         return [None if p is None else level * max(1, num_shown) / len(known) for p in corrected]
+
+
+class MaxT:
+    """Keeps the chance of any false claim below the level by what comparisons share: a baseline, runs, items.
+
+    Step-down min-p (Westfall and Young 1993, algorithm 2.8; Romano and Wolf 2005): the smallest p is judged
+    by how small the smallest of all would be if nothing differed, the next one by the smallest of those that
+    are left, and so on. Joint draws of the p-values say how small that is (``statistics.joint_null``).
+    Comparisons that say almost the same then cost almost nothing, while Holm's correction reckons with the
+    worst case. Where studies of several kinds are drawn, the least favourable one counts.
+
+    Args:
+        kinds: Of each kind of study (B, m) two-sided p-values of all comparisons in draws without any
+            difference; nan where a draw gives none.
+    """
+
+    def __init__(self, *kinds: np.ndarray) -> None:
+        self.kinds = [np.where(np.isnan(null_p), 1.0, null_p) for null_p in kinds]
+
+    def adjust(self, p_values: PValues) -> list[float | None]:
+        """Correct m p-values; None stays None and is not counted. No p becomes smaller than it was.
+
+        The observed study counts as one draw more, so that no corrected p is below 1 / (B + 1).
+        """
+        known = _ascending(p_values)
+        corrected: list[float | None] = [None] * len(p_values)
+        largest = np.zeros(len(known))
+        for null_p in self.kinds:
+            smallest = _smallest_left(null_p, known)
+            shares = [
+                (1 + (row <= p).sum()) / (1 + len(row)) for (p, _), row in zip(known, smallest.T, strict=True)
+            ]
+            largest = np.maximum(largest, shares)
+        running = 0.0
+        for (p, index), share in zip(known, largest, strict=True):
+            running = max(running, float(share), p)
+            corrected[index] = running
+        return corrected
+
+    def levels(self, p_values: PValues, level: float) -> list[float | None]:
+        """Return the two-sided level of each interval: that of the smallest p of all, as ``Holm`` does.
+
+        What is not shown has a p that is not below it. Where the interval of what is shown holds zero, it is
+        to be cut there.
+        """
+        known = _ascending(p_values)
+        if not known:
+            return [None] * len(p_values)
+        together = min(_critical(_smallest_left(null_p, known)[:, 0], level) for null_p in self.kinds)
+        return [None if p is None else together for p in p_values]
+
+
+def _smallest_left(null_p: np.ndarray, known: list[tuple[float, int]]) -> np.ndarray:
+    """(B, m) the smallest p of each draw among the comparisons from each on, in the order of the known p."""
+    order = [index for _, index in known]
+    return np.minimum.accumulate(null_p[:, order[::-1]], axis=1)[:, ::-1]
+
+
+def _critical(smallest: np.ndarray, level: float) -> float:
+    """Return below which p a step rejects: 0 where so few draws can never reject."""
+    most = most_beyond(level, len(smallest))
+    return 0.0 if most < 0 else min(level, float(np.partition(smallest, most)[most]))
+
+
+def most_beyond(level: float, draws: int) -> int:
+    """Return how many of so many draws may lie as far out while (1 + them) / (1 + draws) is below a level.
+
+    It is -1 where that is not even of none.
+    """
+    most = math.ceil(level * (1 + draws) - 1)
+    while most >= 0 and not (1 + most) / (1 + draws) < level:
+        most -= 1
+    return most
 
 
 def _ascending(p_values: PValues) -> list[tuple[float, int]]:

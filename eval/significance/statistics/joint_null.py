@@ -1,7 +1,13 @@
 """Draws of a whole study as if nothing differed, with everything that its comparisons share.
 
 Comparisons share the runs of their baseline, seeds where these are paired, and runs of which several outcomes
-are scores. What is drawn are whole runs of whole studies, so that all of it comes in by itself.
+are scores. What is drawn are whole runs of whole studies, and each study is judged by the rule that judges
+the real one, so that all of it comes in by itself.
+
+How far arms truly spread is not known, so studies of several kinds are drawn, and the least favourable kind
+counts: those whose arms spread as seen; those whose arms spread about what is usual among them, in two of
+three within a factor of 1.5; and, where few arms have unlike numbers of runs, those whose small arms spread
+thrice as far as the others.
 
 Shapes: A arms, S rows (runs of an arm; where seeds are paired those of a family stand side by side), O
 outcomes, m comparisons, C cells, B draws. A cell has a mean and a variance of its own in Welch's formula: an
@@ -10,26 +16,54 @@ arm's scores of one outcome or, of pairs, a family's differences of one comparis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, special
 
+from eval.significance.statistics.variances import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
+
 ROUNDING = 1e-12
 """A variance below this share of the mean square is rounding of equal scores."""
 
 
-class Cells(NamedTuple):
+SPREAD_OF_SPREADS = 0.4
+"""Standard deviation of the logarithm of arms' standard deviations about what is usual."""
+WIDE = 3.0
+"""How many times as far small arms may spread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
     """What is averaged, and how comparisons are made of it."""
 
     values: np.ndarray
     """(S, C), nan where a run lacks an outcome or a pair is not complete."""
     groups: np.ndarray
     """(C,) cells of one group come from the same runs: those of an arm or, of pairs, of a family."""
+    laws: np.ndarray
+    """(C,) cells of one law are arms of one family and outcome: their variances tell what is usual. Of pairs
+    each cell is a law of its own."""
     weights: np.ndarray
     """(m, C) of every cell in every comparison."""
     correlation: np.ndarray
     """(C, C) within groups; cells of different groups are independent."""
+    choices: np.ndarray
+    """(2, C) what the choice of a rate adds to the variance of a cell's mean, and its degrees of freedom."""
+    tuned: np.ndarray
+    """(C,) cells of one number have one regret: those of a variant, whose families are tuned alike."""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(C,) runs or pairs."""
+        return (~np.isnan(self.values)).sum(0)
+
+    def of_each_law(self) -> Iterator[np.ndarray]:
+        """Yield the places of the cells of each law."""
+        for law in np.unique(self.laws):
+            yield np.flatnonzero(self.laws == law)
 
 
 class Draws(NamedTuple):
@@ -39,26 +73,46 @@ class Draws(NamedTuple):
     df: np.ndarray
 
 
-def cells_of_arms(scores: np.ndarray, weights: np.ndarray, outcomes: np.ndarray) -> Cells:
+def cells_of_arms(
+    scores: np.ndarray,
+    weights: np.ndarray,
+    outcomes: np.ndarray,
+    families: np.ndarray,
+    choices: np.ndarray | None = None,
+    variants: np.ndarray | None = None,
+) -> Cells:
     """Make cells of independent arms.
 
     Args:
         scores: (A, S, O), nan where an arm has no such run or a run no such outcome.
         weights: (m, A) of every arm in every comparison.
         outcomes: (m,) number of the outcome that each comparison is about.
+        families: (A,) family of every arm.
+        choices: (2, A, O) what the choice of a rate adds to the variance of a mean, and its degrees of
+            freedom; None where nothing was tuned.
+        variants: (A,) number of the variant of every arm, where something was tuned.
     """
     num_arms, num_rows, num_outcomes = scores.shape
     is_about = np.eye(num_outcomes)[outcomes]
+    family = np.unique(families, return_inverse=True)[1]
+    none = np.stack([np.zeros((num_arms, num_outcomes)), np.full((num_arms, num_outcomes), np.inf)])
     return Cells(
         values=scores.transpose(1, 0, 2).reshape(num_rows, -1),
         groups=np.repeat(np.arange(num_arms), num_outcomes),
+        laws=(family[:, None] * num_outcomes + np.arange(num_outcomes)).ravel(),
         weights=(weights[:, :, None] * is_about[:, None, :]).reshape(len(weights), -1),
         correlation=np.kron(np.eye(num_arms), correlation_of_outcomes(scores)),
+        choices=(none if choices is None else choices).reshape(2, -1),
+        tuned=np.repeat(np.arange(num_arms) if variants is None else variants, num_outcomes),
     )
 
 
 def cells_of_pairs(
-    scores: np.ndarray, weights: np.ndarray, outcomes: np.ndarray, families: np.ndarray
+    scores: np.ndarray,
+    weights: np.ndarray,
+    outcomes: np.ndarray,
+    families: np.ndarray,
+    choices: np.ndarray | None = None,
 ) -> Cells:
     """Make cells of differences between runs of one family and seed.
 
@@ -70,6 +124,8 @@ def cells_of_pairs(
         weights: As of ``cells_of_arms``.
         outcomes: As of ``cells_of_arms``.
         families: (A,) family of every arm.
+        choices: (2, F, m) what the choices of rates add to the variance of each difference within each
+            family, in the order of their names, and its degrees of freedom; None where nothing was tuned.
     """
     own = _without_seeds(scores, families)
     spread = np.sqrt(_own_variances(own, families))[:, outcomes]
@@ -86,30 +142,74 @@ def cells_of_pairs(
         shares.append(np.diag(share))
         loads = (of_family * spread).T
         blocks.append(_normalised(loads @ loads.T) * between)
+    num_cells = len(blocks) * len(weights)
+    none = np.stack([np.zeros(num_cells), np.full(num_cells, np.inf)])
     return Cells(
         values=np.concatenate(values, axis=1),
         groups=np.repeat(np.arange(len(blocks)), len(weights)),
+        laws=np.arange(num_cells),
         weights=np.concatenate(shares, axis=1),
         correlation=linalg.block_diag(*blocks),
+        choices=none if choices is None else choices.reshape(2, -1),
+        tuned=np.tile(np.arange(len(weights)), len(blocks)),
     )
 
 
-def simulated(cells: Cells, draws: int, rng: np.random.Generator) -> Draws:
-    """Draw normal runs with the spread and the correlation that were seen, and without any difference."""
+def simulated(cells: Cells, draws: int, rng: np.random.Generator) -> list[Draws]:
+    """Draw normal runs without any difference, with the correlation that was seen: a kind of study each.
+
+    Args:
+        cells: What is averaged.
+        draws: Studies of each kind.
+        rng: Where random numbers come from.
+    """
+    sums, squares = _unit_runs(cells, draws, rng)
+    regrets = rng.standard_normal((draws, cells.tuned.max(initial=0) + 1))[:, cells.tuned]
+    choice, choice_df = cells.choices
+    is_tuned = choice > 0
+    added = np.zeros_like(sums)
+    drawn_df = np.where(np.isfinite(choice_df), choice_df, 1e9)[is_tuned]
+    added[:, is_tuned] = choice[is_tuned] * rng.chisquare(drawn_df, (draws, is_tuned.sum())) / drawn_df
+    found = []
+    for spread in _spreads(cells, draws, rng):
+        moved = sums * spread + cells.counts * np.sqrt(choice) * regrets
+        found.append(_studentized(cells, cells.counts * 1.0, moved, squares * spread**2, added))
+    return found
+
+
+def _unit_runs(cells: Cells, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(B, C) sums of runs with a variance of 1, and their squares about their mean."""
     present = ~np.isnan(cells.values)
-    spread = np.sqrt(_variances(cells.values.T[:, :, None])[:, 0])
     sums, squares = np.zeros((2, draws, len(cells.groups)))
     for group in np.unique(cells.groups):
         here = np.flatnonzero(cells.groups == group)
-        root = spread[here, None] * _root(cells.correlation[np.ix_(here, here)])
-        total, square = np.zeros((2, draws, len(here)))
+        root = _root(cells.correlation[np.ix_(here, here)])
         for row in present[:, here]:
             if row.any():
                 drawn = rng.standard_normal((draws, len(here))) @ (root.T * row)
-                total += drawn
-                square += drawn**2
-        sums[:, here], squares[:, here] = total, square
-    return _studentized(present.sum(0) * 1.0, sums, squares, cells.weights)
+                sums[:, here] += drawn
+                squares[:, here] += drawn**2
+    return sums, squares - sums**2 / np.maximum(cells.counts, 1)
+
+
+def _spreads(cells: Cells, draws: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield the standard deviations of cells in studies of each kind: (C,) or (B, C)."""
+    own = _variances(cells.values.T[:, :, None])[:, 0]
+    df = cells.counts - 1
+    seen, usual = own.copy(), own.copy()
+    has_few_arms = np.zeros(len(own), dtype=bool)
+    for law in cells.of_each_law():
+        seen[law] = judged_variances(own[law], df[law]).variance
+        usual[law] = usual_variance(own[law], df[law])
+        has_few_arms[law] = (df[law] > 0).sum() < FEWEST_ARMS
+    yield np.sqrt(seen)
+    if len(np.unique(cells.laws)) == len(cells.laws):  # of pairs, no two of which have one law
+        return
+    usual = np.sqrt(np.nan_to_num(usual))
+    yield usual * np.exp(SPREAD_OF_SPREADS * rng.standard_normal((draws, len(own))))
+    is_small = has_few_arms & (cells.counts < FAR_FEWER * cells.counts.max())
+    if is_small.any():
+        yield usual * np.where(is_small, WIDE, 1.0)
 
 
 def resampled(cells: Cells, draws: int, rng: np.random.Generator) -> Draws:
@@ -123,7 +223,19 @@ def resampled(cells: Cells, draws: int, rng: np.random.Generator) -> Draws:
         times = _times_drawn(len(rows), draws, rng)
         for moment, of_row in ((counts, present * 1.0), (sums, centred), (squares, centred**2)):
             moment[:, here] = times @ of_row[np.ix_(rows, here)]
-    return _studentized(counts, sums, squares, cells.weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        about_mean = squares - sums**2 / counts
+    about_mean = np.where(about_mean > ROUNDING * squares, about_mean, 0.0)
+    # The mean square of a regret is no part of runs that are drawn from runs; it is added as it is.
+    return _studentized(cells, counts, sums, about_mean, cells.choices[:1], is_moderated=False)
+
+
+def observed(cells: Cells) -> Draws:
+    """Judge the study itself, as ``resampled`` judges its draws: every cell by its own variance; (1, m)."""
+    counts = cells.counts[None] * 1.0
+    sums = np.nansum(cells.values, 0)[None]
+    about_mean = _variances(cells.values.T[:, :, None])[:, 0][None] * (counts - 1)
+    return _studentized(cells, counts, sums, about_mean, cells.choices[:1], is_moderated=False)
 
 
 def p_of_t(draws: Draws) -> np.ndarray:
@@ -138,6 +250,12 @@ def p_of_ranks(draws: Draws) -> np.ndarray:
     for place, each in enumerate(nearness.T):  # how many lie as far out
         ranks[:, place] = np.searchsorted(np.sort(each), each, side="right")
     return np.where(np.isnan(draws.t), np.nan, ranks / (1 + len(ranks)))
+
+
+def share_beyond(draws: Draws, study: Draws) -> np.ndarray:
+    """(m,) two-sided p of a study among draws: as many as lie as far out, and itself, / (1 + B)."""
+    beyond = np.abs(draws.t) >= np.abs(study.t)  # nan lies nowhere
+    return (1 + beyond.sum(0)) / (1 + len(draws.t))
 
 
 def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
@@ -222,17 +340,41 @@ def _times_drawn(num_rows: int, draws: int, rng: np.random.Generator) -> np.ndar
     return np.bincount(drawn.ravel(), minlength=draws * num_rows).reshape(draws, num_rows).astype(float)
 
 
-def _studentized(counts: np.ndarray, sums: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> Draws:
-    """Welch's t of every comparison from the (B, C) moments of each cell about its true mean."""
+def _studentized(
+    cells: Cells,
+    counts: np.ndarray,
+    sums: np.ndarray,
+    about_mean: np.ndarray,
+    added: np.ndarray,
+    is_moderated: bool = True,
+) -> Draws:
+    """Judge every comparison of every study.
+
+    Args:
+        cells: What is averaged.
+        counts: (C,) or (B, C) runs of each cell.
+        sums: (B, C) of the deviations of its runs from its true mean.
+        about_mean: (B, C) sums of squares about its mean.
+        added: (B, C) or (1, C) what the choice of a rate adds to the variance of its mean.
+        is_moderated: Whether variances are those that the real study is judged with, else each cell's own.
+    """
+    weights = cells.weights
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = sums / counts
-        variances = (squares - sums * means) / (counts - 1)
-        variances = np.where(variances > ROUNDING * squares / counts, variances, 0.0)
-        errors = variances / counts
-        is_unknown = ((counts < 2) * 1.0) @ (weights.T != 0) > 0
-        estimate = np.nan_to_num(means) @ weights.T
-        errors = np.nan_to_num(errors)
+        df = np.broadcast_to(counts - 1, sums.shape).astype(float)
+        variances = about_mean / df
+        if is_moderated:
+            df = df.copy()
+            for law in cells.of_each_law():
+                variances[:, law], df[:, law] = judged_variances(variances[:, law], counts[law] - 1)
+        errors = np.nan_to_num(variances / counts)
+        is_unknown = (np.broadcast_to(counts < 2, sums.shape) * 1.0) @ (weights.T != 0) > 0
+        estimate = np.nan_to_num(sums / counts) @ weights.T
+        denominator = np.nan_to_num(errors**2 / df) @ (weights**4).T
         variance = errors @ (weights**2).T
-        df = variance**2 / (np.nan_to_num(errors**2 / (counts - 1)) @ (weights**4).T)
+        if added.any():
+            for side in (weights.clip(0), (-weights).clip(0)):  # as ``welch.sum_of_regrets`` has it
+                regrets = (np.sqrt(added) @ side.T) ** 2
+                variance = variance + regrets
+                denominator = denominator + regrets * ((added / cells.choices[1]) @ (side**2).T)
         t = np.where(is_unknown | (variance <= 0), np.nan, estimate / np.sqrt(variance))
-    return Draws(t, df)
+    return Draws(t, variance**2 / denominator)

@@ -45,6 +45,7 @@ def welch(
     confidence: float = CONFIDENCE,
     added: ArrayLike = 0.0,
     added_df: ArrayLike = math.inf,
+    variance_df: ArrayLike | None = None,
 ) -> Welch:
     """Infer a weighted sum of arm means.
 
@@ -54,12 +55,13 @@ def welch(
 
     Args:
         means: (..., C) arm means.
-        variances: (..., C) unbiased arm variances.
+        variances: (..., C) arm variances.
         counts: (..., C) runs per arm, at least 2.
         weights: (C,) contrast weights.
         confidence: Level of the two-sided interval.
         added: (..., C) mean squares of what arm means may lie too high by, beside what their runs tell.
         added_df: (..., C) their degrees of freedom.
+        variance_df: (..., C) degrees of freedom of the variances; None for runs less one.
 
     Returns:
         Arrays of shape (...). Arms without any spread give nan for df, p and the interval.
@@ -67,13 +69,14 @@ def welch(
     means, variances, counts, weights, added, added_df = (
         np.asarray(x, dtype=float) for x in (means, variances, counts, weights, added, added_df)
     )
+    df_of_arms = counts - 1 if variance_df is None else np.asarray(variance_df, dtype=float)
     estimate = (weights * means).sum(-1)
     terms = weights**2 * variances / counts
     further, squares = sum_of_regrets(added * np.ones_like(terms), added_df, weights)
     variance = terms.sum(-1) + further
     standard_error = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = variance**2 / ((terms**2 / (counts - 1)).sum(-1) + squares)
+        df = variance**2 / ((terms**2 / df_of_arms).sum(-1) + squares)
         p = 2 * special.stdtr(df, -np.abs(estimate) / standard_error)
     half_width = special.stdtrit(df, (1 + confidence) / 2) * standard_error
     ends = estimate - half_width, estimate + half_width
