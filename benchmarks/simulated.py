@@ -19,6 +19,7 @@ from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
 from eval.significance.claims import Claims
+from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
 from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.welch import welch
@@ -158,6 +159,18 @@ def findings_of(tables: Tables, inference: Inference | None = None, only_claims:
     others = [name for name in arms.variants() if name != BASELINE]
     claims = Claims(tables, tuple(tables), inference or Inference())
     return find(claims, "ffn", arms.families, BASELINE, others, thorough=False, only_claims=only_claims)
+
+
+def may_claim(tables: Tables, inference: Inference) -> bool:
+    """Whether any p is below the level before correction: no correction makes one smaller."""
+    names = next(iter(tables.values())).variants()
+    others = [name for name in names if name != BASELINE]
+    found = [
+        c.p
+        for arms in tables.values()
+        for c in compare_with_baseline(arms, BASELINE, others, inference, thorough=False, only_claims=True)
+    ]
+    return any(p is None or p < inference.level for p in found)
 
 
 def judged(scenario: Scenario, findings: Findings) -> dict[str, float]:

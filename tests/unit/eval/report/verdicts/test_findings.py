@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.claims import ClaimsArgs, Entry, Kind, entries, simulated, tables_of
+from benchmarks.claims import MEASURES, ClaimsArgs, Entry, Kind, entries, simulated, tables_of
 from benchmarks.simulated import (
     BASELINE,
     BASELINE_WIDE,
@@ -20,12 +20,14 @@ from benchmarks.simulated import (
     findings_of,
     judged,
     judged_by_holm,
+    may_claim,
 )
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import read_source
 from eval.report.sections.answer import answer, explored
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
+from eval.significance.comparison import Inference
 
 
 def truth(variants: int, outcomes: int, difference: float) -> np.ndarray:
@@ -116,12 +118,26 @@ def test_judgements_know_the_truth():
     assert judged(null, found)["false"]
     assert judged(null, found)["missed by an interval"]
     assert not judged(real, found)["refused"]
+    assert set(judged(real, found)) == set(MEASURES)
     assert judged_by_holm(real, tables) == {"false": False, "found": 1.0}
+
+
+@pytest.mark.parametrize("runs", [(3, 3), (3, 10)])
+def test_what_is_not_corrected_would_claim_nothing(runs: tuple[int, int]):
+    rng, how = np.random.default_rng(4), Inference(num_draws=99)
+    scenario = Scenario(truth=truth(2, 2, 0.0), runs=runs)
+    studies = [scenario.draw(rng) for _ in range(30)]
+    spared = [tables for tables in studies if not may_claim(tables, how)]
+    assert 5 < len(spared) < 30
+    assert not any(judged(scenario, findings_of(tables, how))["false"] for tables in spared)
 
 
 def test_every_entry_of_the_tables_is_simulated_and_written():
     records = {
-        entry.name: {"entry": entry.name, **dict.fromkeys(MEASURES, float(place % 5))}
+        entry.name: {
+            "entry": entry.name,
+            **dict.fromkeys((*MEASURES, "Holm: false", "Holm: found"), float(place % 5)),
+        }
         for place, entry in enumerate(entries())
     }
     assert len(records) == len(entries())
@@ -129,16 +145,6 @@ def test_every_entry_of_the_tables_is_simulated_and_written():
     assert len(rows) == (len(records) - 6) // 5 + 6 + 2 * 3
 
 
-MEASURES = (
-    "false",
-    "found",
-    "missed by an interval",
-    "refused",
-    "false equivalence",
-    "false within margin",
-    "Holm: false",
-    "Holm: found",
-)
 NULL: Kind = "nothing differs"
 CLEARLY_BROKEN = 100 * stats.binom.ppf(0.9999, 300, 0.05) / 300
 """In percent of 300 studies: more than one in 10,000 tables of a rule that holds its level has."""
