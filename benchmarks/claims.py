@@ -1,15 +1,23 @@
-"""How often a report claims what is not so, and what it finds: whole studies, from scores to sentences.
+"""How often a report claims a difference that is none, and how many it finds: docs/error-rates.md.
 
-    python -m benchmarks.claims
+    python -m benchmarks.claims --out FOLDER --workers 2
 
-Simulates studies of several shapes. Their scores go through the report's own comparisons, corrections and
-words (``eval.report.verdicts.findings``, ``eval.report.sections.answer``). Prints markdown; every number is a
-percentage.
+Simulates studies of many shapes. Their scores go through the report's own comparisons, correction and
+verdicts (``eval.report.verdicts.findings``); beside them stand Welch's tests with Holm's correction of the
+same studies. Prints markdown; numbers are percentages. With ``--out`` every finished entry is a line of
+``entries.jsonl`` there and is not simulated again; the tables are written beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,168 +27,238 @@ from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
 from benchmarks.simulated import (
-    Noise,
+    BASELINE_WIDE,
+    NOISES,
+    OTHERS_WIDE,
     Scenario,
-    collapsed,
-    correlated,
     findings_of,
-    measure_claims,
-    measure_explored,
-    skewed,
-    unequal,
+    judged,
+    judged_by_holm,
+    may_claim,
 )
-from benchmarks.tables import print_table
+from eval.significance.comparison import Inference
 
-Shape = tuple[int, int]
-"""Variants beside the baseline, and outcomes."""
-SHAPES: tuple[Shape, ...] = ((1, 6), (9, 2), (9, 6))
-POWERS = ("found uncorrected", "found within outcomes", "found")
-NOISES: dict[str, Noise] = {
-    "standard deviation of the baseline 3": unequal,
-    "skewed (gamma, shape 2)": skewed,
-    "one run of the study collapsed": collapsed,
-}
-FAMILIES = 2
-MARGIN = 2.5
-"""In standard deviations: few equivalences are shown with three runs, and most of them with ten."""
+Kind = Literal["nothing differs", "one differs", "one lies at the margin", "one family lies at the margin"]
+Record = Mapping[str, object]
+
+DIFFERENCE = 2.5
+"""Of the first variant on all outcomes, and the margin of equivalence; in standard deviations of a run."""
+FAMILIES = {(1, 1): 1, (1, 6): 2, (9, 1): 1, (9, 2): 2, (9, 6): 2, (40, 1): 1}
+"""By variants and outcomes."""
+RUNS = ((3, 3), (5, 5), (10, 10), (3, 10), (10, 3))
+"""Of every variant, and of the baseline."""
+WHOLE = (9, 2)
+"""The shape that meets every noise; the others meet what is usual and what was worst."""
+WORST = ("alike", BASELINE_WIDE, OTHERS_WIDE)
+ENTRIES = "entries.jsonl"
+MARGIN_CLAIMS = ("equivalence", "within margin")
+MEASURES = (
+    "false",
+    "found",
+    "missed by an interval",
+    "refused",
+    *(f"false {name}" for name in MARGIN_CLAIMS),
+)
+"""What ``judged`` measures."""
+
+
+class Entry(NamedTuple):
+    """Studies of one kind."""
+
+    shape: tuple[int, int]
+    """Variants beside the baseline, and outcomes."""
+    runs: tuple[int, int]
+    noise: str
+    kind: Kind
+
+    @property
+    def name(self) -> str:
+        """Its row and column in words."""
+        return f"{self.shape_in_words} | {self.runs_in_words} | {self.noise} | {self.kind}"
+
+    @property
+    def shape_in_words(self) -> str:
+        """Such as ``9 x 2``."""
+        return f"{self.shape[0]} x {self.shape[1]}"
+
+    @property
+    def runs_in_words(self) -> str:
+        """One number, or those of the variants against those of the baseline."""
+        return str(self.runs[0]) if self.runs[0] == self.runs[1] else f"{self.runs[0]} against {self.runs[1]}"
+
+    @property
+    def cost(self) -> int:
+        """Comparisons of one study, within families."""
+        return FAMILIES[self.shape] * self.shape[0] * self.shape[1]
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is drawn."""
+        truth = np.zeros((FAMILIES[self.shape], *self.shape))
+        if self.kind == "one family lies at the margin":
+            truth[0, 0, 0] = DIFFERENCE
+        elif self.kind == "one lies at the margin":
+            truth[:, 0, 0] = DIFFERENCE
+        elif self.kind == "one differs":
+            truth[:, 0] = DIFFERENCE
+        margin = DIFFERENCE if "margin" in self.kind else 1.0
+        return Scenario(truth=truth, runs=self.runs, noise=NOISES[self.noise], margin=margin)
 
 
 class ClaimsArgs(Section):
     """Simulate the claims of reports."""
 
+    out: Path | None = None
+    """Folder for finished entries and the tables; None prints the tables and keeps nothing."""
     studies: int = 1_000
-    """Simulated studies for each entry."""
-    explored_studies: int = 300
-    """The same for what is explored: single families too, which takes longer."""
+    """Simulated studies for each entry in which nothing differs."""
     power_studies: int = 300
-    """The same for what is found where something differs."""
-    runs: tuple[int, ...] = (3, 5, 10)
-    """Runs in every arm."""
-    differences: tuple[float, ...] = (1.0, 2.0, 3.0)
-    """True differences, in standard deviations over seeds."""
+    """The same where something differs."""
+    draws: int = 999
+    """Whole studies that the report draws for each simulated one; its default is 10,000."""
+    workers: int = 1
+    """Processes that share the entries."""
     generator_seed: int = 0
     """Seed of the simulation."""
 
 
-def truth(shape: Shape, difference: float = 0.0, num_different: int | None = None) -> np.ndarray:
-    """(F, V, O) the same difference in every family and outcome, of the first variants or of all."""
-    found = np.zeros((FAMILIES, *shape))
-    found[:, :num_different] = difference
-    return found
+def entries() -> list[Entry]:
+    """Name every entry of the tables, in their order."""
+    found = [
+        Entry(shape, runs, noise, kind)
+        for shape, noise, runs in product(FAMILIES, NOISES, RUNS)
+        if shape == WHOLE or noise in WORST
+        for kind in ("nothing differs", "one differs")
+    ]
+    margins = product([WHOLE], [(3, 3), (5, 5), (10, 10)], ["alike"])
+    return found + [
+        Entry(*studies, kind)
+        for studies in margins
+        for kind in ("one lies at the margin", "one family lies at the margin")
+    ]
 
 
-def simulate(scenario: Scenario, studies: int, seed: int, explore: bool = False) -> pd.Series:
-    """Return the mean of every measure over studies, in percent."""
-    rng = np.random.default_rng([seed, scenario.runs, *scenario.truth.shape])
-    found, name = [], f"{scenario.truth.shape[1:]}, n = {scenario.runs}"
-    for _ in tqdm(range(studies), desc=name, leave=False, disable=None):
-        findings = findings_of(scenario.draw(rng), only_claims=not explore)
-        found.append(measure_explored(findings) if explore else measure_claims(scenario, findings))
-    return 100 * pd.DataFrame(found).astype(float).mean()
-
-
-def main() -> None:
-    """Print the tables as markdown."""
-    args = parse_flags(ClaimsArgs, prog="python -m benchmarks.claims", description=__doc__)
-    print_table("nothing differs", _null_rows(args))
-    print_table("one variant differs on every outcome", _power_rows(args))
-    print_table("intervals", _coverage_rows(args))
-    print_table("as large as the margin", _margin_rows(args))
-    print_table("scores that are not normal, and many variants", _other_rows(args))
-
-
-def _null_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
-    for shape in SHAPES:
-        for runs in args.runs:
-            scenario = Scenario(truth=truth(shape), runs=runs)
-            claimed = simulate(scenario, args.studies, args.generator_seed)
-            beside = simulate(scenario, args.explored_studies, args.generator_seed, explore=True)
-            yield {
-                "variants x outcomes": _name(shape),
-                "n": runs,
-                "a difference is claimed": claimed["says a difference"],
-                "corrected within each outcome and scope": beside["within each scope"],
-                "averages, not corrected": beside["uncorrected"],
-                "equivalence is claimed": claimed["says equivalent"],
-                "anything is explored": beside["explores"],
-                "a difference is explored": beside["explores a difference"],
-            }
-
-
-def _power_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
-    """Write what is found without correction / with one declared outcome / with all outcomes."""
-    for shape in SHAPES:
-        for runs in args.runs:
-            truths = {f"{size:g}": truth(shape, size, 1) for size in args.differences}
-            found = {
-                size: simulate(Scenario(truth=true, runs=runs), args.power_studies, args.generator_seed)
-                for size, true in truths.items()
-            }
-            cells = {
-                size: " / ".join(f"{of_size[name]:.0f}" for name in POWERS) for size, of_size in found.items()
-            }
-            yield {"variants x outcomes": _name(shape), "n": runs, **cells}
-
-
-def _coverage_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
-    shape = (9, 2)
-    for name, number in (("3 of 9", 3), ("8 of 9", 8), ("all", None)):
-        for runs in args.runs:
-            scenario = Scenario(truth=truth(shape, 2.0, number), runs=runs)
-            found = simulate(scenario, args.studies, args.generator_seed)
-            yield {
-                "variants that differ by 2": name,
-                "n": runs,
-                "a difference is false": found["false difference"],
-                "every interval with zero holds the truth": found["intervals with zero"],
-                "every interval does": found["all intervals"],
-            }
-
-
-def _margin_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
-    for shape in ((1, 6), (9, 2)):
-        for name, in_margins in _beyond_the_margin(shape).items():
-            for runs in args.runs:
-                scenario = Scenario(truth=MARGIN * in_margins, runs=runs, margin=MARGIN)
-                found = simulate(scenario, args.studies, args.generator_seed)
-                yield {
-                    "variants x outcomes": _name(shape),
-                    "true difference": name,
-                    "n": runs,
-                    "called equivalent": found["false equivalence"],
-                    "called within margin": found["false within margin"],
-                }
-
-
-def _beyond_the_margin(shape: Shape) -> dict[str, np.ndarray]:
-    """Return true differences in margins."""
-    one, in_one_family, opposite = truth(shape), truth(shape), truth(shape)
-    one[:, 0, 0], in_one_family[0, 0, 0] = 1.0, 1.0
-    opposite[0], opposite[1] = 3.0, -3.0
-    return {
-        "the margin, of one comparison": one,
-        "the margin, of one in one family": in_one_family,
-        "the margin, of all": truth(shape, 1.0),
-        "3 margins, opposite in the families": opposite,
+def simulated(entry: Entry, args: ClaimsArgs) -> Record:
+    """Return the mean of every measure over the studies of an entry, in percent."""
+    rng = np.random.default_rng([args.generator_seed, zlib.crc32(entry.name.encode())])
+    scenario, inference = entry.scenario, Inference(num_draws=args.draws)
+    count = args.studies if entry.kind == "nothing differs" else args.power_studies
+    by_report, by_holm = [], []
+    for _ in range(count):
+        tables = scenario.draw(rng)
+        if entry.kind != "nothing differs" or may_claim(tables, inference):
+            by_report.append(judged(scenario, findings_of(tables, inference)))
+        else:
+            by_report.append(dict.fromkeys(MEASURES, False))
+        by_holm.append(judged_by_holm(scenario, tables))
+    means = 100 * pd.DataFrame(by_report).astype(float).mean()
+    old = 100 * pd.DataFrame(by_holm).astype(float).mean().add_prefix("Holm: ")
+    rates = pd.concat([means, old]).round(2).to_dict()
+    return {"entry": entry.name, "studies": count, "draws": args.draws} | {
+        str(k): v for k, v in rates.items()
     }
 
 
-def _other_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
-    kinds = [(name, (9, 2), noise) for name, noise in NOISES.items()] + [("normal", (40, 2), correlated)]
-    for name, shape, noise in kinds:
-        for runs in args.runs:
-            scenario = Scenario(truth=truth(shape), runs=runs, noise=noise)
-            found = simulate(scenario, args.studies, args.generator_seed)
-            yield {
-                "scores": name,
-                "variants x outcomes": _name(shape),
-                "n": runs,
-                "a difference is claimed": found["says a difference"],
-            }
+def records_of(wanted: Sequence[Entry], args: ClaimsArgs) -> dict[str, Record]:
+    """Read finished entries and simulate the others, null and small studies first."""
+    store = None if args.out is None else args.out / ENTRIES
+    lines = store.read_text().splitlines() if store is not None and store.exists() else []
+    found = {str(record["entry"]): record for record in map(json.loads, lines)}
+    missing = [entry for entry in wanted if entry.name not in found]
+    missing.sort(key=lambda entry: (entry.kind != "nothing differs", entry.cost))
+    for record in tqdm(_simulated(missing, args), total=len(missing), disable=None):
+        found[str(record["entry"])] = record
+        if store is not None:
+            store.parent.mkdir(parents=True, exist_ok=True)
+            with store.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+    return found
 
 
-def _name(shape: Shape) -> str:
-    return f"{shape[0]} x {shape[1]}"
+def _simulated(missing: Sequence[Entry], args: ClaimsArgs) -> Iterator[Record]:
+    work = partial(simulated, args=args)
+    if args.workers == 1:
+        yield from map(work, missing)
+        return
+    with ProcessPoolExecutor(args.workers) as pool:
+        for future in as_completed([pool.submit(work, entry) for entry in missing]):
+            yield future.result()
+
+
+def tables_of(records: Mapping[str, Record]) -> str:
+    """Write the tables as markdown."""
+    sections = [
+        _section("Any false claim", "nothing differs", "false", records),
+        _section("Differences found", "one differs", "found", records),
+        _margin_section(records),
+    ]
+    return "\n\n".join([*sections, _worst(records)]) + "\n"
+
+
+def _section(title: str, kind: Kind, measure: str, records: Mapping[str, Record]) -> str:
+    """Write a row for each shape and noise: by the report, and by Holm's correction of Welch's tests."""
+    rows = []
+    for shape, noise in product(FAMILIES, NOISES):
+        if shape == WHOLE or noise in WORST:
+            of_row = [Entry(shape, runs, noise, kind) for runs in RUNS]
+            cells = [_both(records.get(entry.name), measure) for entry in of_row]
+            rows.append([of_row[0].shape_in_words, noise, *cells])
+    header = [
+        "variants x outcomes",
+        "spread",
+        *(Entry(WHOLE, runs, "alike", kind).runs_in_words for runs in RUNS),
+    ]
+    return f"### {title}\n\n{_markdown(header, rows)}"
+
+
+def _both(record: Record | None, measure: str) -> str:
+    if record is None:
+        return "-"
+    digits = 1 if measure == "false" else 0
+    return " / ".join(f"{record[name]:.{digits}f}" for name in (measure, f"Holm: {measure}"))
+
+
+def _margin_section(records: Mapping[str, Record]) -> str:
+    rows = [
+        [
+            entry.kind,
+            entry.runs_in_words,
+            *(f"{records[entry.name][f'false {name}']:.1f}" for name in MARGIN_CLAIMS),
+        ]
+        for entry in entries()
+        if "margin" in entry.kind
+    ]
+    return f"### Equivalence\n\n{_markdown(['truth', 'runs', *MARGIN_CLAIMS], rows)}"
+
+
+def _worst(records: Mapping[str, Record]) -> str:
+    """Say what no table has a column for, at its worst."""
+    beside = [record for name, record in records.items() if name.endswith("one differs")]
+    others, missed = (_at_worst(beside, measure) for measure in ("false", "missed by an interval"))
+    refused = _at_worst([*records.values()], "refused")
+    return (
+        f"Where one variant differs, claims on the others are false in at most {others}, and any "
+        f"simultaneous interval misses the truth in at most {missed}. Some claim is not estimable in at most "
+        f"{refused}."
+    )
+
+
+def _at_worst(records: Sequence[Record], measure: str) -> str:
+    worst = max(records, key=lambda record: float(str(record[measure])))
+    return f"{worst[measure]:.1f}% of studies ({worst['entry']})"
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *rows))
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Print the tables as markdown."""
+    options = parse_flags(ClaimsArgs, args, prog="python -m benchmarks.claims", description=__doc__)
+    written = tables_of(records_of(entries(), options))
+    if options.out is not None:
+        (options.out / "tables.md").write_text(written)
+    print(written, end="")
 
 
 if __name__ == "__main__":

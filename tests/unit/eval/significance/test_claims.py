@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks
+from eval.significance.statistics.tuning import Selection
 
 BLIMP, EWOK, LOSS = Benchmark("blimp"), Benchmark("ewok"), Benchmark("held-out-loss")
 OUTCOMES = {
@@ -31,14 +32,9 @@ OUTCOMES = {
     LOSS: Outcome(name="held-out-loss", better="lower", unit="nats", margin=0.02, is_relative=True),
 }
 VARIANTS = ["kan", "relu", "silu", "swish"]
-WAYS = (
-    Inference(),
-    Inference(looks=PlannedLooks((3, 5))),
-    Inference(looks=AnyLooks()),
-    Inference(correction="max-t", resamples=200),
-    Inference(method="bootstrap", resamples=200, fewest=3),
-    Inference(method="bootstrap", correction="max-t", resamples=200, fewest=3),
-)
+MORE_VARIANTS = [*VARIANTS, "glu", "mish", "sine"]
+"""So many that arms tell what spread is usual."""
+WAYS = (Inference(num_draws=200), Inference(looks=PlannedLooks((3, 5))), Inference(looks=AnyLooks()))
 DIFFERENT = ("different", "different but negligible")
 
 
@@ -56,7 +52,10 @@ class Study:
 
 
 def study(
-    tables: Iterable[ArmTable], primary: Iterable[Benchmark] = OUTCOMES, inference: Inference | None = None
+    tables: Iterable[ArmTable],
+    primary: Iterable[Benchmark] = OUTCOMES,
+    inference: Inference | None = None,
+    variants: Sequence[str] = VARIANTS,
 ) -> Study:
     known = {arms.benchmark: arms for arms in tables}
     how = inference or Inference()
@@ -64,38 +63,49 @@ def study(
     alone = [
         c
         for arms in known.values()
-        for c in compare_with_baseline(arms, "gelu", VARIANTS, how, thorough=False)
+        for c in compare_with_baseline(arms, "gelu", variants, how, thorough=False)
     ]
     return Study(claims, claims.with_intervals(claims.correct(alone)))
 
 
 def scores(
-    rng: np.random.Generator, benchmark: Benchmark, families: Iterable[str], most_runs: int
+    rng: np.random.Generator,
+    benchmark: Benchmark,
+    families: Iterable[str],
+    most_runs: int,
+    variants: Sequence[str] = VARIANTS,
+    is_tuned: bool = False,
 ) -> ArmTable:
     """Arms of unequal size, some of them without spread or run, with differences of all sizes."""
     unit, level = (0.02, 3.0) if benchmark == LOSS else (1.0, rng.choice([50.5, 60.0]))
     spread = unit * rng.choice([0.1, 0.5, 2.0])
     runs = {}
     for family in families:
-        for variant in ("gelu", *VARIANTS):
+        for variant in ("gelu", *variants):
             number = 0 if rng.random() < 0.02 else int(rng.integers(1, most_runs, endpoint=True))
             shift = unit * rng.choice([0.0, 0.0, 0.3, 1.0, -4.0])
             own = spread * (rng.random() > 0.05) * rng.normal(size=number)
             runs[family, variant] = pd.Series(level + shift + own, range(number))
-    return ArmTable(runs, benchmark, outcome=OUTCOMES[benchmark])
+    choices = {key: Selection((spread * rng.uniform(0, 0.6)) ** 2, rng.uniform(2, 8)) for key in runs}
+    return ArmTable(runs, benchmark, outcome=OUTCOMES[benchmark], choices=choices if is_tuned else None)
 
 
 def random_study(seed: int, how: Inference = WAYS[0]) -> Study:
     rng = np.random.default_rng(seed)
     families = ["gpt_neo", "roberta", "t5"][: rng.integers(1, 4)]
-    tables = [scores(rng, name, families, int(rng.choice([3, 6]))) for name in (BLIMP, LOSS)]
-    tables.append(scores(rng, EWOK, families[:1], 4))
+    variants = VARIANTS if rng.random() < 0.5 else MORE_VARIANTS
+    is_tuned = bool(rng.random() < 0.3)
+    tables = [
+        scores(rng, name, families, int(rng.choice([3, 6])), variants, is_tuned and name == LOSS)
+        for name in (BLIMP, LOSS)
+    ]
+    tables.append(scores(rng, EWOK, families[:1], 4, variants))
     primary = [name for name in OUTCOMES if rng.random() < 0.7] or OUTCOMES
-    return study(tables, primary, replace(how, paired=bool(rng.random() < 0.3)))
+    return study(tables, primary, replace(how, paired=bool(rng.random() < 0.3)), variants)
 
 
 def assert_agree(comparison: Comparison) -> None:
-    """Hold the interval against the verdict beside which it stands, and both against what is printed."""
+    """Verdict, corrected p and simultaneous interval agree, and so does what is printed of them."""
     if comparison.verdict == "not estimable":
         assert comparison.p is None
         assert interval(comparison) == "-"
@@ -104,6 +114,10 @@ def assert_agree(comparison: Comparison) -> None:
     assert comparison.estimate is not None
     low, high = comparison.interval
     assert low <= comparison.estimate <= high
+    corrected = comparison.p_holm if comparison.p_bh is None else comparison.p_bh
+    assert corrected is not None
+    assert (corrected < 0.05) == (comparison.verdict in DIFFERENT)
+    assert (comparison.p_sequential or 0) <= corrected * (1 + 1e-9)
     text = interval(comparison)
     if comparison.verdict in DIFFERENT:
         assert low >= 0 if comparison.estimate > 0 else high <= 0
