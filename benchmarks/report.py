@@ -7,8 +7,7 @@ Writes a study folder of made-up scores in the real format, unless --study names
 and measures
 
     report      the whole command in a process of its own, on two cores: seconds and peak memory
-    items       reading all items and the seeds x items bootstrap, in this process
-    statistics  all comparisons of one benchmark, without items
+    statistics  all comparisons of one benchmark, in this process
     bootstraps  10,000 resamples for each of those comparisons, one way after the other in each round; a ratio
                 is the median over rounds of a way's time over the first one's in the same round
 
@@ -43,7 +42,6 @@ from base.command_line import parse_flags
 from base.sections import Section
 from benchmarks.coverage import Bootstrap, bootstrap_interval
 from eval.report.inputs.sources import read_source
-from eval.report.scores.noise import analyse_items
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.results.run_scores import comparable_scores, mean_scores
 from eval.significance.arms import ArmTable, Key
@@ -262,7 +260,6 @@ def measure(study: Path, rounds: int) -> None:
     contrasts = [Contrast((name,), ("gelu",)) for name in others]
     alone = interleave(
         {
-            "items": lambda: analyse_items(study, tasks, scores, contrasts, [benchmark], Inference()),
             "statistics": lambda: compare_with_baseline(
                 ArmTable.of_scores(of_benchmark, benchmark), "gelu", others, Inference()
             ),
