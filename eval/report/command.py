@@ -93,7 +93,7 @@ class ReportArgs(Section):
     paired: bool = False
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
-    """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
+    """Numbers of runs in every arm at which the study was to be looked at, "3 6 10"."""
     method: AskedMethod | None = None
     """What verdicts rest on: Welch's test, or the studentized bootstrap, which needs five runs in every arm
     (default: the study's, else welch). source-study is welch with that study's own intervals beside, for

@@ -120,8 +120,8 @@ class ReportConfig(Section):
     correction: CorrectionName = "holm"
     """Of all claims together: ``holm``, or ``max-t``, which uses what they share and so finds more."""
     looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, ""))] = None
-    """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
-    then hold their level over all of these looks together."""
+    """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``: the tests then hold
+    their level over all of these looks together."""
     note: Annotated[str, Field(max_length=1000)] = ""
     """What a reader must know and no record tells, such as a grid that was given up after first results; the
     report prints it beside what was asked before them."""
@@ -293,11 +293,6 @@ class StudyConfig(Section):
         """Refuse before anything is trained what no report could be written of."""
         if self.report.method != "bootstrap":
             return self
-        if self.report.looks == "any":
-            raise ValueError(
-                "report.looks any rest on Welch's t, and report.method is bootstrap; name numbers of runs, "
-                "such as [5, 10], or leave out one of them"
-            )
         if len(self.all_seeds) < MIN_RUNS:
             raise ValueError(
                 f"report.method bootstrap needs {MIN_RUNS} runs in every arm, and seeds are "
@@ -315,8 +310,6 @@ class StudyConfig(Section):
                 f"seeds: first {self.seeds.first} and most {self.seeds.most} make {len(self.looks)} looks, "
                 f"and {MOST_LOOKS} are allowed; raise first, or name them in report.looks"
             )
-        if self.report.looks == "any":
-            return self
         looks, first, most = self.looks, self.seeds.first, self.seeds.most
         if (looks[0], looks[-1]) != (first, most):
             raise ValueError(
@@ -376,7 +369,7 @@ class StudyConfig(Section):
         """Seeds at every look at which it is decided who gets more; none where all seeds are named."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return ()
-        return self.report.looks if isinstance(self.report.looks, tuple) else self.seeds.looks
+        return self.report.looks or self.seeds.looks
 
     @property
     def heads(self) -> tuple[str, ...]:

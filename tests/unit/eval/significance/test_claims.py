@@ -22,7 +22,7 @@ from eval.significance.claims import Claims, Together, compare_as_asked, find_pr
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
-from eval.significance.statistics.looks import AnyLooks, PlannedLooks
+from eval.significance.statistics.looks import PlannedLooks
 
 BLIMP, EWOK, LOSS = Benchmark("blimp"), Benchmark("ewok"), Benchmark("held-out-loss")
 OUTCOMES = {
@@ -34,7 +34,6 @@ VARIANTS = ["kan", "relu", "silu", "swish"]
 WAYS = (
     Inference(),
     Inference(looks=PlannedLooks((3, 5))),
-    Inference(looks=AnyLooks()),
     Inference(correction="max-t", resamples=200),
     Inference(method="bootstrap", resamples=200, fewest=3),
     Inference(method="bootstrap", correction="max-t", resamples=200, fewest=3),
