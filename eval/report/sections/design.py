@@ -36,7 +36,7 @@ def design_section(analysis: Analysis) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "method", "correction", "looks")
+_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks")
 
 
 def questions_note(analysis: Analysis) -> str:
