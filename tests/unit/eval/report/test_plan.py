@@ -57,15 +57,16 @@ def spread_said(part: str) -> list[float]:
 
 
 def test_a_spread_that_is_assumed_needs_no_scores(planned):
-    printed = planned("--sd", 1.1, "--variants", 8)
-    # Six seeds in two families: the noncentral t, worked out here from its definition by simulation.
+    printed = planned("--sd", 1.1, "--variants", 3)
+    # Six seeds in two families, each of the four arms with its own variance: Welch's test, simulated here.
     rng = np.random.default_rng(0)
-    detectable = float(re.search(r"\| 6 \| 96 \| ([\d.]+) \|", printed)[1])
+    detectable = float(re.search(r"\| 6 \| 36 \| ([\d.]+) \|", printed)[1])
     cells = rng.normal(0, 1.1, size=(100_000, 4, 6))
     difference = (cells[:, 0] - cells[:, 1] + cells[:, 2] - cells[:, 3]).mean(-1) / 2 + detectable
-    error = np.sqrt((cells.var(-1, ddof=1) / 6 / 4).sum(-1))
-    power = (np.abs(difference / error) > stats.t.ppf(0.975, 20)).mean()
-    assert power == pytest.approx(0.80, abs=0.01)
+    terms = cells.var(-1, ddof=1) / 6 / 4
+    df = terms.sum(-1) ** 2 / (terms**2 / 5).sum(-1)
+    power = (np.abs(difference) / np.sqrt(terms.sum(-1)) > stats.t.ppf(0.975, df)).mean()
+    assert power == pytest.approx(0.80, abs=0.015)
     assert "| within 1.00, by itself |" in printed
 
 
@@ -111,7 +112,9 @@ def test_what_is_planned_may_differ_from_its_source(planned, scores: Path):
         return stats.nct.sf(stats.t.ppf(1 - level / 2, df), df, effect / (sd * np.sqrt(2 / 10)))
 
     assert power(detectable, 0.05) == pytest.approx(0.8, abs=0.05)  # what is printed is rounded
-    assert power(corrected, 0.05 / 4) == pytest.approx(0.8, abs=0.05)
+    # Four tests that share a baseline, whose spreads may differ: their level is near Bonferroni's.
+    assert power(corrected, 0.05 / 4) < 0.9
+    assert power(corrected, 0.05 / 2) > 0.8
 
 
 def test_one_variant_tells_its_spread(planned, scores: Path, tmp_path: Path):

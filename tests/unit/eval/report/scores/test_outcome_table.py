@@ -102,18 +102,25 @@ def power(effect: float, error: float, df: float, level: float) -> float:
 def test_what_is_found_and_how_many_seeds_that_takes(scores: Path, analysis: Analysis):
     own = numbers(analysis, "power").loc[("held-out-loss", "gpt_neo")].set_index("contrast")
     table = frame(scores, "held-out-loss", "gpt_neo")
+    levels = {
+        str(c.contrast): c.level_simultaneous or 0.0
+        for c in analysis.comparisons
+        if (str(c.benchmark), c.family) == ("held-out-loss", "gpt_neo")
+    }
     for contrast, found in own.iterrows():
+        level = levels[str(contrast)]
+        assert level == pytest.approx(LEVEL, rel=0.2)
         arms = table.loc[[str(contrast).split(" - ")[0], "gelu"]]
         variances, effect = arms.var(axis=1).to_numpy(), abs(arms.mean(axis=1).diff().iloc[1])
         assert found["sd"] == pytest.approx(np.sqrt(variances.mean()))
         seen = stats.ttest_ind(*arms.to_numpy(), equal_var=False)
         error = np.sqrt((variances / 5).sum())
-        assert power(found["detectable_difference"], error, seen.df, LEVEL) == pytest.approx(0.8, abs=1e-6)
+        assert power(found["detectable_difference"], error, seen.df, level) == pytest.approx(0.8, abs=1e-6)
 
-        def found_with(seeds: int, variances=variances, effect=effect) -> float:
+        def found_with(seeds: int, variances=variances, effect=effect, level=level) -> float:
             terms = variances / seeds
             df = terms.sum() ** 2 / (terms**2 / (seeds - 1)).sum()
-            return float(power(effect, np.sqrt(terms.sum()), df, LEVEL))
+            return float(power(effect, np.sqrt(terms.sum()), df, level))
 
         seeds = int(found["seeds_to_detect_estimate"])
         assert found_with(seeds) >= 0.8 > (found_with(seeds - 1) if seeds > 2 else 0.0)
