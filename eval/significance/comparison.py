@@ -125,11 +125,6 @@ class Comparison:
     """Runs without a partner, where runs are paired by seed."""
 
     @property
-    def claim(self) -> str:
-        """Names it among the claims of a report."""
-        return f"{self.benchmark}: {self.contrast}"
-
-    @property
     def unit(self) -> str | None:
         """Of the estimate and its interval; None where nobody said the unit of the scores."""
         return "percent" if self.is_relative else self.outcome.unit
