@@ -352,8 +352,7 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "factor-unknown": ({"report": {"factor": "heads"}}, "factor"),
     "baseline-unknown": ({"report": {"baseline": "gelly"}}, "unknown baseline"),
     "looks-order": ({"report": {"looks": [6, 3]}}, "ascending"),
-    "method-unknown": ({"report": {"method": "student"}}, "method"),
-    "bootstrap-few": ({"report": {"method": "bootstrap"}}, "needs 5 runs"),
+    "method-former": ({"report": {"method": "bootstrap"}}, "is gone"),
 }
 
 

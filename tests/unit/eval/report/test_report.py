@@ -168,9 +168,9 @@ def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
                 [test.pvalue, test.df, test.confidence_interval().low], rel=1e-6
             )
             p_values[variant] = (c["p"], c["p_holm"])
-    (kan, kan_holm), (swish, swish_holm) = p_values["kan"], p_values["swish"]
-    assert kan < swish
-    assert [kan_holm, swish_holm] == pytest.approx([2 * kan, max(2 * kan, swish)])
+    (kan, corrected), (swish, last) = p_values["kan"], p_values["swish"]
+    assert kan < corrected < 2.5 * kan + 1e-3  # two tests that share a baseline, by 10,000 draws
+    assert last == pytest.approx(max(corrected, swish), abs=0.02)
     margins = {name: outcome["margin"] for name, outcome in report["outcome_definitions"].items()}
     assert margins == {"held-out-loss": 0.02, "embedded-pairs": 1.0, "embedded-glue": 1.0}
     assert len(report["seeds"]) == 17 * 3
@@ -308,8 +308,8 @@ def test_what_a_variant_was_never_run_on_is_no_comparison(tmp_path: Path):
     scored = [c for c in numbers_of(tmp_path / "x.csv")["comparisons"] if c["p"] is not None]
     p = sorted(c["p"] for c in scored)
     assert len(p) == 3
-    holm = np.maximum.accumulate(np.minimum(1, np.array(p) * [3, 2, 1]))
-    assert sorted(c["p_holm"] for c in scored) == pytest.approx(list(holm))
+    independent = 1 - (1 - p[0]) ** 3  # two outcomes of one run, and two variants with one baseline
+    assert p[0] < min(c["p_holm"] for c in scored) < independent + 0.02
 
 
 def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):

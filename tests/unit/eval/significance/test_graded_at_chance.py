@@ -21,7 +21,7 @@ def compared(benchmark: Benchmark, means: dict[str, float], sd: float, outcome: 
         columns=["family", "variant", "seed", "score"],
     )
     arms = ArmTable.of_scores(scores, benchmark, outcome=outcome)
-    return compare_with_baseline(arms, "gelu", ["kan"], Inference(resamples=100))
+    return compare_with_baseline(arms, "gelu", ["kan"], Inference())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -232,31 +231,14 @@ def test_other_seeds_are_told_how_to_be_written(tmp_path: Path, repository: Path
         load_study(write(tmp_path, repository, seeds=written))
 
 
-def test_a_study_names_its_method_and_its_correction(tmp_path: Path, repository: Path) -> None:
-    report = {"method": "bootstrap", "correction": "max-t"}
-    study = load_study(write(tmp_path, repository, report=report, seeds="1-5"))
+def test_what_older_files_say_of_the_rule_is_taken(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository, report={"method": "welch", "correction": "holm"}))
     study.write()
     written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]
-    assert {name: written[name] for name in report} == report
+    assert {"method", "correction"}.isdisjoint(written)
 
 
-@pytest.mark.parametrize(
-    ("seeds", "looks", "message"),
-    [
-        ("1-4", None, "report.method bootstrap needs 5 runs in every arm, and seeds are 4; name 5 or more"),
-        ({"first": 2, "most": 4}, None, "needs 5 runs in every arm, and seeds are 4"),
-        ("1-10", "any", "report.looks any rest on Welch's t, and report.method is bootstrap"),
-        ({"first": 5, "most": 10}, "any", "report.looks any rest on Welch's t"),
-    ],
-)
-def test_a_bootstrap_that_no_report_could_make_is_refused_before_training(
-    tmp_path: Path, repository: Path, seeds: Any, looks: Any, message: str
-) -> None:
-    report = {"method": "bootstrap", "looks": looks}
-    with pytest.raises(UsageError, match=re.escape(message)):
-        load_study(write(tmp_path, repository, seeds=seeds, report=report))
-
-
-def test_max_t_is_for_a_study_that_is_read_once(tmp_path: Path, repository: Path) -> None:
-    with pytest.raises(UsageError, match=r"max-t is for a study that is read once"):
-        load_study(write(tmp_path, repository, report={"correction": "max-t", "looks": [3, 6]}))
+@pytest.mark.parametrize("report", [{"method": "bootstrap"}, {"correction": "bonferroni"}])
+def test_a_rule_that_is_gone_is_refused_in_one_line(tmp_path: Path, repository: Path, report: dict) -> None:
+    with pytest.raises(UsageError, match=r"is gone, as whole studies are drawn in every report; leave"):
+        load_study(write(tmp_path, repository, report=report))

@@ -272,7 +272,7 @@ def test_the_documented_command_gives_the_source_studys_printed_intervals(tmp_pa
     (command,) = (
         shlex.split(block.replace("\\\n", " "))
         for block in re.findall(r"```bash\n(.*?)```", document, re.DOTALL)
-        if "--method source-study" in block
+        if "--source-study" in block
     )
     assert command[:3] == ["ffn-ablations", "report", "thesis:table5"]
     done = run_command("eval.report", *command[2:], "--out", tmp_path / "out")
@@ -288,7 +288,7 @@ def test_the_documented_command_gives_the_source_studys_printed_intervals(tmp_pa
 
 @pytest.mark.ci
 def test_another_order_of_names_is_another_interval() -> None:
-    source, request = Path("thesis:table5"), Request(method="source-study")
+    source, request = Path("thesis:table5"), Request(source_study=True)
     found = [
         analyse(read_source(source), replace(request, contrasts=(name,))).source_study
         for name in (A6[1], "relu+silu - prelu+thesis-swish")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.bootstrap import MaxT
+from eval.significance.statistics.corrections import MaxT
 from eval.significance.statistics.joint_null import (
     Cells,
     cells_of_arms,
@@ -39,7 +39,7 @@ def run_scores(rng: np.random.Generator, num_arms: int, num_runs: int, num_outco
     return np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
 
 
-def observed(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+def by_the_book(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Welch's t and degrees of freedom as they are in books, from what the cells say."""
     counts = (~np.isnan(cells.values)).sum(0)
     error = np.nan_to_num(np.nanvar(cells.values, axis=0, ddof=1) / counts)
@@ -51,8 +51,8 @@ def observed(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 def test_cells_of_arms_are_welchs_test():
     scores = run_scores(np.random.default_rng(0), 3, 6, 2)
     scores[1, 2, 0] = np.nan
-    weights, outcomes, _ = design(2, 2)
-    t, _ = observed(cells_of_arms(scores, weights, outcomes))
+    weights, outcomes, families = design(2, 2)
+    t, _ = by_the_book(cells_of_arms(scores, weights, outcomes, families))
     for place, (row, outcome) in enumerate(zip(weights, outcomes, strict=True)):
         arms = [scores[a, :, outcome] for a in (int(row.argmax()), 0)]
         expected = stats.ttest_ind(*[arm[~np.isnan(arm)] for arm in arms], equal_var=False)
@@ -64,7 +64,7 @@ def test_cells_of_pairs_are_the_paired_test_averaged_over_families():
     scores[1, 2, 0] = np.nan  # of the first variant in the first family
     weights, outcomes, families = design(2, 2, num_families=2)
     cells = cells_of_pairs(scores, weights, outcomes, families)
-    t, df = observed(cells)
+    t, df = by_the_book(cells)
     whole = scores[[4, 3], :, 1]
     both = [scores[1, :, 1] - scores[0, :, 1], whole[0] - whole[1]]
     error = sum(d.var(ddof=1) / 5 / 4 for d in both)
@@ -77,8 +77,9 @@ def test_cells_of_pairs_are_the_paired_test_averaged_over_families():
 def test_a_comparison_without_runs_has_no_p(draw):
     scores = run_scores(np.random.default_rng(2), 3, 6, 1)
     scores[1] = np.nan
-    weights, outcomes, _ = design(2, 1)
-    found = draw(cells_of_arms(scores, weights, outcomes), 50, np.random.default_rng(0))
+    cells = cells_of_arms(scores, *design(2, 1))
+    found = draw(cells, 50, np.random.default_rng(0))
+    found = found[0] if isinstance(found, list) else found
     assert np.isnan(found.t[:, 0]).all()
     assert np.isfinite(found.t[:, 1]).all()
     assert np.isnan(p_of_ranks(found)[:, 0]).all()
@@ -100,11 +101,11 @@ def test_simulated_studies_share_what_real_ones_share(is_paired):
         return (
             cells_of_pairs(scores, weights, outcomes, families)
             if is_paired
-            else cells_of_arms(scores, weights, outcomes)
+            else cells_of_arms(scores, weights, outcomes, families)
         )
 
-    direct = np.array([observed(cells(study(truth)))[0] for _ in range(2_000)])
-    found = simulated(cells(study(np.random.default_rng(4))), 10_000, np.random.default_rng(5))
+    direct = np.array([by_the_book(cells(study(truth)))[0] for _ in range(2_000)])
+    found = simulated(cells(study(np.random.default_rng(4))), 10_000, np.random.default_rng(5))[0]
     assert np.corrcoef(found.t.T) == pytest.approx(np.corrcoef(direct.T), abs=0.08)
     assert np.corrcoef(direct.T)[0, 1] > 0.5  # two outcomes of one run
     assert np.corrcoef(direct.T)[0, 2] > 0.2  # two variants with one baseline
@@ -116,8 +117,7 @@ def test_resampling_is_that_of_a_plain_loop():
     """The spread of studentized resamples of whole runs, the outcomes of a run together."""
     rng = np.random.default_rng(6)
     scores = run_scores(rng, 2, 6, 2, correlation=0.8)
-    weights, outcomes, _ = design(1, 2)
-    found = np.abs(resampled(cells_of_arms(scores, weights, outcomes), 40_000, rng).t)
+    found = np.abs(resampled(cells_of_arms(scores, *design(1, 2)), 40_000, rng).t)
     loop = []
     for _ in range(10_000):
         arms = [arm[rng.integers(6, size=6)] - arm.mean(0) for arm in scores]
@@ -134,8 +134,7 @@ def test_resampling_takes_runs_as_they_are_where_outcomes_are_missing():
     rng = np.random.default_rng(7)
     scores = run_scores(rng, 2, 8, 2)
     scores[0, :3, 1] = np.nan
-    weights, outcomes, _ = design(1, 2)
-    found = np.abs(resampled(cells_of_arms(scores, weights, outcomes), 40_000, rng).t[:, 1])
+    found = np.abs(resampled(cells_of_arms(scores, *design(1, 2)), 40_000, rng).t[:, 1])
     loop = []
     while len(loop) < 10_000:
         first, second = (arm[rng.integers(8, size=8), 1] - np.nanmean(arm[:, 1]) for arm in scores)
@@ -148,7 +147,7 @@ def test_resampling_takes_runs_as_they_are_where_outcomes_are_missing():
 
 def test_ranks_are_shares_of_draws_as_far_out():
     scores = run_scores(np.random.default_rng(8), 2, 5, 1)
-    found = resampled(cells_of_arms(scores, *design(1, 1)[:2]), 200, np.random.default_rng(0))
+    found = resampled(cells_of_arms(scores, *design(1, 1)), 200, np.random.default_rng(0))
     size = np.abs(found.t[:, 0])
     assert p_of_ranks(found)[:, 0] == pytest.approx([(size >= own).sum() / 201 for own in size])
 
@@ -173,10 +172,10 @@ def test_one_outcome_with_equal_spread_is_dunnetts_test():
     arms = (arms - arms.mean(1, keepdims=True)) / arms.std(1, keepdims=True)
     arms[2] += 0.4
     expected = stats.dunnett(*arms[1:], control=arms[0], random_state=1).pvalue
-    cells = cells_of_arms(arms[:, :, None], *design(5, 1)[:2])
-    null_p = p_of_t(simulated(cells, 100_000, np.random.default_rng(0)))
+    cells = cells_of_arms(arms[:, :, None], *design(5, 1))
+    as_seen, *_ = simulated(cells, 100_000, np.random.default_rng(0))
     p_values = [float(stats.ttest_ind(arm, arms[0], equal_var=False).pvalue) for arm in arms[1:]]
-    assert MaxT(null_p).adjust(p_values)[1] == pytest.approx(expected[1], abs=3e-3)
+    assert MaxT(p_of_t(as_seen)).adjust(p_values)[1] == pytest.approx(expected[1], abs=3e-3)
 
 
 @pytest.mark.parametrize("is_paired", [False, True])
@@ -186,10 +185,31 @@ def test_a_study_of_the_full_size_takes_a_second(is_paired):
     scores = run_scores(np.random.default_rng(12), 20, 10, 6, correlation=0.5)
     start = time.process_time()
     cells = cells_of_pairs(scores, weights, outcomes, families) if is_paired else None
-    cells = cells or cells_of_arms(scores, weights, outcomes)
-    for null_p in (
-        p_of_t(simulated(cells, 10_000, np.random.default_rng(0))),
-        p_of_ranks(resampled(cells, 10_000, np.random.default_rng(0))),
-    ):
-        MaxT(null_p).adjust([0.01] * 54)
-    assert time.process_time() - start < 4
+    cells = cells or cells_of_arms(scores, weights, outcomes, families)
+    MaxT(*map(p_of_t, simulated(cells, 10_000, np.random.default_rng(0)))).adjust([0.01] * 54)
+    MaxT(p_of_ranks(resampled(cells, 10_000, np.random.default_rng(0)))).adjust([0.01] * 54)
+    assert time.process_time() - start < 6
+
+
+def test_studies_of_three_kinds_are_drawn():
+    """Arms as seen; about what is usual; and, where few arms have unlike numbers of runs, small ones wide."""
+    scores = run_scores(np.random.default_rng(13), 3, 10, 1)
+    alike = simulated(cells_of_arms(scores, *design(2, 1)), 100, np.random.default_rng(1))
+    assert len(alike) == 2
+    scores[2, 3:] = np.nan
+    uneven = simulated(cells_of_arms(scores, *design(2, 1)), 20_000, np.random.default_rng(1))
+    assert len(uneven) == 3
+    # Where the arm with three runs spreads thrice as far, its t, of few degrees of freedom, is far out.
+    assert stats.iqr(uneven[2].t[:, 1]) > 1.05 * stats.iqr(uneven[0].t[:, 1])
+
+
+def test_a_choice_of_rates_moves_all_families_of_a_variant_together():
+    """With many runs the variance of t's numerator is that of the regrets: their roots add over families."""
+    weights, outcomes, families = design(1, 1, num_families=2)
+    scores = run_scores(np.random.default_rng(14), 4, 400, 1)
+    choices = np.stack([np.full((4, 1), 0.5), np.full((4, 1), 1e6)])
+    cells = cells_of_arms(scores, weights, outcomes, families, choices, np.array([0, 1, 0, 1]))
+    as_seen, *_ = simulated(cells, 20_000, np.random.default_rng(2))
+    assert as_seen.t.std() == pytest.approx(1.0, abs=0.02)
+    alone = cells_of_arms(scores, weights, outcomes, families, choices, np.arange(4))
+    assert simulated(alone, 20_000, np.random.default_rng(2))[0].t.std() == pytest.approx(0.5**0.5, abs=0.02)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from eval.significance.statistics.bootstrap import MaxT
+from eval.significance.statistics.corrections import MaxT
 
 DUNNETT_5_PERCENT = {(2, 10): 2.57, (3, 10): 2.76, (5, 10): 2.99, (9, 10): 3.24, (3, 20): 2.54, (9, 20): 2.95}
 """Two-sided critical values of Dunnett (1964), table II, by number of treatments and degrees of freedom."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eval.significance.statistics.bootstrap import source_study_interval
+from eval.significance.statistics.source_study import source_study_interval
 
 
 def arms(num_a: int, num_b: int, shift: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
