@@ -22,6 +22,7 @@ from eval.significance.claims import Claims, Together, compare_as_asked, find_pr
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
+from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks
 from eval.significance.statistics.tuning import Selection
 
@@ -174,6 +175,12 @@ def test_no_verdict_of_a_phenomenon_contradicts_its_interval(seed: int, num_fami
     )
 
 
+@pytest.fixture
+def by_holm(monkeypatch: pytest.MonkeyPatch):
+    """Correct by Holm, where what is tested is which comparisons are corrected together."""
+    monkeypatch.setattr(Claims, "correction", lambda claims, group: Holm())
+
+
 def holm(p_values: list[float]) -> np.ndarray:
     """Holm (1979) in plain numpy."""
     order = np.argsort(p_values, kind="stable")
@@ -183,6 +190,7 @@ def holm(p_values: list[float]) -> np.ndarray:
     return corrected
 
 
+@pytest.mark.usefixtures("by_holm")
 @pytest.mark.parametrize("seed", range(20))
 def test_claims_are_corrected_over_all_of_them_and_the_rest_by_scope(seed: int):
     found = random_study(seed)
@@ -212,6 +220,7 @@ def ascending(rng: np.random.Generator, benchmark: Benchmark, step: float) -> Ar
     return arm_table(benchmark, {("t5", v): list(60 + i * step + rng.normal(size=6)) for i, v in variants})
 
 
+@pytest.mark.usefixtures("by_holm")
 def test_one_family_is_welch_by_scipy_and_holm_over_all_outcomes():
     rng = np.random.default_rng(1)
     tables = [ascending(rng, name, step=1.0) for name in (BLIMP, EWOK)]
@@ -227,6 +236,7 @@ def test_one_family_is_welch_by_scipy_and_holm_over_all_outcomes():
     assert [c.benchmark for c in one.comparisons if c.is_primary] == [EWOK] * 4
 
 
+@pytest.mark.usefixtures("by_holm")
 def test_intervals_share_the_level_of_all_claims():
     rng = np.random.default_rng(2)
     shifts = dict(zip(["gelu", *VARIANTS], [0, 9, 9, 0, 0], strict=True))
@@ -294,6 +304,7 @@ def test_a_primary_outcome_without_scores_is_refused_on_the_command_line_and_wai
             find_primary([name], [BLIMP, Benchmark("blimp", metric="margin")], is_strict=True)
 
 
+@pytest.mark.usefixtures("by_holm")
 def test_contrasts_are_corrected_over_those_asked_for_and_asked_twice_count_once():
     rng = np.random.default_rng(6)
     arms = ascending(rng, EWOK, step=0.5)
@@ -319,6 +330,7 @@ def holm_by_hand(p_values: list[float]) -> list[float]:
     return [max(min(1.0, sum(x >= q for x in p_values) * q) for q in p_values if q <= p) for p in p_values]
 
 
+@pytest.mark.usefixtures("by_holm")
 @pytest.mark.parametrize("seed", range(5))
 def test_an_exchanged_comparison_is_corrected_among_those_that_stay(seed: int):
     rng = np.random.default_rng(seed)
