@@ -11,6 +11,7 @@ same studies. Prints markdown; numbers are percentages. With ``--out`` every fin
 from __future__ import annotations
 
 import json
+import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -51,6 +52,7 @@ WHOLE = (9, 2)
 """The shape that meets every noise where nothing differs; all else meets what is usual and what was worst."""
 WORST = ("alike", BASELINE_WIDE, OTHERS_WIDE)
 ENTRIES = "entries.jsonl"
+DOCUMENT_WIDTH = 100
 MARGIN_CLAIMS = ("equivalence", "within margin")
 MEASURES = (
     "false",
@@ -197,11 +199,12 @@ def _simulated(missing: Sequence[Entry], args: ClaimsArgs) -> Iterator[Record]:
 def tables_of(records: Mapping[str, Record]) -> str:
     """Write the tables as markdown."""
     sections = [
+        _worst(records),
         _section("Any false claim", "nothing differs", "false", records),
         _section("Differences found", "one differs", "found", records),
         _margin_section(records),
     ]
-    return "\n\n".join([*sections, _worst(records)]) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def _section(title: str, kind: Kind, measure: str, records: Mapping[str, Record]) -> str:
@@ -220,10 +223,12 @@ def _section(title: str, kind: Kind, measure: str, records: Mapping[str, Record]
 
 
 def _both(record: Record | None, measure: str) -> str:
-    if record is None:
-        return "-"
     digits = 1 if measure == "false" else 0
-    return " / ".join(f"{record[name]:.{digits}f}" for name in (measure, f"Holm: {measure}"))
+    return " / ".join(_rate(record, name, digits) for name in (measure, f"Holm: {measure}"))
+
+
+def _rate(record: Record | None, measure: str, digits: int = 1) -> str:
+    return "-" if record is None else f"{record[measure]:.{digits}f}"
 
 
 def _margin_section(records: Mapping[str, Record]) -> str:
@@ -231,7 +236,7 @@ def _margin_section(records: Mapping[str, Record]) -> str:
         [
             entry.kind,
             entry.runs_in_words,
-            *(f"{records[entry.name][f'false {name}']:.1f}" for name in MARGIN_CLAIMS),
+            *(_rate(records.get(entry.name), f"false {name}") for name in MARGIN_CLAIMS),
         ]
         for entry in entries()
         if "margin" in entry.kind
@@ -240,20 +245,24 @@ def _margin_section(records: Mapping[str, Record]) -> str:
 
 
 def _worst(records: Mapping[str, Record]) -> str:
-    """Say what no table has a column for, at its worst."""
-    beside = [record for name, record in records.items() if name.endswith("one differs")]
-    others, missed = (_at_worst(beside, measure) for measure in ("false", "missed by an interval"))
-    refused = _at_worst([*records.values()], "refused")
-    return (
-        f"Where one variant differs, claims on the others are false in at most {others}, and any "
-        f"simultaneous interval misses the truth in at most {missed}. Some claim is not estimable in at most "
-        f"{refused}."
+    """Say the worst of every table, and of what no table has a column for."""
+    null, beside = (
+        [record for name, record in records.items() if name.endswith(kind)]
+        for kind in ("nothing differs", "one differs")
     )
+    worst = (
+        f"Where nothing differs, some claim is false in at most {_at_worst(null, 'false')}; by Welch's tests "
+        f"with Holm's correction in at most {_at_worst(null, 'Holm: false')}. Where one variant differs, "
+        f"some claim on the others is false in at most {_at_worst(beside, 'false')}, and some simultaneous "
+        f"interval misses the truth in at most {_at_worst(beside, 'missed by an interval')}."
+    )
+    return textwrap.fill(worst, DOCUMENT_WIDTH, break_on_hyphens=False)
 
 
 def _at_worst(records: Sequence[Record], measure: str) -> str:
     worst = max(records, key=lambda record: float(str(record[measure])))
-    return f"{worst[measure]:.1f}% of studies ({worst['entry']})"
+    where = str(worst["entry"]).split(" | ")
+    return f"{worst[measure]:.1f}% of studies ({where[0]}, {where[1]} runs, {where[2]})"
 
 
 def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
