@@ -377,4 +377,4 @@ def _studentized(
                 variance = variance + regrets
                 denominator = denominator + regrets * ((added / cells.choices[1]) @ (side**2).T)
         t = np.where(is_unknown | (variance <= 0), np.nan, estimate / np.sqrt(variance))
-    return Draws(t, variance**2 / denominator)
+        return Draws(t, variance**2 / denominator)
