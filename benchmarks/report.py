@@ -7,8 +7,7 @@ Writes a study folder of made-up scores in the real format, unless --study names
 and measures
 
     report      the whole command in a process of its own, on two cores: seconds and peak memory
-    items       reading all items and the seeds x items bootstrap, in this process
-    statistics  all comparisons of one benchmark, without items
+    statistics  all comparisons of one benchmark, in this process
 
 Prints markdown.
 """
@@ -39,14 +38,12 @@ from tqdm import tqdm
 from base.command_line import parse_flags
 from base.sections import Section
 from eval.report.inputs.sources import read_source
-from eval.report.scores.noise import analyse_items
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.results.run_scores import comparable_scores, mean_scores
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Inference
-from eval.significance.contrasts import Contrast
 from eval.significance.factor import Relabelling
 from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
 
@@ -206,10 +203,8 @@ def measure(study: Path, rounds: int) -> None:
     benchmark = Benchmark(BENCHMARK)
     others = [name for name in source.design.variants if name != "gelu"]
     of_benchmark = scores[scores.benchmark == benchmark]
-    contrasts = [Contrast((name,), ("gelu",)) for name in others]
     alone = interleave(
         {
-            "items": lambda: analyse_items(study, tasks, scores, contrasts, [benchmark], Inference()),
             "statistics": lambda: compare_with_baseline(
                 ArmTable.of_scores(of_benchmark, benchmark), "gelu", others, Inference()
             ),

@@ -27,7 +27,6 @@ from eval.report.inputs.looks import (
 )
 from eval.report.inputs.relabel import seen_by
 from eval.report.inputs.sources import Source, read_beside
-from eval.report.scores.noise import analyse_items
 from eval.report.scores.outcome_table import outcome_rows
 from eval.report.scores.phenomena import compare_parts, means_over_parts, part_scores, part_tables
 from eval.report.scores.published import Intervals, Published, beside_published, source_study_intervals
@@ -289,9 +288,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     of_parts = part_tables(parts, scores.outcomes)
-    contrasts = [*question.pairs, *question.contrasts]
     counted = _counted(source, request, found.claims, inference.level)
-    items = analyse_items(source.path, scores.tasks, runs, contrasts, benchmarks, inference)
     curves = analyse_curves(source.facts, families, (baseline, *others), inference.confidence)
     return Analysis(
         **vars(found),
@@ -310,7 +307,6 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         rankings=rank(found, scores.tuned.at_edge if scores.tuned else ()),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         failures=failures,
-        items=items,
         curves=curves,
         costs=analyse_costs(found, source.facts),
         sizes=analyse_sizes(tables, source.facts, source.axes, families, (baseline, *others), inference),
@@ -320,7 +316,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         warnings=(
             *source.other_sources,
             *failure_notes(failures, inference.level),
-            *_warnings(scores, baseline, outliers, items.notes),
+            *_warnings(scores, baseline, outliers),
             *decided_notes(source.design, comparisons),
             *(scores.tuned.notes if scores.tuned else ()),
             *_look_notes(counted),
@@ -353,16 +349,13 @@ def _tables(scores: _Scores) -> list[ArmTable]:
     ]
 
 
-def _warnings(
-    scores: _Scores, baseline: Level, outliers: pd.DataFrame, of_items: Sequence[str]
-) -> Iterable[str]:
+def _warnings(scores: _Scores, baseline: Level, outliers: pd.DataFrame) -> Iterable[str]:
     """Everything that is amiss with the scores, in sentences."""
     yield from scores.notes
     yield from range_notes(scores.tasks, scores.outcomes)
     yield from balance_notes(runs_of_all(scores.source.design, scores.runs), baseline)
     yield from outlier_notes(outliers)
     yield from _item_notes(scores.rows)
-    yield from of_items
     yield from flat_notes(scores.runs)
 
 

@@ -15,7 +15,6 @@ from eval.report.inputs.looks import CountedLooks
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Beside, Source
 from eval.report.readers.reading import Reading
-from eval.report.scores.noise import ItemAnalysis
 from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
 from eval.report.scores.published import Intervals, Published
@@ -93,8 +92,6 @@ class Analysis(Findings):
     sensitivities: tuple[Sensitivity, ...]
     failures: Failures
     """Of a study's runs; empty where none failed."""
-    items: ItemAnalysis
-    """Where the noise is; empty without items."""
     curves: LearningCurves
     """The course of training; empty for a table."""
     costs: EqualCosts

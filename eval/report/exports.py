@@ -13,7 +13,6 @@ from eval.report.analysis import Analysis
 from eval.report.curves.equal_cost import EqualAnswer, training_times
 from eval.report.curves.plateaus import Plateau
 from eval.report.curves.sizes import SizeLaw, SizeVerdict
-from eval.report.scores.noise import ItemComparison
 from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
 from eval.report.scores.published import BesidePublished
@@ -48,8 +47,6 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "failures": pd.DataFrame(map(vars, analysis.failures.counts)),
         "with_failed_runs": pd.DataFrame(map(_with_failed, analysis.failures.bounds)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),
-        "noise": pd.DataFrame(map(vars, analysis.items.components)),
-        "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
         "tasks": analysis.tasks,
         "ranking": ranking_table(analysis),
         "missing": analysis.missing,
@@ -101,13 +98,12 @@ def _label(value: object) -> str | None:
     return None if value is None or value != value else str(value)
 
 
-def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
+def _fields(comparison: Comparison) -> dict[str, Any]:
     own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
-    if isinstance(comparison, Comparison):
-        own |= {"unit": comparison.unit, "better": comparison.outcome.better}
-        own |= {"p_sequential": comparison.p_sequential}
-        if comparison.choice_error is None:
-            own.pop("choice_error")
+    own |= {"unit": comparison.unit, "better": comparison.outcome.better}
+    own |= {"p_sequential": comparison.p_sequential}
+    if comparison.choice_error is None:
+        own.pop("choice_error")
     for name in ("outcome", "look"):
         own.pop(name, None)
     return own
@@ -223,7 +219,7 @@ def _beside(row: BesidePublished) -> dict[str, Any]:
 
 def _outcome(row: OutcomeRow) -> dict[str, Any]:
     """Spreads, differences and margins are in ``unit``."""
-    outcome, spreads, decisions = row.comparisons[0].outcome, row.spreads, row.decisions
+    outcome, spreads = row.comparisons[0].outcome, row.spreads
     return {
         "benchmark": row.benchmark,
         "family": row.family,
@@ -234,14 +230,11 @@ def _outcome(row: OutcomeRow) -> dict[str, Any]:
         "spread_between_seeds": spreads and spreads.noise,
         "signal_to_noise": spreads and spreads.ratio,
         "signal_to_noise_of_equals": spreads and spreads.ratio_of_equals,
-        "decision_accuracy_of_one_seed": decisions and decisions.share,
-        "num_decisions": decisions and decisions.num_decisions,
         "detectable_difference": row.detectable,
         "detectable_difference_in_margins": row.detectable_in_margins,
         "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
         "seeds_for_every_verdict": row.seeds_for(1.0),
         "chance": outcome.chance,
-        "variance_ratio": row.variance_ratio,
         "num_arms": row.num_arms,
         "num_arms_above_chance": None if outcome.chance is None else row.num_above_chance,
         "is_at_chance": row.is_at_chance,

@@ -15,7 +15,6 @@ from eval.report.sections.differences import differences_section
 from eval.report.sections.equal_cost import equal_cost_section
 from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
-from eval.report.sections.noise import noise_section
 from eval.report.sections.outcomes import outcomes_section
 from eval.report.sections.published import published_section
 from eval.report.sections.ranking import ranking_section
@@ -42,7 +41,6 @@ def render(analysis: Analysis, context: Context) -> str:
         cost_section(analysis, context),
         parts_section(analysis, context),
         tasks_section(analysis),
-        noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),
         inspection_section(analysis),
         sensitivity_section(analysis),
         source_study_section(analysis.source_study),

@@ -60,7 +60,7 @@ def _error_bars(analysis: Analysis) -> str:
         f"{len(analysis.claims)} claims are corrected together ({correction}, family-wise error rate "
         f"{how.level:.0%}). "
         "The variability covered is that of initialisation and of the order of data; that of the choice of "
-        f"items is {'shown apart' if analysis.items.components else 'not in it'}."
+        "items is not in it."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a study could see: for each outcome how well it tells variants apart, and what it would take."""
+"""What a study could see of each outcome: signal, noise, detectable difference and the seeds it needs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
-import pandas as pd
 
 from eval.report.scores.power import Power, percent_or_own, power_of
 from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import AT_CHANCE, Comparison, Inference
-from eval.significance.statistics.power import variance_ratio
-from eval.significance.statistics.signal_noise import (
-    DecisionAccuracy,
-    SignalNoise,
-    decision_accuracy,
-    signal_noise,
-)
+from eval.significance.statistics.signal_noise import SignalNoise, signal_noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +25,6 @@ class OutcomeRow:
     """Of those that are estimable."""
     spreads: SignalNoise | None
     """Between variants and between seeds, of those variants that have a run in every family."""
-    decisions: DecisionAccuracy | None
-    """How often one seed of the same variants ranks two of them as the means over the other seeds do."""
-    variance_ratio: float | None
-    """Of variants' true means over that of seeds, within a family; see ``variance_ratio``."""
     num_arms: int
     num_above_chance: int
     """Arms that are shown to score more than the margin above chance; all of them where it is not known."""
@@ -116,15 +105,6 @@ def _row(
             power_of(arms, c, inference, num_claims if c.is_primary else len(estimable)) for c in estimable
         ),
         spreads=spreads,
-        decisions=decision_accuracy(_by_seed(scaled, variants, families)),
-        variance_ratio=variance_ratio(scores),
         num_arms=len(keys),
         num_above_chance=sum(key in arms.above_chance for key in keys),
     )
-
-
-def _by_seed(arms: ArmTable, variants: Sequence[Level], families: Sequence[Family]) -> np.ndarray:
-    """Return (V, n) scores of each variant and seed, averaged over families; nan where one lacks the seed."""
-    of_family = [pd.DataFrame({i: arms.runs[f, v] for i, v in enumerate(variants)}) for f in families]
-    total = sum(of_family[1:], start=of_family[0])
-    return total.to_numpy(float).T / len(families)

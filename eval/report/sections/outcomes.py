@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, details, difference, table
@@ -12,7 +11,7 @@ from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
 from eval.report.verdicts.findings import place
 from eval.report.verdicts.ranking import by_standing
-from eval.significance.statistics.power import MAX_RUNS, POWER, typical_seeds
+from eval.significance.statistics.power import MAX_RUNS, POWER
 
 
 def outcomes_section(analysis: Analysis) -> str:
@@ -26,12 +25,10 @@ def outcomes_section(analysis: Analysis) -> str:
     families = [row for row in rows if row.family != first[row.benchmark]]
     labelled = [[place(analysis, row.benchmark), *_cells(row)] for row in primary]
     header = [
-        "outcome", f"between {analysis.noun}s", "between seeds", "ratio (of equals)", "one seed ranks right",
-        "detectable", "in margins", "seeds for half / all" if analysis.others[1:] else "seeds", "chance",
+        "outcome", f"between {analysis.noun}s", "between seeds", "ratio (of equals)", "detectable",
+        "in margins", "seeds for half / all" if analysis.others[1:] else "seeds", "chance",
     ]  # fmt: skip
     parts = ["## What could this study see?", table(header, labelled), _legend(analysis)]
-    if said := _graded(primary, analysis.noun):
-        parts.append(said)
     if families:
         labelled = [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
         parts.append(details(f"Each {analysis.stratum}", table(header, labelled)))
@@ -44,9 +41,8 @@ def _legend(analysis: Analysis) -> str:
     return (
         f"*Between {noun}s*: the largest difference between two means (signal). *Between seeds*: standard "
         "deviation of one seed's score (noise; Heineman et al. 2025 take it over checkpoints). Their ratio "
-        f"stands beside what it would be if all {noun}s were equal. *One seed ranks right*: how often one "
-        f"seed orders two {noun}s as the means over the others do (decision accuracy, Magnusson et al. "
-        "2025); 50% is guessing. *Detectable*: the smallest true difference found with "
+        f"stands beside what it would be if all {noun}s were equal; it has no unit, so that outcomes are "
+        "compared by it. *Detectable*: the smallest true difference found with "
         f"{POWER:.0%} power under Holm's correction, for the middle {noun}. *Seeds*: how many in every arm "
         f"give half of the {noun}s, or all, a verdict, by finding the difference seen or, if it is within "
         "the margin, by showing equivalence. *At chance*: no arm is shown to score more than the margin "
@@ -55,37 +51,13 @@ def _legend(analysis: Analysis) -> str:
     )
 
 
-def _graded(rows: Sequence[OutcomeRow], noun: str) -> str:
-    """Set the seeds that a suite's graded metrics need beside those that its headline needs."""
-    suites = []
-    for row in (row for row in rows if not row.benchmark.metric):
-        graded = [o for o in rows if o.benchmark.metric and replace(o.benchmark, metric="") == row.benchmark]
-        said = ", ".join(f"{o.benchmark.metric.replace('_', ' ')} {_typical(o)}" for o in graded)
-        if graded and not all(o.is_at_chance for o in (row, *graded)):
-            suites.append(f"{title(row.benchmark)} {_typical(row)} ({said})")
-    if not suites:
-        return ""
-    return (
-        f"*Power gained by degrees.* So many seeds find, with {POWER:.0%} power and without correction, the "
-        f"difference between two {noun}s of a family that is typical once what seeds alone put between means "
-        f"is taken off: {'; '.join(suites)}. *None left*: seeds account for all of the spread."
-    )
-
-
-def _typical(row: OutcomeRow) -> str:
-    if row.variance_ratio is None:
-        return "not known"
-    return seeds_text(typical_seeds(row.variance_ratio)) if row.variance_ratio > 0 else "none left"
-
-
 def _cells(row: OutcomeRow) -> list[str]:
     unit = row.comparisons[0]
-    spreads, decisions, in_margins = row.spreads, row.decisions, row.detectable_in_margins
+    spreads, in_margins = row.spreads, row.detectable_in_margins
     return [
         amount(spreads.signal, unit) if spreads else "-",
         amount(spreads.noise, unit) if spreads else "-",
         f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
-        f"{decisions.share:.0%} of {decisions.num_decisions}" if decisions else "-",
         amount(row.detectable, unit),
         "-" if in_margins is None else f"{in_margins:.1f}",
         _seeds_of(row),

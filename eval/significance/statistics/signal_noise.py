@@ -1,14 +1,10 @@
-"""How well an outcome tells variants apart: signal over noise, and decisions that one seed gets right.
+"""How well an outcome tells variants apart: signal over noise.
 
 Signal and noise follow Heineman et al. 2025 (https://arxiv.org/abs/2508.13144): signal is the largest
 difference between two models' scores, noise the standard deviation of one model's. There both are divided by
 the mean score, which cancels in their ratio; here they keep the outcome's unit, so that a mean near zero or
 below it does no harm. There noise is over the last checkpoints of a run, here over seeds: that is what
 another run of the same variant would change.
-
-Decision accuracy follows DataDecide (Magnusson et al. 2025, https://arxiv.org/abs/2504.11393): the share of
-pairs of recipes that a small experiment ranks as the target does. Here the experiment is one seed of each
-variant, and the target is their means over the other seeds.
 """
 
 from __future__ import annotations
@@ -21,9 +17,6 @@ import numpy as np
 from scipy import special
 
 from eval.significance.statistics.welch import NO_SPREAD
-
-TIE = 1e-9
-"""Differences below this share of the largest score are those of rounding in sums."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +31,6 @@ class SignalNoise:
     """Signal over noise."""
     ratio_of_equals: float
     """What the ratio is on average where all variants are equal: means of few seeds differ, too."""
-
-
-@dataclass(frozen=True)
-class DecisionAccuracy:
-    """How often one seed ranks two variants as the others do."""
-
-    share: float
-    """From 0 to 1; a tie counts half, so that 0.5 is guessing."""
-    num_decisions: int
-    """Seeds times pairs of variants."""
 
 
 def signal_noise(arms: Sequence[Sequence[np.ndarray]]) -> SignalNoise | None:
@@ -82,37 +65,3 @@ def expected_range(num_variants: int) -> float:
     x, step = np.linspace(-12, 12, 2401, retstep=True)
     outside = special.ndtr(x) ** num_variants + special.ndtr(-x) ** num_variants
     return float((1 - outside).sum() * step)
-
-
-def decision_accuracy(scores: np.ndarray) -> DecisionAccuracy | None:
-    """Return how often one seed ranks two variants as the means over the other seeds do.
-
-    The tested seed is left out of the means, so that it is not judged by itself. A tie, in the seed or in the
-    means, counts half.
-
-    Args:
-        scores: (V, n) score of each variant and seed, nan where there is no run.
-
-    Returns:
-        None where no pair of variants has a seed in common and others to judge it by.
-    """
-    first, second = np.triu_indices(len(scores), k=1)
-    tie = TIE * float(np.nanmax(np.abs(scores), initial=0.0))
-    agreements = []
-    for seed in range(scores.shape[1]):
-        rest = np.delete(scores, seed, axis=1)
-        num_runs = (~np.isnan(rest)).sum(axis=1)
-        target = np.where(num_runs > 0, np.nansum(rest, axis=1) / np.maximum(num_runs, 1), np.nan)
-        tested = scores[:, seed]
-        agreements.append(
-            _signs(tested[first] - tested[second], tie) * _signs(target[first] - target[second], tie)
-        )
-    agreement = np.concatenate(agreements) if agreements else np.empty(0)
-    agreement = agreement[~np.isnan(agreement)]
-    if not len(agreement):
-        return None
-    return DecisionAccuracy(float((1 + agreement).mean()) / 2, len(agreement))
-
-
-def _signs(differences: np.ndarray, tie: float) -> np.ndarray:
-    return np.where(np.abs(differences) <= tie, 0.0, np.sign(differences))
