@@ -175,7 +175,6 @@ STUDY_FOLDER = (
     ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
     ("status.html", "a page of all of it", "status"),
-    ("history.jsonl", "every report's claims, what was asked", "report"),
     ("inspection/", "a look inside: .html, .md, .json, figures", "look"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )

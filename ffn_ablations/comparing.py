@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -28,7 +28,6 @@ from eval.report.figures.plots import find_panel
 from eval.report.figures.style import SMALL, STYLE, add_legend
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source, read_source, source_of_frame
-from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.verdicts import summary, verdicts, warnings
 from eval.report.write import write_analysis
@@ -65,7 +64,7 @@ def compare(
     factor: Factor | None = None,
     head: str | None = None,
     paired: bool = False,
-    looks: Iterable[int] | Literal["any"] | None = None,
+    looks: Iterable[int] | None = None,
     published: PublishedSource | None = None,
 ) -> Comparison:
     """Say which variants differ from the baseline, which equal it, and how sure one can be.
@@ -92,7 +91,7 @@ def compare(
         factor: What is compared: ``ffn``, ``head``, ``both``, or an axis.
         head: Of scores under several heads, keep those under this one.
         paired: Whether to compare runs of one family and seed with each other.
-        looks: Numbers of runs in every arm at which the study was to be looked at, or ``"any"``.
+        looks: Numbers of runs in every arm at which the study was to be looked at.
         published: Set own effects beside those of a source.
 
     Raises:
@@ -126,7 +125,6 @@ def compare(
     if isinstance(scores, Runs):
         frame = pd.concat([run.scores for run in as_runs(scores)], ignore_index=True)
     analysis = analyse(_source(scores, frame, request), request)
-    remember(analysis)
     return Comparison(analysis, frame)
 
 
@@ -139,9 +137,9 @@ def _source(scores: object, frame: pd.DataFrame | None, request: Request) -> Sou
         settings = Settings({run.family for run in scores}, source.axes)
         return replace(source, facts=tuple(_placed(run, settings, source.axes) for run in scores))
     if isinstance(scores, str | os.PathLike):
-        return with_question_remembered(read_source(Path(scores), axes, request.reading))
+        return read_source(Path(scores), axes, request.reading)
     if isinstance(folder := getattr(scores, "folder", None), Path):  # a study, or a run, which is told
-        return with_question_remembered(read_source(folder, axes, request.reading))
+        return read_source(folder, axes, request.reading)
     raise UsageError(
         f"{named(scores)} holds no scores: give a data frame, such as evaluate(...) returns, runs, the path "
         "of a CSV, or a study"

@@ -14,24 +14,14 @@ from eval.report.curves.equal_cost import analyse_costs
 from eval.report.curves.learning_curves import analyse_curves
 from eval.report.curves.sizes import analyse_sizes
 from eval.report.document.names import ordered, ordered_benchmarks
-from eval.report.inputs.history import data_key
-from eval.report.inputs.looks import (
-    CountedLooks,
-    count_looks,
-    decided_notes,
-    decided_seeds,
-    earlier,
-    looks_note,
-    runs_by_claim,
-    runs_of_all,
-)
+from eval.report.inputs.looks import decided_notes, decided_seeds, runs_of_all
 from eval.report.inputs.relabel import seen_by
 from eval.report.inputs.sources import Source, read_beside
 from eval.report.scores.outcome_table import outcome_rows
 from eval.report.scores.phenomena import compare_parts, means_over_parts, part_scores, part_tables
 from eval.report.scores.published import Intervals, Published, beside_published, source_study_intervals
 from eval.report.tuning.choices import Tuned, head_trials, read_tuned, shared_table
-from eval.report.verdicts.failed_runs import analyse_failures, failure_notes, with_failed
+from eval.report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.report.verdicts.sensitivity import sensitivities
@@ -45,7 +35,7 @@ from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import Claims, compare_as_asked, find_primary
 from eval.significance.compare import outcomes
-from eval.significance.comparison import Comparison, Inference
+from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
     balance_notes,
@@ -56,7 +46,7 @@ from eval.significance.data_checks import (
     range_notes,
 )
 from eval.significance.factor import Factor, Relabelling, default_baseline, find_level, noun
-from eval.significance.statistics.looks import Looks, find_looks
+from eval.significance.statistics.looks import find_looks
 from eval.suites.registry import HELD_OUT
 
 TUNED_BY = Benchmark(HELD_OUT)
@@ -206,23 +196,10 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
 
 
 def _inference(source: Source, request: Request) -> Inference:
-    paired = request.paired or source.design.paired
-    return Inference(paired=paired, looks=_looks(source, request))
-
-
-def _looks(source: Source, request: Request) -> Looks:
-    """Return when the study is looked at: the plan, and the reports that went before."""
-    before = earlier(source.history, data_key(source.rows)) if source.history else []
-    return find_looks(request.looks or source.design.looks, runs_by_claim(before))
-
-
-def _counted(
-    source: Source, request: Request, claims: Sequence[Comparison], level: float
-) -> CountedLooks | None:
-    """Count this report among those of its study, unless flags ask another question."""
-    if source.history is None or replace(request, published=None) != Request():
-        return None
-    return count_looks(source.history, data_key(source.rows), claims, source.design.looks, level)
+    return Inference(
+        paired=request.paired or source.design.paired,
+        looks=find_looks(request.looks or source.design.looks),
+    )
 
 
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
@@ -284,18 +261,16 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     found = with_shared_rate(replace(found, comparisons=comparisons), TUNED_BY, scores.shared)
     asked = with_failed(compare_as_asked(claims, question.contrasts, comparisons), source.failed, runs)
     ended = {(facts.run_id, facts.family, facts.variant) for facts in source.facts}
-    failures = analyse_failures(source.failed, ended, runs, claims, comparisons)
+    failures = count_failures(source.failed, ended, comparisons)
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     of_parts = part_tables(parts, scores.outcomes)
-    counted = _counted(source, request, found.claims, inference.level)
     curves = analyse_curves(source.facts, families, (baseline, *others), inference.confidence)
     return Analysis(
         **vars(found),
         source=source,
         tuned=scores.tuned,
         beside=read_beside(source.path),
-        looks=counted,
         request=request,
         outcomes=scores.outcomes,
         runs=runs,
@@ -305,7 +280,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         parts=tuple(compare_parts(of_parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
         rankings=rank(found, scores.tuned.at_edge if scores.tuned else ()),
-        sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
+        sensitivities=tuple(sensitivities(claims, comparisons, baseline, others)),
         failures=failures,
         curves=curves,
         costs=analyse_costs(found, source.facts),
@@ -319,7 +294,6 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
             *_warnings(scores, baseline, outliers),
             *decided_notes(source.design, comparisons),
             *(scores.tuned.notes if scores.tuned else ()),
-            *_look_notes(counted),
         ),
     )
 
@@ -357,12 +331,6 @@ def _warnings(scores: _Scores, baseline: Level, outliers: pd.DataFrame) -> Itera
     yield from outlier_notes(outliers)
     yield from _item_notes(scores.rows)
     yield from flat_notes(scores.runs)
-
-
-def _look_notes(looks: CountedLooks | None) -> Iterable[str]:
-    """Say what it costs to have looked, where it costs anything."""
-    if looks is not None and looks.is_costly:
-        yield looks_note(looks)
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -11,7 +11,6 @@ import pandas as pd
 from eval.report.curves.equal_cost import EqualCosts
 from eval.report.curves.learning_curves import LearningCurves
 from eval.report.curves.sizes import Sizes
-from eval.report.inputs.looks import CountedLooks
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Beside, Source
 from eval.report.readers.reading import Reading
@@ -19,7 +18,7 @@ from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
 from eval.report.scores.published import Intervals, Published
 from eval.report.tuning.choices import HeadTrials, Tuned
-from eval.report.verdicts.failed_runs import Failures
+from eval.report.verdicts.failed_runs import FailureCount
 from eval.report.verdicts.findings import Findings
 from eval.report.verdicts.ranking import Ranking
 from eval.report.verdicts.sensitivity import Sensitivity
@@ -90,7 +89,7 @@ class Analysis(Findings):
     outcome_rows: tuple[OutcomeRow, ...]
     """What the study could see of every outcome, averaged over families and in each."""
     sensitivities: tuple[Sensitivity, ...]
-    failures: Failures
+    failures: tuple[FailureCount, ...]
     """Of a study's runs; empty where none failed."""
     curves: LearningCurves
     """The course of training; empty for a table."""
@@ -113,8 +112,6 @@ class Analysis(Findings):
     """What a study's tuning found; None where it was not tuned."""
     published: Published | None = None
     """Own scores beside a source's, where that was asked for."""
-    looks: CountedLooks | None = None
-    """Which of its study's reports this is; None where it is of a file, or answers a question of its own."""
 
     @property
     def not_compared(self) -> list[Benchmark]:

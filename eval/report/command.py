@@ -93,7 +93,7 @@ class ReportArgs(Section):
     paired: bool = False
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
-    """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
+    """Numbers of runs in every arm at which the study was to be looked at, "3 6 10"."""
     source_study: bool = False
     """Set the source study's own intervals beside, for comparison with its published numbers only."""
     published: PublishedSource | None = None

@@ -22,7 +22,6 @@ from eval.report.sections.learning_curves import plateau_sentence
 from eval.report.sections.ranking import ranking_table
 from eval.report.sections.sizes import sizes_sentence
 from eval.report.tuning.choices import HeadTrials, tuning_tables
-from eval.report.verdicts.failed_runs import FailureBound
 from eval.report.verdicts.findings import AtSharedRate
 from eval.report.verdicts.sensitivity import fragile_because
 from eval.significance.axes import Benchmark, places_of, without_places
@@ -44,8 +43,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "phenomena": _comparisons(analysis.parts),
         "outcomes": pd.DataFrame(map(_outcome, analysis.outcome_rows)),
         "power": pd.DataFrame(map(_power, analysis.power)),
-        "failures": pd.DataFrame(map(vars, analysis.failures.counts)),
-        "with_failed_runs": pd.DataFrame(map(_with_failed, analysis.failures.bounds)),
+        "failures": pd.DataFrame(map(vars, analysis.failures)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),
         "tasks": analysis.tasks,
         "ranking": ranking_table(analysis),
@@ -140,23 +138,6 @@ def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
         **sides,
         "choice_error": first.choice_error,
         "changed": both.is_changed,
-    }
-
-
-def _with_failed(bound: FailureBound) -> dict[str, Any]:
-    """Differences are in ``unit``."""
-    reported, worst = bound.comparison, bound.as_worst
-    return {
-        "benchmark": reported.benchmark,
-        "contrast": reported.contrast,
-        "unit": reported.unit,
-        "num_failed": reported.num_failed,
-        "verdict": reported.verdict,
-        "estimate_as_worst": worst.estimate,
-        "p_as_worst": worst.p_holm,
-        "verdict_as_worst": worst.verdict,
-        "lowest_estimate": bound.ends[0],
-        "highest_estimate": bound.ends[1],
     }
 
 
@@ -259,11 +240,6 @@ def _power(power: Power) -> dict[str, Any]:
 
 def _sensitivity(analysis: Analysis) -> Iterable[dict[str, Any]]:
     for x in analysis.sensitivities:
-        others = {
-            "without_outliers": x.without_outliers,
-            "paired": x.paired,
-            "mean_of_parts": x.mean_of_parts,
-        }
         yield {
             "benchmark": x.comparison.benchmark,
             "contrast": x.comparison.contrast,
@@ -271,13 +247,8 @@ def _sensitivity(analysis: Analysis) -> Iterable[dict[str, Any]]:
             "lowest_estimate": x.lowest_estimate,
             "highest_estimate": x.highest_estimate,
             "num_left_out": x.num_left_out,
-            "seed_correlation": x.seed_correlation,
             "fragile": "; ".join(fragile_because(x, analysis.inference.level)),
             "changed": "; ".join(f"{verdict} without {run}" for run, verdict in x.changed),
-            **{f"{name}_estimate": c.estimate if c else None for name, c in others.items()},
-            **{f"{name}_low": c.low if c else None for name, c in others.items()},
-            **{f"{name}_high": c.high if c else None for name, c in others.items()},
-            **{f"{name}_verdict": c.verdict if c else None for name, c in others.items()},
         }
 
 

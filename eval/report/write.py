@@ -19,7 +19,6 @@ from eval.report.inputs.sources import Source, read_source
 from eval.report.markdown_report import render
 from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
-from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
 from eval.results.columns import to_csv
 from eval.results.outcome import Declared
@@ -43,7 +42,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
         UsageError: For a source, baseline or contrast that cannot be used.
     """
     _refuse_file(out)
-    analysis = analyse(with_question_remembered(_read(source, request or Request())), request)
+    analysis = analyse(_read(source, request or Request()), request)
     write_analysis(analysis, out)
     return analysis
 
@@ -94,7 +93,6 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
         remove_leftovers(place, ABANDONED_S)
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
-    remember(analysis)
 
 
 def _refuse_file(out: Path) -> None:
@@ -123,11 +121,7 @@ def _command(analysis: Analysis, out: Path) -> str:
     for contrast in request.contrasts:
         words += ["--contrast", contrast]
     words += ["--paired"] if how.paired else []
-    words += (
-        ["--looks", *([request.looks] if request.looks == "any" else map(str, request.looks))]
-        if request.looks
-        else []
-    )
+    words += ["--looks", *map(str, request.looks)] if request.looks else []
     words += ["--source-study"] if request.source_study else []
     words += ["--published", request.published] if request.published else []
     words += ["--paper"] if request.paper else []

@@ -119,7 +119,7 @@ def _inferred(
         else {strata[0]: result}
     )
     p_equivalence, everywhere = _equivalence(result, known.margin, of_families, margins)
-    look = inference.looks.at(known.fewest_runs, df, known.claim)
+    look = inference.looks.at(known.fewest_runs)
     known = replace(
         known,
         look=look,

@@ -15,8 +15,7 @@ from base.wording import first_few
 from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
 from eval.significance.axes import Benchmark, Level
-from eval.significance.copies import RUN, find_coincidences
-from eval.significance.statistics.coincidences import Count
+from eval.significance.copies import RUN, find_equal_runs
 from eval.significance.statistics.welch import NO_SPREAD
 from eval.suites.registry import unit_of
 
@@ -26,8 +25,8 @@ ARM = ["family", "variant"]
 COVERAGE_OF_FEW = {2: 87, 3: 92}
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
-ONE_RUN = "the same scores throughout, of one arm counted as one run"
-SAME = "runs of different models with the same scores, kept"
+ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
+SAME = "runs of different models with the same scores, kept; was one copied?"
 SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
 
 
@@ -62,35 +61,21 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
 
 
 def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    found = find_coincidences(rows)
     extra: list[RunKey] = []
     said: dict[str, list[str]] = {}
-    for runs, num_scores in sorted(found.groups.items()):
+    for runs, are_copies in sorted(find_equal_runs(rows).items()):
         of_arms: dict[tuple[str, str], list[RunKey]] = {}
         for run in runs:
             of_arms.setdefault(run[:2], []).append(run)
-        is_within = any(len(of_arm) > 1 for of_arm in of_arms.values())
-        if is_within and found.within.is_impossible:
-            extra += [run for of_arm in of_arms.values() for run in of_arm[1:]]
-            sentence = f"{ONE_RUN} ({_against_chance(found.within)}); was it copied?"
-        elif len(of_arms) > 1 and found.across.is_impossible:
-            sentence = f"{SAME} ({_against_chance(found.across)}); was one copied?"
-        elif num_scores > 1:
-            sentence = SAME_BY_CHANCE
-        else:  # one rounded score alone is the same in two runs too often to be worth a word
-            continue
+        again = [run for of_arm in of_arms.values() for run in of_arm[1:]]
+        extra += again if are_copies else []
+        sentence = SAME_BY_CHANCE if not are_copies else ONE_RUN if again else SAME
         said.setdefault(sentence, []).append(_names(map(run_name, runs), "and"))
     notes = [f"{sentence}: {_names(names, separator='; ')}" for sentence, names in said.items()]
     if not extra:
         return rows, notes
     is_extra = rows.set_index(RUN).index.isin(extra)
     return rows[~is_extra].reset_index(drop=True), notes
-
-
-def _against_chance(count: Count) -> str:
-    pairs = "1 pair" if count.found == 1 else f"{count.found:,} pairs"
-    by_chance = f"{count.expected:.2g}" if count.expected >= 0.001 else "less than 0.001"
-    return f"{pairs} where chance makes {by_chance}"
 
 
 def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:

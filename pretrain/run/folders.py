@@ -174,8 +174,6 @@ class StudyFolder:
 
     study_file = Inside("study.yaml")
     """What ``study run`` was asked to run."""
-    history_file = Inside("history.jsonl")
-    """What was asked before and after its results, and every report (see ``eval.report.inputs.history``)."""
     decisions_file = Inside("decisions.json")
     """What its looks decided, where seeds are added until all is decided (see ``eval.results.decisions``)."""
     tuning_file = Inside("tuning.json")
@@ -207,7 +205,7 @@ class StudyFolder:
 
     def lasting_files(self) -> list[Path]:
         """What the report of a study reads beside its runs."""
-        files = (self.study_file, self.tuning_file, self.decisions_file, self.history_file)
+        files = (self.study_file, self.tuning_file, self.decisions_file)
         return [path for path in files if path.is_file()]
 
     def cell_file(self, run_id: str) -> Path:

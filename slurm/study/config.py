@@ -114,8 +114,8 @@ class ReportConfig(Section):
     """Compare runs of one family and seed with each other instead of treating seeds as independent; heads
     always are."""
     looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, ""))] = None
-    """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
-    then hold their level over all of these looks together."""
+    """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``: the tests then hold
+    their level over all of these looks together."""
     note: Annotated[str, Field(max_length=1000)] = ""
     """What a reader must know and no record tells, such as a grid that was given up after first results; the
     report prints it beside what was asked before them."""
@@ -308,8 +308,6 @@ class StudyConfig(Section):
                 f"seeds: first {self.seeds.first} and most {self.seeds.most} make {len(self.looks)} looks, "
                 f"and {MOST_LOOKS} are allowed; raise first, or name them in report.looks"
             )
-        if self.report.looks == "any":
-            return self
         looks, first, most = self.looks, self.seeds.first, self.seeds.most
         if (looks[0], looks[-1]) != (first, most):
             raise ValueError(
@@ -369,7 +367,7 @@ class StudyConfig(Section):
         """Seeds at every look at which it is decided who gets more; none where all seeds are named."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return ()
-        return self.report.looks if isinstance(self.report.looks, tuple) else self.seeds.looks
+        return self.report.looks or self.seeds.looks
 
     @property
     def heads(self) -> tuple[str, ...]:

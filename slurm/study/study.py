@@ -23,7 +23,6 @@ from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.mistakes import check, explain
 from eval.classification.tasks.schema import benchmarks_asked_for
-from eval.report.inputs.history import remember_question
 from eval.results.decisions import Decisions, read_decisions
 from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, TuningPlan, read_tuning
@@ -196,11 +195,7 @@ class Study:
         return ({"levels": levels} if levels else {}) | ({"stages": stages} if stages else {})
 
     def write(self) -> None:
-        """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code.
-
-        What its report is asked is remembered with its date, so that a report can tell what stood there
-        before the results.
-        """
+        """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code."""
         seeds = {cell.seed for cell in self.cells if cell.stage != TUNE} or set(self.config.all_seeds)
         content = {
             "name": self.config.name,
@@ -221,7 +216,6 @@ class Study:
         }
         text = yaml.safe_dump(content, sort_keys=False)
         write_text(StudyFolder(self.folder).study_file, text)
-        remember_question(self.folder, self.config.report.asked)
 
 
 @dataclass(frozen=True, kw_only=True)

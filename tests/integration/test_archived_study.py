@@ -321,7 +321,7 @@ def _former(folder: Path, files: dict[str, bytes]) -> None:
                     member = tarfile.TarInfo(name.removeprefix(f"study/gpt_neo/{variant}/"))
                     member.size = len(content)
                     tar.addfile(member, io.BytesIO(content))
-    for name in ("study.yaml", "tuning.json", "history.jsonl"):
+    for name in ("study.yaml", "tuning.json"):
         (folder / name).write_bytes(files[f"study/{name}"])
 
 

@@ -12,7 +12,6 @@ import pandas as pd
 from base.errors import UsageError
 from base.records import peek_record
 from eval.report.inputs.design import Asked, Design, design_from, read_design
-from eval.report.inputs.history import History, read_history
 from eval.report.inputs.run_facts import (
     SHOWN,
     RunFacts,
@@ -101,8 +100,6 @@ class Source:
     """Whose levels the variants are."""
     remarks: tuple[str, ...] = ()
     """What stands behind the names of variants, families and benchmarks."""
-    history: History | None = None
-    """What is remembered of a study; None for a file."""
 
     @property
     def is_table(self) -> bool:
@@ -208,7 +205,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_study(folder: Path) -> Source:
     study = StudyFolder(folder)
-    asked, history = read_design(study.study_file), read_history(folder)
+    asked = read_design(study.study_file)
     written = asked.design
     placed = written.placed if written else StudyAxes()
     runs, apart, left_out = _compared_and_apart(study, asked, placed)
@@ -230,7 +227,7 @@ def _read_study(folder: Path) -> Source:
     scored = {run_id: runs[run_id] for run_id in tables}  # what lies beside other scores is not read
     baselines = _last_known(read_baselines(run.path) for run in scored.values())
     notes = [
-        *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*asked.notes, *left_out, *unreadable, *unknown, *unknown_apart),
         *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
         *(*protocol_notes(scored, placed.family), *cut_notes(facts), *without),
         *cut_input_notes(scored),
@@ -251,7 +248,6 @@ def _read_study(folder: Path) -> Source:
         notes=tuple(notes),
         baselines=baselines,
         declared=asked.declared,
-        history=history,
     )
 
 
@@ -344,7 +340,7 @@ def _record_notes(study: StudyFolder, design: Design) -> list[str]:
             f"{study.decisions_file.name} is of a study without {some_of(others, SHOWN)}, which "
             f"{study.study_file.name} has: one of both was edited or damaged"
         ]
-    looks = design.looks if isinstance(design.looks, tuple) else ()
+    looks = design.looks or ()
     if not design.is_until_decided or design.decisions or len(design.seeds) <= max(looks[:1], default=0):
         return []
     return [

@@ -16,7 +16,7 @@ from eval.report.paper.labels import Labels
 from eval.report.paper.latex import escape
 from eval.report.paper.references import OF_FAMILY, OF_SUITE, SUPERGLUE_TASKS
 from eval.significance.axes import Benchmark, plain
-from eval.significance.statistics.looks import AnyLooks, PlannedLooks
+from eval.significance.statistics.looks import PlannedLooks
 from eval.suites.registry import SUITES
 from pretrain.run.folders import RunFolder
 
@@ -197,8 +197,6 @@ def _looks(analysis: Analysis) -> str:
             f"The study was planned with looks at {plan} runs in every arm; levels are spent over them after "
             r"\citet{lan1983}.".replace(r"\citet", r"\citep")
         )
-    if isinstance(looks, AnyLooks):
-        return r"Tests are anytime-valid \citep{lindon2022}, as runs were added until questions were decided."
     return ""
 
 

@@ -51,11 +51,6 @@ ENTRIES = {
   title = {Discrete Sequential Boundaries for Clinical Trials},
   journal = {Biometrika}, volume = {70}, number = {3}, pages = {659--663}, year = {1983}
 }""",
-    "lindon2022": r"""@article{lindon2022,
-  author = {Lindon, Michael and Ham, Dae Woong and Tingley, Martin and Bojinov, Iavor},
-  title = {Anytime-Valid Linear Models and Regression Adjusted Causal Inference in Randomized Experiments},
-  journal = {arXiv preprint arXiv:2210.08589}, year = {2022}
-}""",
     "eldan2023": r"""@article{eldan2023,
   author = {Eldan, Ronen and Li, Yuanzhi},
   title = {{TinyStories}: How Small Can Language Models Be and Still Speak Coherent {English}?},

@@ -22,7 +22,7 @@ from eval.significance.statistics.power import (
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """What a comparison finds with 80% power, as the first of its tests under Holm's correction.
+    """What a comparison finds with 80% power, at the level of its interval.
 
     Differences are in the comparison's unit, seeds are those of every arm. None: no number, or more seeds
     than are looked for.
@@ -55,14 +55,14 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
         arms: All runs of its outcome.
         comparison: What was found.
         inference: Level and pairing.
-        num_tests: Among how many it is corrected.
+        num_tests: Among how many it is corrected, where its interval has no level.
     """
     contrast, is_relative = comparison.contrast, comparison.is_relative
     scaled = arms.logarithms if is_relative else arms
     sample = scaled.sample(contrast, comparison.families, inference.paired)
-    variances = [float(arm.var(ddof=1)) for arm in sample.arms]
+    variances = [noise.variance for noise in sample.noises]
     effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
-    level = inference.level / num_tests
+    level = comparison.level_simultaneous or inference.level / num_tests
     detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
     return Power(
         comparison=comparison,
@@ -84,7 +84,7 @@ def _seeds_for_equivalence(
     power, needed = equivalence_power_each(len(margins)), []
     for family, margin in margins.items():
         own = sample.of_family(family)
-        variances = [float(arm.var(ddof=1)) for arm in own.arms]
+        variances = [noise.variance for noise in own.noises]
         needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power, own.choice))
     known = [seeds for seeds in needed if seeds is not None]
     return max(known) if len(known) == len(needed) else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from eval.report.analysis import Analysis
-from eval.report.document.markdown import count, details, escape, table
+from eval.report.analysis import Analysis, Request
+from eval.report.document.markdown import count, details, escape, listed, table
 from eval.report.document.names import family_label, title
-from eval.report.inputs.looks import looks_note
-from eval.report.sections.history import questions_note
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import StudyFolder
@@ -21,7 +21,6 @@ def design_section(analysis: Analysis) -> str:
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
     parts = ["## Design", _runs(analysis), questions_note(analysis)]
-    parts += [f"{looks_note(analysis.looks)}."] if analysis.looks else []
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
         rows = [[title(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
@@ -35,6 +34,43 @@ def design_section(analysis: Analysis) -> str:
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
     return "\n\n".join(part for part in parts if part)
+
+
+_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks")
+
+
+def questions_note(analysis: Analysis) -> str:
+    """Say what the study's file asks, what flags ask, and what the study's author tells of it."""
+    design, flags = analysis.source.design, _said(asked_by_flags(analysis.request))
+    parts = [f"The study's file asks: {_said(design.asked) or 'nothing'}."] if design.written else []
+    parts += [f"On the command line: {flags}."] if flags else []
+    parts += [f"The study's own note: {escape(design.note)}"] if design.note else []
+    return " ".join(parts)
+
+
+def asked_by_flags(request: Request) -> dict[str, Any]:
+    """Name the choices of a request that decide what is claimed, as a study's file names them."""
+    usual, declared = Request(), request.declared
+    found = {name: getattr(request, name, None) for name in _FLAGS}
+    asked = {name: value for name, value in found.items() if value != getattr(usual, name, None)}
+    margins = {"margin": declared.margin, "margins": dict(declared.margins)}
+    return asked | {key: value for key, value in margins.items() if value}
+
+
+def _said(choices: Mapping[str, Any]) -> str:
+    """Write choices as a sentence does; those that are not made are left out."""
+    words = [f"{key} {_value(value)}" for key, value in choices.items() if value]
+    return escape(listed(words)) if words else ""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(own)}" for name, own in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _runs(analysis: Analysis) -> str:

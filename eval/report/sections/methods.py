@@ -10,7 +10,7 @@ from eval.report.document.markdown import details, listed, share, unit_name
 from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
-from eval.significance.statistics.looks import AnyLooks, PlannedLooks
+from eval.significance.statistics.looks import PlannedLooks
 from eval.suites.registry import asks_for_classes
 
 
@@ -92,22 +92,14 @@ def _correction(analysis: Analysis) -> str:
 def _looks(analysis: Analysis) -> str:
     """Say what keeps the error rate over several looks at a study that grows."""
     looks = analysis.inference.looks
-    if isinstance(looks, PlannedLooks):
-        planned = ", ".join(map(str, looks.plan))
-        how = (
-            f"The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
-            "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983)"
-        )
-    elif isinstance(looks, AnyLooks):
-        how = (
-            "The study may be looked at after every run, as tests are the anytime-valid ones of linear "
-            "models (Lindon et al. 2022)"
-        )
-    else:
+    if not isinstance(looks, PlannedLooks):
         return ""
+    planned = ", ".join(map(str, looks.plan))
     return (
-        f" {how}: the error rates named hold over all looks together. What is corrected are sequential "
-        "p-values; p alone and the intervals alone are those of this look."
+        f" The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
+        "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983): the error rates named hold "
+        "over all looks together. What is corrected are sequential p-values; p alone and the intervals alone "
+        "are those of this look."
     )
 
 

@@ -1,4 +1,4 @@
-"""How the verdicts stand when looked at in other ways, and when failed runs are counted."""
+"""Whether verdicts are robust to leaving one run out, and which runs failed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from base.wording import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, difference, p_value, signed, table
 from eval.report.document.names import family_label
-from eval.report.verdicts.failed_runs import FailureBound, FailureCount
+from eval.report.verdicts.failed_runs import FailureCount
 from eval.report.verdicts.findings import place
 from eval.report.verdicts.sensitivity import Sensitivity
-from eval.significance.comparison import Comparison
 
 NAMED = 4
 
 
 def sensitivity_section(analysis: Analysis) -> str:
-    """The same verdicts made in other ways, and with the runs that failed."""
-    parts = [part for part in (_other_ways(analysis), failed_runs_section(analysis)) if part]
+    """The same verdicts without one run, and the runs that failed."""
+    parts = [part for part in (_without_one(analysis), failed_runs_section(analysis)) if part]
     return "\n\n".join(["## Sensitivity", *parts]) if parts else ""
 
 
-def _other_ways(analysis: Analysis) -> str:
-    """Leave-one-out, without outliers, the other pairing, the mean over phenomena."""
+def _without_one(analysis: Analysis) -> str:
+    """Every comparison made again without each of its runs in turn."""
     if not analysis.sensitivities:
         return ""
     rows = [
@@ -31,23 +30,16 @@ def _other_ways(analysis: Analysis) -> str:
             f"{difference(x.comparison)} {x.comparison.verdict}",
             _range(x),
             _changes(x),
-            _other(x.without_outliers),
-            _other(x.paired),
-            "-" if x.seed_correlation is None else f"{x.seed_correlation:+.2f}",
-            _other(x.mean_of_parts),
         ]
         for x in analysis.sensitivities
     ]
+    header = ["outcome", analysis.noun, "as reported", "leaving one run out", "verdict without one run"]
     text = (
         "Each corrected as the one reported, which none of them replaces. *Verdict without one run* "
-        "counts the runs whose absence changes it. *Mean over phenomena* weighs phenomena alike instead of "
-        "tasks. *r at equal seeds*: correlation of the two arms, within families."
+        "counts the runs whose absence changes it."
     )
-    pairing = "not paired" if analysis.inference.paired else "paired by seed"
-    header = ["outcome", analysis.noun, "as reported", "leaving one run out", "verdict without one run",
-              "without outliers", pairing, "r at equal seeds", "mean over phenomena"]  # fmt: skip
     return f"{_stability(analysis)}\n\n" + details(
-        "The same comparisons made in other ways", f"{table(header, rows)}\n\n{text}"
+        "The same comparisons without each run in turn", f"{table(header, rows)}\n\n{text}"
     )
 
 
@@ -74,17 +66,9 @@ def _changes(x: Sensitivity) -> str:
     return f"{len(x.changed)} of {x.num_left_out} change it: {verdict} without {runs}"
 
 
-def _other(comparison: Comparison | None) -> str:
-    if comparison is None:
-        return "-"
-    if comparison.low is None:
-        return comparison.reason or comparison.verdict
-    return f"{difference(comparison)} {comparison.verdict}"
-
-
 def failed_runs_section(analysis: Analysis) -> str:
-    """Counts by variant with their tests, and the verdicts with the failed runs counted."""
-    counts, bounds = analysis.failures.counts, analysis.failures.bounds
+    """Counts by variant with their tests."""
+    counts = analysis.failures
     if not counts:
         return ""
     several = len(analysis.families) > 1
@@ -97,27 +81,12 @@ def failed_runs_section(analysis: Analysis) -> str:
         "failed otherwise",
         "p against the baseline",
     ]
-    text = (
+    return (
         "### Runs that failed\n\n"
         f"{table(header, [_counted(c) for c in shown])}\n\n"
         "Runs that ended, in whatever way. *p*: Fisher's exact test of the share that diverged or failed, "
         f"after Holm's correction over the {analysis.noun}s. Every verdict is about runs with a score; where "
         "some of its runs failed and have none, it says *of surviving runs*."
-    )
-    if not bounds:
-        return text
-    header = ["outcome", analysis.noun, "as reported", "failed runs as the worst", "whatever they had scored"]
-    body = table(header, [_bounded(analysis, bound) for bound in bounds])
-    changed = [x for x in bounds if x.as_worst.verdict != x.comparison.verdict]
-    said = f"{len(changed)} of {len(bounds)} verdicts change if every run that failed counts as the worst."
-    explained = (
-        "*As the worst*: each failed run counts as the worst run of its family on that outcome, as failing "
-        "is at least as bad as the worst that was seen (worst-rank scores, Lachin 1999); corrected as the "
-        "one reported. *Whatever they had scored*: from the failed runs of one side as the worst and of the "
-        "other as the best of their family to the reverse."
-    )
-    return f"{text}\n\n{said}\n\n" + details(
-        "Verdicts with the failed runs counted", f"{body}\n\n{explained}"
     )
 
 
@@ -129,16 +98,4 @@ def _counted(count: FailureCount) -> list[str]:
         str(count.num_diverged),
         str(count.num_failed),
         "-" if count.p_holm is None else p_value(count.p_holm),
-    ]
-
-
-def _bounded(analysis: Analysis, bound: FailureBound) -> list[str]:
-    comparison, worst = bound.comparison, bound.as_worst
-    low, high = (signed(x, comparison.digits) for x in bound.ends)
-    return [
-        place(analysis, comparison.benchmark),
-        f"`{comparison.contrast.compared}`",
-        f"{difference(comparison)} {comparison.verdict}",
-        f"{difference(worst)} {worst.verdict}",
-        f"{low} to {high}",
     ]

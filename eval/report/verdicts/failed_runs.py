@@ -1,4 +1,4 @@
-"""Runs that failed: how many of each variant, and what they may have hidden.
+"""Runs that failed: how many of each variant, and whether some fail more often.
 
 A verdict is about the runs that have a score. Where the worst runs of a variant fail, those that are left are
 better than it is.
@@ -6,16 +6,14 @@ better than it is.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
+from scipy.stats import fisher_exact
 
 from eval.report.inputs.study_checks import FailedRun
 from eval.significance.axes import Family, Level
-from eval.significance.claims import Claims
-from eval.significance.compare import compare_arms
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.corrections import Holm
 
@@ -43,51 +41,26 @@ class FailureCount:
         return self.num_diverged + self.num_failed
 
 
-@dataclass(frozen=True, kw_only=True)
-class FailureBound:
-    """What a difference would be if the runs that failed had a score."""
-
-    comparison: Comparison
-    """As reported."""
-    as_worst: Comparison
-    """Each of them as bad as the worst run of its family, corrected as the one reported."""
-    ends: tuple[float, float]
-    """The difference if those of the variant were as bad as the worst run of their family and those of the
-    baseline as good as the best, and the other way round; the lower first."""
-
-
-@dataclass(frozen=True)
-class Failures:
-    """What is known of the runs that failed; empty where none did."""
-
-    counts: tuple[FailureCount, ...] = ()
-    bounds: tuple[FailureBound, ...] = ()
-
-
-def analyse_failures(
+def count_failures(
     failed: Sequence[FailedRun],
     ended: Collection[tuple[str, Family, Level]],
-    scores: pd.DataFrame,
-    claims: Claims,
     comparisons: Sequence[Comparison],
-) -> Failures:
-    """Count the runs that failed, and bound what they hide.
+) -> tuple[FailureCount, ...]:
+    """Count the runs that failed, by variant and family; nothing where none did.
 
     Args:
         failed: The runs that failed.
         ended: Run id, family and variant of the runs that ended with a result.
-        scores: What ``mean_scores`` returns.
-        claims: What was compared, and how.
         comparisons: The comparisons with the baseline as reported.
     """
     if not failed or not comparisons:
-        return Failures()
+        return ()
     (baseline,) = comparisons[0].contrast.minus
     variants = list(dict.fromkeys([baseline, *(c.contrast.plus[0] for c in comparisons)]))
     families = list(dict.fromkeys(family for c in comparisons for family in c.families))
     everything = {*ended, *((run.run_id, run.family, run.variant) for run in failed)}
     counts = [_count(failed, everything, v, f) for v in variants for f in (None, *families)]
-    return Failures(tuple(_tested(counts, baseline)), tuple(_bounds(failed, scores, claims, comparisons)))
+    return tuple(_tested(counts, baseline))
 
 
 def with_failed(
@@ -97,9 +70,9 @@ def with_failed(
     return [replace(c, num_failed=len(_lost(c, failed, scores))) for c in comparisons]
 
 
-def failure_notes(failures: Failures, level: float) -> list[str]:
+def failure_notes(failures: Sequence[FailureCount], level: float) -> list[str]:
     """Name the variants that are shown to fail more or less often than the baseline."""
-    own = {c.variant: c for c in failures.counts if c.family is None}
+    own = {c.variant: c for c in failures if c.family is None}
     return [
         f"{c.variant} failed in {c.without_result} of {c.num_runs} runs, {base.variant} in "
         f"{base.without_result} of {base.num_runs} (Fisher's exact test, Holm, p {c.p_holm:.2g})"
@@ -144,10 +117,8 @@ def _fisher(first: FailureCount, second: FailureCount) -> float | None:
     """Test whether two variants fail equally often (Fisher's exact test, two-sided)."""
     if not first.num_runs or not second.num_runs:
         return None
-    failed = first.without_result + second.without_result
-    # In how many ways so many of the failed runs are the first variant's.
-    ways = [math.comb(first.num_runs, k) * math.comb(second.num_runs, failed - k) for k in range(failed + 1)]
-    return sum(each for each in ways if each <= ways[first.without_result]) / sum(ways)
+    table = [[c.without_result, c.num_runs - c.without_result] for c in (first, second)]
+    return float(fisher_exact(table).pvalue)
 
 
 def _lost(comparison: Comparison, failed: Sequence[FailedRun], scores: pd.DataFrame) -> list[FailedRun]:
@@ -160,40 +131,3 @@ def _lost(comparison: Comparison, failed: Sequence[FailedRun], scores: pd.DataFr
         and run.variant in comparison.contrast.weights()
         and run.run_id not in scored
     ]
-
-
-def _bounds(
-    failed: Sequence[FailedRun], scores: pd.DataFrame, claims: Claims, comparisons: Sequence[Comparison]
-) -> Iterator[FailureBound]:
-    """Bound every comparison of the claims' scopes that lost runs."""
-    overall = [c for c in comparisons if c.family is None or len(claims.tables[c.benchmark].families) == 1]
-    lost = [_lost(c, failed, scores) for c in overall]
-    as_worst = [
-        _compared(claims, c, dict.fromkeys(runs, True)) if runs else c
-        for c, runs in zip(overall, lost, strict=True)
-    ]
-    for c, runs, worst in zip(overall, lost, claims.correct(as_worst), strict=True):
-        ends = [
-            _compared(claims, c, {run: (run.variant in c.contrast.plus) is is_plus for run in runs}).estimate
-            for is_plus in (True, False)
-        ]
-        known = sorted(x for x in ends if x is not None)
-        if runs and known:
-            yield FailureBound(comparison=c, as_worst=worst, ends=(known[0], known[-1]))
-
-
-def _compared(claims: Claims, comparison: Comparison, lost: dict[FailedRun, bool]) -> Comparison:
-    """Compare with each lost run as bad as the worst of its family, or as good as the best."""
-    arms = claims.tables[comparison.benchmark]
-    sign, runs = arms.outcome.sign, dict(arms.runs)
-    for place, (run, is_bad) in enumerate(lost.items(), start=1):
-        seen = [
-            sign * score for (family, _), arm in arms.runs.items() if family == run.family for score in arm
-        ]
-        score = sign * (min(seen) if is_bad else max(seen))
-        arm = runs.get((run.family, run.variant), pd.Series(dtype=float))
-        seed = -place if run.seed is None or run.seed in arm.index else run.seed
-        runs[run.family, run.variant] = pd.concat([arm, pd.Series([score], index=[seed])])
-    return compare_arms(
-        arms.with_runs(runs), comparison.contrast, comparison.family, claims.inference, thorough=False
-    )

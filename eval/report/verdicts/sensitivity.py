@@ -1,34 +1,23 @@
-"""Whether a verdict hangs on one run, on an outlier, on pairing, or on what a benchmark's mean is over."""
+"""Whether a verdict is robust to leaving one run out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import pandas as pd
-
 from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import Claims, Together
 from eval.significance.compare import compare_arms, scopes
-from eval.significance.comparison import (
-    INCONCLUSIVE,
-    NOT_ESTIMABLE,
-    SHOWN,
-    WITHIN_MARGIN,
-    Comparison,
-    Inference,
-)
+from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, SHOWN, WITHIN_MARGIN, Comparison
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.looks import Look
-from eval.significance.statistics.welch import NO_SPREAD
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """One comparison over all families looked at in other ways; none of them replaces it."""
+    """One comparison over all families, made again without each of its runs in turn."""
 
     comparison: Comparison
     variant: Level
@@ -38,20 +27,9 @@ class Sensitivity:
     changed: tuple[tuple[str, str], ...]
     """(run left out, the verdict without it), where that is another verdict."""
     num_left_out: int
-    without_outliers: Comparison | None
-    """None where no run of the comparison is an outlier."""
-    paired: Comparison
-    """Runs of one seed compared with each other; where that is how it was done, whole arms instead."""
-    is_paired: bool
-    """Whether it was done in pairs."""
-    seed_correlation: float | None
-    """Of the scores of both arms at equal seeds, within families; None for fewer than three pairs."""
-    mean_of_parts: Comparison | None
-    """With every phenomenon weighed alike; None where a benchmark has no phenomena with several tasks."""
 
 
 Key = tuple[Benchmark, Contrast]
-MIN_PAIRS = 3
 
 
 @dataclass(frozen=True)
@@ -68,14 +46,12 @@ class _Again:
     places: Mapping[Key, int]
     """Of each among them."""
 
-    def compare(
-        self, arms: ArmTable, variants: Sequence[Level] | None = None, inference: Inference | None = None
-    ) -> dict[Key, Comparison]:
-        """Compare each by itself over all families, with other arms or in another way."""
+    def compare(self, arms: ArmTable, variants: Sequence[Level]) -> dict[Key, Comparison]:
+        """Compare each by itself over all families, with other arms."""
         # Families are those of all runs: where one is left without any, the average cannot be had.
         scope = scopes(self.claims.tables[arms.benchmark].families)[0]
-        how = inference or self.claims.inference
-        pairs = [Contrast((name,), (self.baseline,)) for name in variants or self.variants]
+        how = self.claims.inference
+        pairs = [Contrast((name,), (self.baseline,)) for name in variants]
         found = {
             (arms.benchmark, pair): compare_arms(arms, pair, scope, how, thorough=False) for pair in pairs
         }
@@ -88,20 +64,13 @@ class _Again:
 
 
 def sensitivities(
-    claims: Claims,
-    comparisons: Sequence[Comparison],
-    means: pd.DataFrame,
-    outliers: pd.DataFrame,
-    baseline: Level,
-    variants: Sequence[Level],
+    claims: Claims, comparisons: Sequence[Comparison], baseline: Level, variants: Sequence[Level]
 ) -> list[Sensitivity]:
-    """Make every estimable comparison over all families again in other ways, each time corrected.
+    """Make every estimable comparison over all families again without each run in turn, each time corrected.
 
     Args:
         claims: What was compared, and how.
         comparisons: The comparisons with the baseline as reported.
-        means: What ``means_over_parts`` returns.
-        outliers: What ``find_outliers`` found.
         baseline: The variant that the others are compared with.
         variants: The others.
     """
@@ -118,34 +87,15 @@ def sensitivities(
         together=Together(claims, [*overall.values()]),
         places={key: place for place, key in enumerate(overall)},
     )
-    other_how = replace(claims.inference, paired=not claims.inference.paired)
-    other_way = again.correct(
-        {k: c for arms in claims.tables.values() for k, c in again.compare(arms, inference=other_how).items()}
-    )
-    return [
-        x
-        for benchmark, arms in claims.tables.items()
-        for x in _of_outcome(again, arms, means[means.benchmark == benchmark], outliers, overall, other_way)
-    ]
+    return [x for arms in claims.tables.values() for x in _of_outcome(again, arms, overall)]
 
 
-def _of_outcome(
-    again: _Again,
-    arms: ArmTable,
-    of_parts: pd.DataFrame,
-    outliers: pd.DataFrame,
-    overall: Mapping[Key, Comparison],
-    other_way: Mapping[Key, Comparison],
-) -> Iterator[Sensitivity]:
-    """Look at each comparison of one outcome in other ways, where it could be made at all."""
+def _of_outcome(again: _Again, arms: ArmTable, overall: Mapping[Key, Comparison]) -> Iterator[Sensitivity]:
+    """Look at each comparison of one outcome that could be made at all."""
     left_out = list(_leave_one_out(again, arms))
-    rest, flagged = _without(arms, outliers)
-    without = again.correct(again.compare(rest)) if flagged else {}
-    other_mean = ArmTable.of_scores(of_parts, arms.benchmark, outcome=arms.outcome)
-    by_part = again.correct(again.compare(other_mean)) if len(of_parts) else {}
     for variant in again.variants:
-        key = (arms.benchmark, Contrast((variant,), (again.baseline,)))
-        if (comparison := overall[key]).p is None:
+        comparison = overall[arms.benchmark, Contrast((variant,), (again.baseline,))]
+        if comparison.p is None:
             continue
         others = {run: c for run, c in left_out if c.contrast == comparison.contrast}
         estimates = [c.estimate for c in others.values() if c.estimate is not None]
@@ -158,27 +108,7 @@ def _of_outcome(
                 (run_name(run), c.verdict) for run, c in others.items() if c.verdict != comparison.verdict
             ),
             num_left_out=len(others),
-            without_outliers=without.get(key) if flagged & {variant, again.baseline} else None,
-            paired=other_way[key],
-            is_paired=again.claims.inference.paired,
-            seed_correlation=_seed_correlation(arms, variant, again.baseline),
-            mean_of_parts=by_part.get(key),
         )
-
-
-def _seed_correlation(arms: ArmTable, variant: Level, baseline: Level) -> float | None:
-    """Correlate two arms over the seeds that they share, each family around its own means."""
-    pairs = []
-    for family in arms.families:
-        if (family, variant) in arms.runs and (family, baseline) in arms.runs:
-            both = pd.concat([arms.runs[family, variant], arms.runs[family, baseline]], axis=1, join="inner")
-            if len(both):
-                pairs.append(both.to_numpy() - both.to_numpy().mean(0))
-    table = np.concatenate(pairs) if pairs else np.empty((0, 2))
-    spread = np.sqrt((table**2).sum(0))
-    if len(table) < MIN_PAIRS or spread.min() < NO_SPREAD:
-        return None
-    return float((table[:, 0] * table[:, 1]).sum() / spread.prod())
 
 
 def _leave_one_out(again: _Again, arms: ArmTable) -> Iterator[tuple[tuple[Family, Level, int], Comparison]]:
@@ -191,19 +121,11 @@ def _leave_one_out(again: _Again, arms: ArmTable) -> Iterator[tuple[tuple[Family
                 yield (family, variant, int(seed)), corrected
 
 
-def _without(arms: ArmTable, outliers: pd.DataFrame) -> tuple[ArmTable, set[Level]]:
-    """Leave out the outliers of a benchmark; also names the variants that have any."""
-    chosen = outliers[outliers.benchmark == arms.benchmark]
-    for family, variant, seed in zip(chosen.family, chosen.variant, chosen.seed, strict=True):
-        arms = arms.without(family, variant, int(seed))
-    return arms, set(chosen.variant)
-
-
 def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:
     """Say in a few words each what a verdict hangs on; nothing where it stands.
 
     Args:
-        found: The comparison, and how it looks in other ways.
+        found: The comparison, and how it looks without one run.
         level: Of the tests.
     """
     return tuple(_reasons(found, level))
@@ -213,10 +135,6 @@ def _reasons(found: Sensitivity, level: float) -> Iterator[str]:
     comparison = found.comparison
     if without := {run for run, verdict in found.changed if _is_other(verdict, comparison)}:
         yield f"hangs on {next(iter(without))}" if len(without) == 1 else "hangs on one run"
-    elif found.without_outliers is not None and _is_another(found.without_outliers, comparison):
-        yield f"{found.without_outliers.verdict} without outliers"
-    if _is_another(found.paired, comparison):
-        yield f"{found.paired.verdict} {'unpaired' if found.is_paired else 'when paired'}"
     if _disagrees(comparison, level):
         yield "permutation p disagrees"
     yield from separation(comparison, level)
@@ -230,10 +148,6 @@ def separation(comparison: Comparison, level: float) -> Iterator[str]:
     if is_whole and is_open and (floor is None or floor < level):
         side = "above" if comparison.probability_of_superiority else "below"
         yield f"all runs {side} all of the baseline's"
-
-
-def _is_another(other: Comparison, comparison: Comparison) -> bool:
-    return other.p is not None and _is_other(other.verdict, comparison)
 
 
 def _is_other(verdict: str, comparison: Comparison) -> bool:

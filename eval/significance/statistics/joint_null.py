@@ -71,6 +71,8 @@ class Draws(NamedTuple):
 
     t: np.ndarray
     df: np.ndarray
+    error: np.ndarray
+    """What t is divided by."""
 
 
 def cells_of_arms(
@@ -243,6 +245,11 @@ def p_of_t(draws: Draws) -> np.ndarray:
     return 2 * special.stdtr(draws.df, -np.abs(draws.t))
 
 
+def differences_found(draws: Draws, level: float) -> np.ndarray:
+    """(B, m) the smallest true difference that each draw finds at a two-sided level; nan where none is."""
+    return draws.error * (special.stdtrit(draws.df, 1 - level / 2) - draws.t)
+
+
 def p_of_ranks(draws: Draws) -> np.ndarray:
     """(B, m) two-sided p of each draw among those of its comparison: as many as lie as far out / (1 + B)."""
     nearness = np.where(np.isnan(draws.t), np.inf, -np.abs(draws.t))
@@ -377,4 +384,4 @@ def _studentized(
                 variance = variance + regrets
                 denominator = denominator + regrets * ((added / cells.choices[1]) @ (side**2).T)
         t = np.where(is_unknown | (variance <= 0), np.nan, estimate / np.sqrt(variance))
-        return Draws(t, variance**2 / denominator)
+        return Draws(t, variance**2 / denominator, np.sqrt(variance))

@@ -1,6 +1,6 @@
 """What a p-value is worth that is looked at several times while runs are added.
 
-``looks.at(num_runs, df)`` is one look. It turns the p-value of the test made there into the sequential
+``looks.at(num_runs)`` is one look. It turns the p-value of the test made there into the sequential
 p-value, the smallest level at which this look would have rejected (Liu and Anderson 2008), and a level into
 that of the test made there. Corrections for several comparisons are made over sequential p-values, so that
 each comparison spends its own local level (Maurer and Bretz 2013).
@@ -18,26 +18,14 @@ The joint distribution of the looks is integrated numerically from each to the n
 Rowe 1969) for normal statistics with the correlation sqrt(u1 / u2) of two looks. Of means u is n. Of Welch's
 t it is n - 1, the degrees of freedom: at few runs two t statistics agree less than their means do. With n in
 its place looks at every n from 3 to 10 would be wrong in 5.1% of studies, simulation says.
-
-A t-test that may be looked at after every run and stopped at any time.
-
-The anytime-valid t-test of linear models (Lindon, Ham, Tingley and Bojinov 2022, arXiv 2210.08589). Under the
-null hypothesis the Bayes factor of a normal prior on the standardised difference, with the right Haar prior
-on mean and variance, is a nonnegative martingale that begins at 1. So it exceeds 1/level at any time in at
-most ``level`` of studies (Ville 1939). With r = g / (g + n), nu degrees of freedom and the t statistic,
-
-    G = sqrt(r) * ((1 + t^2/nu) / (1 + r t^2/nu))^((nu + 1) / 2)
-
-and 1/G is the sequential p-value. It is exact for arms of equal variance that grow together. For Welch's t
-with Satterthwaite's degrees of freedom simulation shows that it holds (docs/statistics.md, "Looks").
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import optimize, special
@@ -100,8 +88,8 @@ def _crossed(centres: np.ndarray, mass: np.ndarray, spread: float, chance: float
     return float(np.asarray(optimize.brentq(excess, 0.0, FARTHEST, xtol=1e-12)))
 
 
-Plan = tuple[int, ...] | Literal["any"]
-"""Numbers of runs in every arm, ascending; or at any time."""
+Plan = tuple[int, ...]
+"""Numbers of runs in every arm, ascending."""
 FEWEST = 2
 """Runs in every arm at a look: one has no spread."""
 MOST_LOOKS = 30
@@ -125,14 +113,8 @@ class Look(Protocol):
 class Looks(Protocol):
     """When a study is looked at."""
 
-    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
-        """Return one look.
-
-        Args:
-            num_runs: Of the comparison's arms, the smallest number of runs.
-            df: Degrees of freedom of its test.
-            claim: What is compared, to tell at how many runs it was looked at before.
-        """
+    def at(self, num_runs: int) -> Look:
+        """Return the look at a comparison whose smaller arm has so many runs."""
         ...
 
 
@@ -140,31 +122,27 @@ def read_plan(value: Any, where: str) -> Plan | None:
     """Read looks as a study's file or a command line has them.
 
     Args:
-        value: ``any``, or a list of numbers (or their digits); None or an empty list for none.
+        value: A list of numbers (or their digits); None or an empty list for none.
         where: A flag or a file's key that it stands in, for the error; empty where others name it.
 
     Raises:
         UsageError: For anything else.
     """
     values = list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
-    if values == ["any"]:
-        return "any"
     numbers = [int(x) if str(x).isdecimal() and len(str(x)) < 7 else 0 for x in values]
     if any(n < FEWEST for n in numbers) or numbers != sorted(set(numbers)) or len(numbers) > MOST_LOOKS:
         is_flag = where.startswith("--")
         raise UsageError(
             f"{where}{': ' if where else ''}{' '.join(map(str, values)) if is_flag else repr(value)} is no "
             f"plan; write at most {MOST_LOOKS} ascending numbers of runs in every arm, each at least "
-            f"{FEWEST}, such as {'3 6 10' if is_flag else '[3, 6, 10]'}, or any"
+            f"{FEWEST}, such as {'3 6 10' if is_flag else '[3, 6, 10]'}"
         )
     return tuple(numbers) or None
 
 
-def find_looks(plan: Plan | None, taken: Mapping[str, Collection[int]]) -> Looks:
-    """Return the looks of a plan, with those made before of each claim."""
-    if plan is None:
-        return OneLook()
-    return AnyLooks() if plan == "any" else PlannedLooks(plan, taken)
+def find_looks(plan: Plan | None) -> Looks:
+    """Return the looks of a plan."""
+    return OneLook() if plan is None else PlannedLooks(plan)
 
 
 def one_sided(look: Look, p: float) -> float:
@@ -180,7 +158,7 @@ def one_sided(look: Look, p: float) -> float:
 class OneLook:
     """No looks: the test is made once, and is its own look."""
 
-    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
+    def at(self, num_runs: int) -> Look:
         """Return the only look."""
         return self
 
@@ -197,51 +175,20 @@ class OneLook:
 class PlannedLooks:
     """Looks at numbers of runs in every arm that were named before the results.
 
-    A planned look that was not made costs a little power and no error, as its share is not used. One that was
-    made beside the plan is in ``taken``. A first look behind the last planned number counts as the last look.
-    Any later one is made at the last look's level, which costs more than the level.
+    A planned look that was not made costs a little power and no error, as its share is not used. A look
+    behind the last planned number counts as the last one: whoever looks there again adds to the level.
     """
 
     plan: tuple[int, ...]
-    taken: Mapping[str, Collection[int]] = field(default_factory=dict)
-    """Of each claim the numbers of runs at which a report was written before."""
 
-    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
-        """Return a look; ``df`` is left to the t distribution."""
-        return _planned(self.path(num_runs, claim), self.plan[-1])
-
-    def path(self, num_runs: int, claim: str = "") -> tuple[int, ...]:
-        """Return the looks up to this one: planned, made, and itself."""
-        last, taken = self.plan[-1], self.taken.get(claim, ())
-        if self.is_beyond(num_runs, claim):
-            return self.path(min(n for n in taken if n >= last), claim)
-        before = {*self.plan, *taken} - ({last} if num_runs > last else set())
-        return (*sorted(n for n in before if FEWEST <= n < num_runs), num_runs)
-
-    def is_beyond(self, num_runs: int, claim: str = "") -> bool:
-        """Whether the plan's last look was made before, with fewer runs."""
-        return any(self.plan[-1] <= n < num_runs for n in self.taken.get(claim, ()))
-
-
-@dataclass(frozen=True)
-class AnyLooks:
-    """Looks at any time, as often as one likes, without an end."""
-
-    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
+    def at(self, num_runs: int) -> Look:
         """Return a look."""
-        return _AnytimeLook(num_runs, df)
+        return _planned(self.path(num_runs), self.plan[-1])
 
-
-@dataclass(frozen=True)
-class _AnytimeLook:
-    num_runs: int
-    df: float
-
-    def p(self, p: float) -> float:
-        return max(p, anytime_p(p, self.num_runs, self.df))
-
-    def nominal(self, level: float) -> float:
-        return min(level, anytime_level(level, self.num_runs, self.df))
+    def path(self, num_runs: int) -> tuple[int, ...]:
+        """Return the looks up to this one: planned, and itself."""
+        before = self.plan[:-1] if num_runs > self.plan[-1] else self.plan
+        return (*(n for n in before if n < num_runs), num_runs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,49 +227,3 @@ def _planned(path: tuple[int, ...], last: int) -> _Table:
     found = [nominal_levels(path, last, float(2 * special.ndtr(-z)))[-1] for z in _LEVELS]
     distances = np.minimum(-special.ndtri(np.array(found) / 2), FARTHEST)
     return _Table(_LEVELS, np.maximum.accumulate(np.maximum(distances, _LEVELS)))
-
-
-MIXTURE = 0.3
-"""g: how many runs in every arm weigh as much as the prior. Chosen once, for every study: at 5% the interval
-is then the narrowest near 5 runs in every arm of one family, and within 3.5% of it from 4 to 10."""
-
-
-def anytime_p(p: float, num_runs: int, df: float, mixture: float = MIXTURE) -> float:
-    """Return the p-value that may be looked at after every run.
-
-    Args:
-        p: Two-sided, of the t-test at this number of runs.
-        num_runs: In every arm.
-        df: Degrees of freedom of the test.
-        mixture: The prior's weight, in runs.
-    """
-    share = mixture / (mixture + num_runs)
-    ratio = (_t(p, df) ** 2) / df
-    # Far out the quotient is one over the share.
-    inside = np.log(share) if np.isinf(ratio) else np.log1p(share * ratio) - np.log1p(ratio)
-    log_p = -0.5 * np.log(share) + (df + 1) / 2 * inside
-    return float(min(1.0, np.exp(log_p)))
-
-
-def anytime_level(level: float, num_runs: int, df: float, mixture: float = MIXTURE) -> float:
-    """Return the two-sided level of the t-test at this number of runs, the inverse of ``anytime_p``.
-
-    Args:
-        level: Of all looks together.
-        num_runs: In every arm.
-        df: Degrees of freedom.
-        mixture: The prior's weight, in runs.
-
-    Returns:
-        The level; 0 where so few runs reject nothing.
-    """
-    share = mixture / (mixture + num_runs)
-    quotient = np.exp((-2 * np.log(level) - np.log(share)) / (df + 1)) if level > 0 else np.inf
-    if quotient * share >= 1:
-        return 0.0
-    t = np.sqrt(df * (quotient - 1) / (1 - quotient * share))
-    return float(2 * special.stdtr(df, -t))
-
-
-def _t(p: float, df: float) -> float:
-    return float(-special.stdtrit(df, p / 2)) if p > 0 else np.inf

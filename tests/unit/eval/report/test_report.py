@@ -359,11 +359,10 @@ def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: P
     write_rows(pd.read_parquet(far).assign(score=99.0), far)
     text = text_of(study)
     top = text[: text.index("**Contents:**")]
-    copied = r"of one arm counted as one run \(1 pair where .*\); was it copied\?: "
-    assert re.search(copied + "gpt_neo kan seed 1 and gpt_neo kan seed 2", top)
+    copied = "different runs with the same scores, which may be chance, kept: "
+    assert copied + "gpt_neo kan seed 1 and gpt_neo kan seed 2" in top
     assert "diverged in pretraining: roberta/swish/seed3-0a1b2c3d (the loss is nan at step 7)" in top
     assert re.search(r"far from the other runs of their arm.*gpt_neo gelu seed 3 \(99, the others", top)
-    assert len(numbers_of(study)["seeds"]) == 3 * 16  # the copy counts once
 
 
 @pytest.mark.slow

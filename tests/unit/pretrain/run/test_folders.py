@@ -46,7 +46,6 @@ STUDY_NAMES = {
     "inspection_summary": "inspection/findings.json",
     "report_dir": "report",
     "report_file": "report/report.md",
-    "history_file": "history.jsonl",
     "decisions_file": "decisions.json",
     "tuning_file": "tuning.json",
     "status_page": "status.html",

@@ -282,7 +282,6 @@ def test_the_last_look_need_not_be_a_multiple(tmp_path, repository):
     ("looks", "stages"),
     [
         ([3, 5, 12], (3, 5, 12)),
-        ("any", (3, 6, 9, 12)),
         (None, (3, 6, 9, 12)),
         ([3, 100], (3, 100)),  # every third of them would be more looks than there may be
     ],
@@ -291,7 +290,7 @@ def test_looks_may_be_named(looks, stages, tmp_path, repository):
     changes = {"seeds": {"first": 3, "most": stages[-1]}, "report": {"looks": looks}}
     study = load_study(write_study(tmp_path, repository, **changes))
     assert study.config.looks == stages
-    assert study.config.report.looks == (looks if looks == "any" else stages)
+    assert study.config.report.looks == stages
 
 
 def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):

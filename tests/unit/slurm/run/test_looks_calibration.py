@@ -48,7 +48,7 @@ def simulate(means: list[float], margin: float, plan: tuple[int, ...] = LOOKS, s
         num_seeds[:, 1:][undecided] = num
         num_seeds[undecided.any(axis=1), 0] = num
         now, within = p_values_of(scores[:, :, :num], margin)
-        look = looks.at(num, num - 1)
+        look = looks.at(num)
         p[undecided] = sequential(now[undecided], look)
         p_within[undecided] = sequential(within[undecided], look, is_one_sided=True)
         different |= undecided & (holm(p) < LEVEL)

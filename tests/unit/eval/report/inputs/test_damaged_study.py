@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from base.errors import UsageError
-from eval.report.inputs.history import read_history, remember_question
 from eval.report.inputs.sources import Source, read_source
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS
@@ -66,7 +65,6 @@ def whole(tmp_path_factory) -> Path:
     content = {"families": ["gpt_neo"], "variants": ["gelu", "kan"], "seeds": [1, 2], "benchmarks": ["blimp"]}
     content |= {"report": {"baseline": "gelu", "margin": 2.0}, "cells": RUNS}
     StudyFolder(folder).study_file.write_text(yaml.safe_dump(content, sort_keys=False))
-    remember_question(folder, content["report"])
     return folder
 
 
@@ -222,14 +220,6 @@ def test_without_the_list_of_a_study_with_levels_nothing_is_reported(study):
     (study / "study.yaml").write_text(content.replace("seeds:", "seeds: ["))
     with pytest.raises(UsageError, match="alone says which runs of this study are compared, and as what"):
         read_source(study)
-
-
-@pytest.mark.parametrize("how", CUTS[:-1])
-def test_a_damaged_history_is_named(study, how):
-    damage(study / "history.jsonl", how)
-    notes = read_history(study).notes
-    assert len(notes) == 1
-    assert notes[0].startswith("history.jsonl")
 
 
 @pytest.mark.parametrize(

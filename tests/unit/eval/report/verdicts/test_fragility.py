@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from eval.report.analyse import analyse
@@ -39,19 +37,6 @@ def test_one_run_that_carries_a_verdict_is_named(tmp_path: Path):
     assert "*hangs on f gelu seed 5*" in verdicts(found)
 
 
-def test_a_verdict_that_pairs_turn_round(tmp_path: Path):
-    shared = np.array([50.0, 55.0, 60.0, 65.0, 70.0])
-    kan = shared + np.array([2.0, 2.4, 1.8, 2.2, 2.1])
-    assert stats.ttest_ind(kan, shared).pvalue > 0.05
-    assert stats.ttest_rel(kan, shared).pvalue < 0.05
-    arms = {("f", "gelu"): list(shared), ("f", "kan"): list(kan)}
-    found = analysed(tmp_path, arms)
-    assert reasons(found) == ("different when paired",)
-    assert found.sensitivities[0].seed_correlation == pytest.approx(np.corrcoef(shared, kan)[0, 1])
-    found = analysed(tmp_path, arms, paired=True)
-    assert "inconclusive unpaired" in reasons(found)
-
-
 def test_arms_without_overlap_are_told_where_nothing_is_shown(tmp_path: Path):
     gelu, kan = [60.0, 60.1, 60.2, 60.3, 60.4, 60.2], [40.0, 59.9, 59.8, 59.7, 45.0, 59.6]
     assert stats.ttest_ind(gelu, kan, equal_var=False).pvalue > 0.05
@@ -72,14 +57,3 @@ def test_a_clear_difference_has_no_reason(tmp_path: Path):
     rng = np.random.default_rng(0)
     gelu, kan = rng.normal(60, 0.5, 6), rng.normal(66, 0.5, 6)
     assert reasons(analysed(tmp_path, {("f", "gelu"): list(gelu), ("f", "kan"): list(kan)})) == ()
-
-
-def test_arms_that_share_no_seed_have_no_correlation_and_no_warning(tmp_path: Path):
-    table = tmp_path / "scores.csv"
-    scores = {"gelu": {1: 60.1, 2: 61.3, 3: 60.7}, "relu": {4: 60.9, 5: 61.0, 6: 60.2}}
-    rows = [f"gpt_neo,{name},{seed},blimp,{x}" for name, runs in scores.items() for seed, x in runs.items()]
-    table.write_text("\n".join(["family,variant,seed,benchmark,score", *rows]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        (found,) = analyse(read_source(table)).sensitivities
-    assert found.seed_correlation is None

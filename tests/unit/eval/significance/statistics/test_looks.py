@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from eval.significance.statistics.looks import (
-    AnyLooks,
     Looks,
     OneLook,
     PlannedLooks,
@@ -50,12 +49,8 @@ def stops(scores: np.ndarray, looks: Looks, at: Sequence[int], level: float = 0.
     """For every study the number of runs at which a difference is found; 0 for never."""
     found = np.zeros(len(scores), dtype=int)
     for num_runs in at:
-        _, df, p = welch_at(scores, num_runs)
-        if isinstance(looks, AnyLooks):
-            nominal = np.array([looks.at(num_runs, each).nominal(level) for each in df])
-        else:
-            nominal = looks.at(num_runs, 4.0).nominal(level)
-        found[(found == 0) & (p < nominal)] = num_runs
+        _, _, p = welch_at(scores, num_runs)
+        found[(found == 0) & (p < looks.at(num_runs).nominal(level))] = num_runs
     return found
 
 
@@ -91,23 +86,8 @@ def test_table_of_error_rates(families: int):
         row = []
         for plan in PLANS[:3]:
             row.append(wrong(draw(shape, families, plan[-1], 5 * STUDIES, 9), PlannedLooks(plan), plan))
-        row.append(wrong(draw(shape, families, 20, STUDIES, 9), AnyLooks(), range(3, 21)))
         print(f"| {families} | {shape} | " + " | ".join(f"{100 * rate:.1f}" for rate in row) + " |")
         assert max(row) < (0.065 if shape == SHAPES[1] else 0.0515)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_looks_at_any_time_are_wrong_in_at_most_5_percent(shape: str):
-    assert wrong(draw(shape, 1, 10, 4000, 3), AnyLooks(), range(2, 11)) <= 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("families", [1, 2])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_looks_at_any_time_hold_to_a_hundred_runs(shape: str, families: int):
-    assert (
-        wrong(draw(shape, families, 100, STUDIES, 3), AnyLooks(), [*range(2, 20), *range(20, 101, 5)]) <= 0.05
-    )
 
 
 @pytest.mark.slow
@@ -140,14 +120,12 @@ def _runs_for(effect: float, power: float) -> float:
     p=st.floats(1e-9, 1.0),
     level=st.floats(1e-6, 0.5),
     num_runs=st.sampled_from([3, 5, 6, 10, 12]),
-    looks=st.sampled_from(
-        [OneLook(), PlannedLooks((3, 6, 10)), PlannedLooks((3, 6, 10), {"": (5, 10)}), AnyLooks()]
-    ),
+    looks=st.sampled_from([OneLook(), PlannedLooks((3, 6, 10))]),
 )
 def test_p_is_below_a_level_where_the_test_is_below_its_nominal_level(
     p: float, level: float, num_runs: int, looks: Looks
 ):
-    look = looks.at(num_runs, 6.5)
+    look = looks.at(num_runs)
     assert look.p(p) >= p
     if abs(look.p(p) / level - 1) > 1e-9:
         assert (look.p(p) < level) == (p < look.nominal(level))
@@ -157,19 +135,14 @@ def test_a_level_between_those_tabulated_is_as_if_computed():
     for level in (0.05, 0.0123, 0.05 / 54):
         for path in [(3,), (3, 6), (3, 6, 10)]:
             exact = nominal_levels(path, 10, level)[-1]
-            assert PlannedLooks((3, 6, 10)).at(path[-1], 4).nominal(level) == pytest.approx(exact, rel=1e-4)
+            assert PlannedLooks((3, 6, 10)).at(path[-1]).nominal(level) == pytest.approx(exact, rel=1e-4)
 
 
-def test_paths_hold_what_was_planned_and_what_was_looked_at():
-    looks = PlannedLooks((3, 6, 10), {"kan": (1, 4, 6), "relu": (3, 6, 10)})
-    assert looks.path(3, "kan") == (3,)
-    assert looks.path(7, "kan") == (3, 4, 6, 7)
-    assert looks.path(7, "swish") == (3, 6, 7)
-    assert looks.path(12, "kan") == (3, 4, 6, 12)  # the first look behind the plan is its last
-    assert not looks.is_beyond(12, "kan")
-    assert looks.is_beyond(12, "relu")
-    assert looks.at(12, 4, "relu") is looks.at(10, 4, "relu")
-    assert not looks.is_beyond(10, "relu")
+def test_paths_hold_what_was_planned():
+    looks = PlannedLooks((3, 6, 10))
+    assert looks.path(3) == (3,)
+    assert looks.path(7) == (3, 6, 7)
+    assert looks.path(12) == (3, 6, 12)  # the first look behind the plan is its last
 
 
 def test_one_side_of_a_plan_is_wrong_in_at_most_5_percent():
@@ -179,6 +152,6 @@ def test_one_side_of_a_plan_is_wrong_in_at_most_5_percent():
     claimed = np.zeros(STUDIES, dtype=bool)
     for num_runs in plan.plan:
         t, df, _ = welch_at(scores, num_runs)
-        look = plan.at(num_runs, 4)
+        look = plan.at(num_runs)
         claimed |= np.array([one_sided(look, p) for p in stats.t.sf(t, df)]) < 0.05
     assert 0.04 < claimed.mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / STUDIES)
