@@ -11,6 +11,7 @@ same studies. Prints markdown; numbers are percentages. With ``--out`` every fin
 from __future__ import annotations
 
 import json
+import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -48,9 +49,10 @@ FAMILIES = {(1, 1): 1, (1, 6): 2, (9, 1): 1, (9, 2): 2, (9, 6): 2, (40, 1): 1}
 RUNS = ((3, 3), (5, 5), (10, 10), (3, 10), (10, 3))
 """Of every variant, and of the baseline."""
 WHOLE = (9, 2)
-"""The shape that meets every noise; the others meet what is usual and what was worst."""
+"""The shape that meets every noise where nothing differs; all else meets what is usual and what was worst."""
 WORST = ("alike", BASELINE_WIDE, OTHERS_WIDE)
 ENTRIES = "entries.jsonl"
+DOCUMENT_WIDTH = 100
 MARGIN_CLAIMS = ("equivalence", "within margin")
 MEASURES = (
     "false",
@@ -122,19 +124,28 @@ class ClaimsArgs(Section):
     """Seed of the simulation."""
 
 
+def rows_of(kind: Kind) -> list[tuple[tuple[int, int], str]]:
+    """Shape and noise of every row of a table."""
+    is_whole = kind == "nothing differs"
+    return [
+        (shape, noise)
+        for shape, noise in product(FAMILIES, NOISES)
+        if noise in WORST or (is_whole and shape == WHOLE)
+    ]
+
+
 def entries() -> list[Entry]:
     """Name every entry of the tables, in their order."""
-    found = [
-        Entry(shape, runs, noise, kind)
-        for shape, noise, runs in product(FAMILIES, NOISES, RUNS)
-        if shape == WHOLE or noise in WORST
-        for kind in ("nothing differs", "one differs")
-    ]
-    margins = product([WHOLE], [(3, 3), (5, 5), (10, 10)], ["alike"])
-    return found + [
-        Entry(*studies, kind)
-        for studies in margins
-        for kind in ("one lies at the margin", "one family lies at the margin")
+    kinds: tuple[Kind, ...] = ("nothing differs", "one differs")
+    margins: tuple[Kind, ...] = ("one lies at the margin", "one family lies at the margin")
+    return [
+        *(
+            Entry(shape, runs, noise, kind)
+            for kind in kinds
+            for shape, noise in rows_of(kind)
+            for runs in RUNS
+        ),
+        *(Entry(WHOLE, runs, "alike", kind) for runs in RUNS[:3] for kind in margins),
     ]
 
 
@@ -188,21 +199,21 @@ def _simulated(missing: Sequence[Entry], args: ClaimsArgs) -> Iterator[Record]:
 def tables_of(records: Mapping[str, Record]) -> str:
     """Write the tables as markdown."""
     sections = [
+        _worst(records),
         _section("Any false claim", "nothing differs", "false", records),
         _section("Differences found", "one differs", "found", records),
         _margin_section(records),
     ]
-    return "\n\n".join([*sections, _worst(records)]) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def _section(title: str, kind: Kind, measure: str, records: Mapping[str, Record]) -> str:
     """Write a row for each shape and noise: by the report, and by Holm's correction of Welch's tests."""
     rows = []
-    for shape, noise in product(FAMILIES, NOISES):
-        if shape == WHOLE or noise in WORST:
-            of_row = [Entry(shape, runs, noise, kind) for runs in RUNS]
-            cells = [_both(records.get(entry.name), measure) for entry in of_row]
-            rows.append([of_row[0].shape_in_words, noise, *cells])
+    for shape, noise in rows_of(kind):
+        of_row = [Entry(shape, runs, noise, kind) for runs in RUNS]
+        cells = [_both(records.get(entry.name), measure) for entry in of_row]
+        rows.append([of_row[0].shape_in_words, noise, *cells])
     header = [
         "variants x outcomes",
         "spread",
@@ -212,10 +223,12 @@ def _section(title: str, kind: Kind, measure: str, records: Mapping[str, Record]
 
 
 def _both(record: Record | None, measure: str) -> str:
-    if record is None:
-        return "-"
     digits = 1 if measure == "false" else 0
-    return " / ".join(f"{record[name]:.{digits}f}" for name in (measure, f"Holm: {measure}"))
+    return " / ".join(_rate(record, name, digits) for name in (measure, f"Holm: {measure}"))
+
+
+def _rate(record: Record | None, measure: str, digits: int = 1) -> str:
+    return "-" if record is None else f"{record[measure]:.{digits}f}"
 
 
 def _margin_section(records: Mapping[str, Record]) -> str:
@@ -223,7 +236,7 @@ def _margin_section(records: Mapping[str, Record]) -> str:
         [
             entry.kind,
             entry.runs_in_words,
-            *(f"{records[entry.name][f'false {name}']:.1f}" for name in MARGIN_CLAIMS),
+            *(_rate(records.get(entry.name), f"false {name}") for name in MARGIN_CLAIMS),
         ]
         for entry in entries()
         if "margin" in entry.kind
@@ -232,20 +245,24 @@ def _margin_section(records: Mapping[str, Record]) -> str:
 
 
 def _worst(records: Mapping[str, Record]) -> str:
-    """Say what no table has a column for, at its worst."""
-    beside = [record for name, record in records.items() if name.endswith("one differs")]
-    others, missed = (_at_worst(beside, measure) for measure in ("false", "missed by an interval"))
-    refused = _at_worst([*records.values()], "refused")
-    return (
-        f"Where one variant differs, claims on the others are false in at most {others}, and any "
-        f"simultaneous interval misses the truth in at most {missed}. Some claim is not estimable in at most "
-        f"{refused}."
+    """Say the worst of every table, and of what no table has a column for."""
+    null, beside = (
+        [record for name, record in records.items() if name.endswith(kind)]
+        for kind in ("nothing differs", "one differs")
     )
+    worst = (
+        f"Where nothing differs, some claim is false in at most {_at_worst(null, 'false')}; by Welch's tests "
+        f"with Holm's correction in at most {_at_worst(null, 'Holm: false')}. Where one variant differs, "
+        f"some claim on the others is false in at most {_at_worst(beside, 'false')}, and some simultaneous "
+        f"interval misses the truth in at most {_at_worst(beside, 'missed by an interval')}."
+    )
+    return textwrap.fill(worst, DOCUMENT_WIDTH, break_on_hyphens=False)
 
 
 def _at_worst(records: Sequence[Record], measure: str) -> str:
     worst = max(records, key=lambda record: float(str(record[measure])))
-    return f"{worst[measure]:.1f}% of studies ({worst['entry']})"
+    where = str(worst["entry"]).split(" | ")
+    return f"{worst[measure]:.1f}% of studies ({where[0]}, {where[1]} runs, {where[2]})"
 
 
 def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,7 +1,8 @@
 """The source study's own interval, to compare with its published numbers and for nothing else.
 
 It pools the families, and draws both arms with one generator state, so that the draws are not independent. In
-simulation its nominal 95% interval covers 83 to 86% at five or six seeds (docs/error-rates.md).
+simulation its nominal 95% interval covers 83 to 86% at five or six seeds
+(tests/unit/eval/significance/test_calibration.py).
 """
 
 from __future__ import annotations

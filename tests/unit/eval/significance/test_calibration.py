@@ -1,6 +1,6 @@
 """How often the report is wrong, by simulation: intervals, families of tests, verdicts of equivalence.
 
-With a fixed generator; docs/error-rates.md has these numbers as tables.
+With a fixed generator; docs/error-rates.md has those of whole studies.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from scipy import stats
 from eval.significance.data_checks import COVERAGE_OF_FEW
 from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.equivalence import equivalence_p
+from eval.significance.statistics.source_study import source_study_interval
 from eval.significance.statistics.welch import Welch, welch
 
 STUDIES = 100_000
@@ -142,3 +143,13 @@ def test_the_simulation_would_notice_a_percentile_bootstrap():
         holds.append(low <= 0 <= high)
     assert 0.84 < np.mean(holds) < 0.92
     assert stats.binomtest(sum(holds), len(holds), 0.95).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(("num_runs", "covered"), [(5, 83.4), (6, 85.4)])
+def test_the_source_study_s_interval_covers_too_little(num_runs: int, covered: float):
+    """As its code draws them, both arms with one generator state: docs/sources.md."""
+    rng = np.random.default_rng(11)
+    arms = rng.normal(size=(2_000, 2, num_runs))
+    intervals = [source_study_interval(first, second) for first, second in arms]
+    holds = 100 * np.mean([found.low <= 0 <= found.high for found in intervals])
+    assert holds == pytest.approx(covered, abs=2)

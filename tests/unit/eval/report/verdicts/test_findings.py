@@ -143,6 +143,7 @@ def test_every_entry_of_the_tables_is_simulated_and_written():
     assert len(records) == len(entries())
     rows = [line for line in tables_of(records).splitlines() if line.startswith("| ")]
     assert len(rows) == (len(records) - 6) // 5 + 6 + 2 * 3
+    assert {entry.noise for entry in entries()} == set(NOISES)
 
 
 NULL: Kind = "nothing differs"
