@@ -6,6 +6,7 @@ tuning selects by, carry what the choices add (``eval.significance.statistics.tu
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuni
 from eval.results.tuning_rules import Point, Value, edges, is_number
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level, places_of, plain
+from eval.significance.comparison import Comparison
 from eval.significance.statistics.tuning import (
     FEWEST,
     Curve,
@@ -97,7 +99,7 @@ class Line:
         """What the choice adds to the variance of the arm's mean."""
         if self.noise is None:
             return None
-        if self.fitted is not None:
+        if self.fitted is not None and self.rates is not None:
             return _selection(self.fitted)
         added = squared_regret_of_few(self.means, self._error, self.noise.df, self.chosen)
         return Selection(added, self.noise.df)
@@ -120,9 +122,8 @@ class Line:
     @cached_property
     def curve(self) -> Curve | None:
         """Of three numbers or more."""
-        if self.fitted is None:
+        if self.fitted is None or self.rates is None:
             return None
-        assert self.rates is not None
         return curve(self.fitted, float(self.rates[self.chosen]))
 
 
@@ -156,16 +157,66 @@ class Tuned:
     @cached_property
     def choices(self) -> dict[Key, Selection]:
         """What tuning adds to the variance of each arm's mean; what fields miss adds up."""
+        return self.choices_after()
+
+    def choices_after(self, variant: Level = "", name: str = "") -> dict[Key, Selection]:
+        """Return the same as if a variant had ``MORE_SEEDS`` further tuning seeds along a field."""
         found: dict[Key, list[Selection]] = {}
         for line in self.lines:
-            if line.selection is not None:
-                found.setdefault((line.family, line.variant), []).append(line.selection)
+            is_tuned_further = (line.variant, line.field) == (variant, name)
+            selection = (is_tuned_further and line.selection_with_more) or line.selection
+            if selection is not None:
+                found.setdefault((line.family, line.variant), []).append(selection)
         return {key: combined(fields, [1.0] * len(fields)) for key, fields in found.items()}
 
     @property
     def at_edge(self) -> set[Key]:
         """Variants of which a better value may lie beyond what was tried."""
         return {(line.family, line.variant) for line in self.lines if line.is_at_edge}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """What ``MORE_SEEDS`` further tuning seeds of one variant are worth to a comparison."""
+
+    compared: str
+    tuned: Level
+    values: tuple[Value, ...]
+    """At which they are to be run."""
+    num_runs: int
+    share: float
+    """Width of the interval then, as a share of what it is, if means stay as they are."""
+
+
+def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
+    """Say for each variant of a comparison what further tuning seeds about its choices are worth.
+
+    The variance that the choices add becomes that of more seeds; the degrees of freedom, which grow a little,
+    are left as they are.
+    """
+    if not comparison.choice_error or not comparison.standard_error:
+        return []
+    weights = comparison.contrast.weights()
+    arms = {(family, name): x for family in comparison.families for name, x in weights.items()}
+    part = (comparison.choice_error / comparison.standard_error) ** 2
+    before = combined([tuned.choices[arm] for arm in arms], list(arms.values())).variance
+    found = []
+    for variant, name in itertools.product(weights, tuned.plan.plan.fields):
+        more = tuned.choices_after(variant, name)
+        lines = [
+            x for x in tuned.lines if (x.family, variant) in arms and (x.variant, x.field) == (variant, name)
+        ]
+        after = combined([more[arm] for arm in arms], list(arms.values())).variance
+        found.append(
+            Narrowing(
+                compared=comparison.contrast.compared,
+                tuned=variant,
+                values=tuple(sorted({value for line in lines for value in line.neighbours}, key=str)),
+                num_runs=MORE_SEEDS * sum(len(line.neighbours) for line in lines),
+                share=math.sqrt(1 - part * (1 - after / before)),
+            )
+        )
+    return found
 
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:

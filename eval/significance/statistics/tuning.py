@@ -42,16 +42,16 @@ from eval.significance.statistics.welch import CONFIDENCE, sum_of_regrets
 
 PRIOR_DF = 2.0
 """Of what is usual among variants, when it is weighed against a variant's own runs: few, as spreads do differ
-from variant to variant. The noise is weighed alike against the misfit of the curve."""
+from variant to variant."""
 WINDOW = 5
 """Rates that the curve goes through."""
 FEWEST = 3
 """Without so many there is no curve."""
-MISFIT = 0.1
+MISFIT = 0.2
 """How far a loss may lie from the curve, as a share of its height above the chosen one."""
-BEND = 0.3
+BEND = 0.2
 """Standard deviation of the cubic term beforehand, as a share of the quadratic one."""
-COLLAPSED, SURE = 8.0, 4.0
+COLLAPSED, SURE = 5.0, 3.0
 """How many times as high as the second lowest a loss is left out; standard errors beside it."""
 LEAST_GROWTH, MOST_GROWTH = -0.2, 1.2
 """Of the logarithm of the standard deviation, from one rate to the next."""
@@ -234,7 +234,7 @@ def fit_curves(
     misses = _known(means) - (design * coefficients[..., None, :]).sum(-1)
     squares = (weights * misses**2).sum(-1)
     df = df + more
-    apart = np.maximum(apart, (PRIOR_DF * apart + squares) / (PRIOR_DF + np.maximum(number - FEWEST, 0)))
+    apart = np.maximum(apart, (df * apart + squares) / (df + np.maximum(number - FEWEST, 0)))
     common = (fit * relative[..., None, :]).sum(-1)
     covariance = apart[..., None, None] * inverse
     covariance = covariance + shared[..., None, None] * common[..., :, None] * common[..., None, :]
