@@ -352,6 +352,8 @@ EQUAL: tuple[Setting, ...] = (
     replace(FINE, collapsed=3.0),
     replace(FINE, cost=0.0),
     replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, steeper=2.0, spread=0.005),
+    replace(BASE, factor=2.0, tuning_seeds=10, seeds=20, steeper=2.0, spread=0.01, optima="between"),
+    replace(BASE, factor=2.0, tuning_seeds=5, seeds=12, steeper=-1.5, spread=0.01, optima="between"),
 )
 DIFFERENT: tuple[Setting, ...] = tuple(
     replace(BASE, spread=spread, factor=factor, difference=difference)
@@ -376,7 +378,9 @@ REVERSED: tuple[Setting, ...] = tuple(
 
 def _row(setting: Setting) -> list[str]:
     factor = f"{setting.factor:.3g}"
-    curve = f"{setting.cost:g}" + ({0.0: "", 1.0: ", bent"}.get(setting.steeper, ", a cliff"))
+    curve = f"{setting.cost:g}" + (
+        {0.0: "", 1.0: ", bent", -1.5: ", bent down"}.get(setting.steeper, ", a cliff")
+    )
     curve += f", {setting.late:.0%} late" if setting.late else ""
     curve += f", one spreads {setting.unstable:g} times as far" if setting.unstable != 1 else ""
     curve += ", unlike spreads" if setting.uneven else ""
@@ -405,7 +409,7 @@ def main() -> None:
     header = [*WHAT, "shared", "own, Welch", "own, former", "own", "groups", "equivalent", *both]
     rows = []
     for setting in EQUAL:
-        x = simulate(setting, max(1, args.studies * BASE.variants // setting.variants), rng)
+        x = simulate(setting, args.studies // (2 if setting.variants > BASE.variants else 1), rng)
         found = [of.false_differences for of in (x.shared, x.plain, x.former, x.tuned)]
         found += [_percent(x.group), x.tuned.equivalent, x.former.coverage, x.tuned.coverage]
         rows.append([*_row(setting), *(f"{number:.1f}" for number in found), *_widths(x)])

@@ -49,7 +49,7 @@ FEWEST = 3
 """Without so many there is no curve."""
 MISFIT = 0.2
 """How far a loss may lie from the curve, as a share of its height above the chosen one."""
-BEND = 0.2
+BEND = 0.3
 """Standard deviation of the cubic term beforehand, as a share of the quadratic one."""
 COLLAPSED, SURE = 5.0, 3.0
 """How many times as high as the second lowest a loss is left out; standard errors beside it."""

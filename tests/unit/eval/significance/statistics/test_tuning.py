@@ -86,7 +86,7 @@ def test_the_fit_is_that_of_a_posterior_with_a_prior_on_the_cubic_term() -> None
     errors = np.hypot(found.errors[i], 0.2 * (y - y[3]))[near]
     design = np.vander(x[near], 4) / errors[:, None]
     flat, *_ = np.linalg.lstsq(design[:, 1:], y[near] / errors, rcond=None)
-    prior = np.append(design, [[1 / (0.2 * flat[0]), 0, 0, 0]], 0)
+    prior = np.append(design, [[1 / (0.3 * flat[0]), 0, 0, 0]], 0)
     fit, *_ = np.linalg.lstsq(prior, np.append(y[near] / errors, 0.0), rcond=None)
     assert found.coefficients[i] == pytest.approx(fit[1:], rel=1e-3)
 
