@@ -3,8 +3,9 @@
     python -m benchmarks.tuning_error_rates
 
 Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, the choice of the lowest
-mean, runs at the chosen rate on seeds of their own, and the report's rule (``eval.significance.statistics``).
-Prints markdown; numbers are percentages of studies unless said.
+mean, runs at the chosen rate on seeds of their own, and the report's rule (``eval.significance.statistics``)
+for what the choice adds. Beside it stands the rule that was the report's until 26 November 2026: a parabola
+through three rates, and one noise for all. Prints markdown; numbers are percentages of studies unless said.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from numpy.typing import ArrayLike
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
-from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.equivalence import equivalence_p
-from eval.significance.statistics.tuning import lowest, moderated_noise
+from eval.significance.statistics.tuning import fit_curves, moderated_noise, squared_regret
 from eval.significance.statistics.welch import Welch, welch
 
 LEVEL = 0.05
@@ -30,7 +30,7 @@ RATES = 7
 GROUP = 3
 """Variants on each side of a contrast of groups."""
 DRAWS = 200
-"""For each variant of a study, of what its choice adds, in place of the report's integral over the same."""
+"""For each variant of a study, of what its choice adds by the former rule."""
 LATE = 0.3
 THREEFOLD = float(np.log(3))
 
@@ -72,6 +72,12 @@ class Setting:
     """How many times as wide the last variant's runs spread."""
     uneven: float = 0.0
     """Standard deviation over variants of the logarithm of their spread."""
+    growth: float = 1.0
+    """How many times as wide runs spread from one rate to the next, about the best one."""
+    correlation: float = 0.0
+    """Of the tuning runs of a seed at two rates."""
+    collapsed: float = 0.0
+    """How much higher losses are at rates from one and a half steps above the best."""
     difference: float = 0.0
     """The true one of every variant to the baseline, each at its own best."""
 
@@ -107,7 +113,13 @@ class Setting:
         off = rates - optima[..., None]
         bent = self.steeper
         shape = off**2 if not bent else 2 * (np.expm1(bent * off) - bent * off) / bent**2
-        return self.cost * shape + np.array([0.0, *self.truth])[:, None]
+        shape = self.cost * shape + self.collapsed * (off > 1.5 * (self.rates[1] - self.rates[0]))
+        return shape + np.array([0.0, *self.truth])[:, None]
+
+    def growths(self, optima: np.ndarray) -> np.ndarray:
+        """(S, V, R) how many times as wide runs spread as at the best rate, from -2 to 3 steps off."""
+        steps = (self.rates - optima[..., None]) / (self.rates[1] - self.rates[0])
+        return self.growth ** np.clip(steps, -2, 3)
 
     def is_late(self, optima: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(S, V, R, n) which runs at rates (S, V, R, n), in threefolds, leave the plateau late."""
@@ -149,6 +161,11 @@ class Found:
         return _percent(((self.welch.low <= self.truth) & (self.truth <= self.welch.high)).mean(0).min())
 
     @property
+    def half_width(self) -> float:
+        """Of the median interval, in nats."""
+        return float(np.median(self.welch.high - self.welch.low)) / 2
+
+    @property
     def equivalent(self) -> float:
         """Percentage of variants called equivalent, each by itself."""
         found = self.welch
@@ -163,64 +180,59 @@ def _percent(values: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Studies:
-    """What the three ways of comparing find in the same studies."""
+    """What the ways of comparing find in the same studies."""
 
     shared: Found
     """All at the baseline's rate."""
     plain: Found
     """Each at its own, by Welch's test alone."""
+    former: Found
+    """Each at its own, with what the choice adds by the former rule."""
     tuned: Found
-    """Each at its own, with what the choice adds."""
-    any_pair: np.ndarray
-    """(S,) whether the order of all variants tells any two apart."""
+    """The same by the report's rule."""
     group: np.ndarray
     """(S,) whether the mean of the first three variants is shown to differ from that of the next three."""
-
-    @property
-    def wider(self) -> float:
-        """How many times as wide the interval is for what the choice adds, in the median comparison."""
-        return float(np.median(self.tuned.welch.standard_error / self.plain.welch.standard_error))
 
 
 def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studies:
     """Draw studies, tune each of their variants, and compare."""
     optima = setting.draw_optima(studies, rng)
     on_grid = setting.losses(optima, np.broadcast_to(setting.rates, (*optima.shape, RATES)))
-    spreads = setting.draw_spreads(studies, rng)
-    tuning = on_grid[..., None] + spreads * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
+    spreads = setting.draw_spreads(studies, rng) * setting.growths(optima)[..., None]
+    alone = rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
+    common = rng.standard_normal((*optima.shape, 1, setting.tuning_seeds))
+    share = setting.correlation
+    tuning = on_grid[..., None] + spreads * (np.sqrt(1 - share) * alone + np.sqrt(share) * common)
     at = np.broadcast_to(setting.rates[:, None], tuning.shape)
     tuning = tuning + LATE * setting.is_late(optima, at, rng)
     of_rates = tuning.mean(-1)
     chosen = of_rates.argmin(-1)
     own, one = (
         np.take_along_axis(on_grid, places[..., None], -1)
-        + spreads[..., 0] * rng.standard_normal((*chosen.shape, setting.seeds))
+        + np.take_along_axis(spreads[..., 0], places[..., None], -1)
+        * rng.standard_normal((*chosen.shape, setting.seeds))
         + LATE * _late_at(setting, optima, places, rng)
         for places in (chosen, np.repeat(chosen[:, :1], setting.variants, axis=1))
     )
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
     noise, df = _noise(tuning, chosen, own)
     error = np.sqrt(noise / setting.tuning_seeds)[..., None]
-    added = drawn_variance(setting.rates, of_rates, error, df[0, 0], chosen, rng)
+    former = former_variance(setting.rates, of_rates, error, df[0, 0], chosen, rng)
+    added = squared_regret(fit_curves(setting.rates, tuning, chosen, noise, df))
     nothing = np.zeros_like(added)
-    means, variances = own.mean(-1), own.var(-1, ddof=1)
-    any_pair = [
-        told_apart(mean, variance, setting.seeds, LEVEL, added=more, added_df=df[0, 0]).any()
-        for mean, variance, more in zip(means, variances, added, strict=True)
-    ]
     weights = np.zeros(setting.variants)
     weights[:GROUP], weights[GROUP : 2 * GROUP] = 1 / GROUP, -1 / GROUP
+    means, variances = own.mean(-1), own.var(-1, ddof=1)
     return Studies(
         *(
             Found(_compare(runs, extra, df[0, 0]), setting.truth)
-            for runs, extra in ((one, nothing), (own, nothing), (own, added))
+            for runs, extra in ((one, nothing), (own, nothing), (own, former), (own, added))
         ),
-        any_pair=np.array(any_pair),
         group=welch(means, variances, setting.seeds, weights, added=added, added_df=df[0, 0]).p < LEVEL,
     )
 
 
-def drawn_variance(
+def former_variance(
     rates: ArrayLike,
     means: np.ndarray,
     error: np.ndarray,
@@ -229,7 +241,7 @@ def drawn_variance(
     rng: np.random.Generator,
     draws: int = DRAWS,
 ) -> np.ndarray:
-    """(...) what ``added_variance`` integrates, as a mean over random draws.
+    """(...) the mean square of regrets by the parabola through the lowest loss and its neighbours.
 
     Args:
         rates: (R,) logarithms.
@@ -243,8 +255,23 @@ def drawn_variance(
     scale = np.sqrt(df / rng.chisquare(df - 2, draws)).reshape(-1, *[1] * means.ndim)
     drawn = means / (scale * error) + rng.standard_normal((draws, *means.shape))
     places = np.broadcast_to(chosen, drawn.shape[:-1])[..., None]
-    regret = np.take_along_axis(drawn, places, -1)[..., 0] - lowest(rates, drawn).loss
+    regret = np.take_along_axis(drawn, places, -1)[..., 0] - _lowest(np.asarray(rates), drawn)
     return df / (df - 2) * error[..., 0] ** 2 * (regret**2).mean(0)
+
+
+def _lowest(rates: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """(...) the lowest of parabolas through losses (..., R); at an edge half a spacing beyond it at most."""
+    middle = np.clip(losses.argmin(-1), 1, len(rates) - 2)
+    left, here, right = (
+        np.take_along_axis(losses, (middle + shift)[..., None], -1)[..., 0] for shift in (-1, 0, 1)
+    )
+    step = rates[1] - rates[0]  # the grids of these studies are even
+    slope, curvature = (right - left) / (2 * step), (left + right - 2 * here) / (2 * step**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.clip(-slope / (2 * curvature), -1.5 * step, 1.5 * step)
+    found = here + slope * place + curvature * place**2
+    floor = losses.min(-1)
+    return np.where(curvature > 0, np.minimum(found, floor), floor)
 
 
 def _noise(tuning: np.ndarray, chosen: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -275,6 +302,8 @@ def _compare(runs: np.ndarray, added: np.ndarray, df: float) -> Welch:
 
 
 BASE = Setting()
+FINE = Setting(factor=1.4, tuning_seeds=2, seeds=5, cost=0.2)
+"""As the standing table was tuned."""
 EQUAL: tuple[Setting, ...] = (
     BASE,
     replace(BASE, optima="between"),
@@ -302,17 +331,29 @@ EQUAL: tuple[Setting, ...] = (
     replace(BASE, optima="threefold"),
     replace(BASE, optima="threefold", factor=2.0, spread=0.005),
     replace(BASE, unstable=5.0),
-    replace(BASE, unstable=5.0, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
-    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
-    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2, optima="between"),
-    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, late=0.3, cost=0.2),
-    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2, variants=40),
+    replace(FINE, unstable=5.0),
+    FINE,
+    replace(FINE, optima="between"),
+    replace(FINE, late=0.3),
+    replace(FINE, variants=40),
     replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, late=0.3, cost=0.2, variants=40),
     *(
         replace(BASE, factor=2.0, tuning_seeds=2, seeds=seeds, uneven=1.0, variants=variants)
         for variants in (6, 40)
         for seeds in (2, 3, 5)
     ),
+    replace(FINE, correlation=0.65),
+    replace(FINE, correlation=0.65, variants=40),
+    replace(FINE, growth=2.0),
+    replace(FINE, growth=2.0, correlation=0.65),
+    replace(FINE, growth=2.0, steeper=4.0),
+    replace(FINE, steeper=4.0),
+    replace(FINE, collapsed=0.3),
+    replace(FINE, collapsed=3.0),
+    replace(FINE, cost=0.0),
+    replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, steeper=2.0, spread=0.005),
+    replace(BASE, factor=2.0, tuning_seeds=10, seeds=20, steeper=2.0, spread=0.01, optima="between"),
+    replace(BASE, factor=2.0, tuning_seeds=5, seeds=12, steeper=-1.5, spread=0.01, optima="between"),
 )
 DIFFERENT: tuple[Setting, ...] = tuple(
     replace(BASE, spread=spread, factor=factor, difference=difference)
@@ -337,10 +378,15 @@ REVERSED: tuple[Setting, ...] = tuple(
 
 def _row(setting: Setting) -> list[str]:
     factor = f"{setting.factor:.3g}"
-    curve = f"{setting.cost:g}" + (", bent" if setting.steeper else "")
+    curve = f"{setting.cost:g}" + (
+        {0.0: "", 1.0: ", bent", -1.5: ", bent down"}.get(setting.steeper, ", a cliff")
+    )
     curve += f", {setting.late:.0%} late" if setting.late else ""
     curve += f", one spreads {setting.unstable:g} times as far" if setting.unstable != 1 else ""
     curve += ", unlike spreads" if setting.uneven else ""
+    curve += f", noise times {setting.growth:g} a rate" if setting.growth != 1 else ""
+    curve += f", seeds correlate by {setting.correlation:g}" if setting.correlation else ""
+    curve += f", collapsed by {setting.collapsed:g}" if setting.collapsed else ""
     curve += f", {setting.variants} variants" if setting.variants != BASE.variants else ""
     numbers = (setting.tuning_seeds, setting.seeds, curve, f"{setting.spread:g}", setting.optima)
     return [factor, *map(str, numbers)]
@@ -359,25 +405,29 @@ def main() -> None:
     """Print the tables as markdown."""
     args = parse_flags(TuningArgs, prog="python -m benchmarks.tuning_error_rates", description=__doc__)
     rng = np.random.default_rng(args.generator_seed)
-    header = [*WHAT, "shared", "own, Welch", "own", "pairs", "groups", "coverage", "equivalent", "wider"]
+    both = ["coverage, former", "coverage", "half-width, former", "half-width"]
+    header = [*WHAT, "shared", "own, Welch", "own, former", "own", "groups", "equivalent", *both]
     rows = []
     for setting in EQUAL:
-        x = simulate(setting, args.studies, rng)
-        found = (x.shared.false_differences, x.plain.false_differences, x.tuned.false_differences)
-        found += (_percent(x.any_pair), _percent(x.group))
-        numbers = (*found, x.tuned.coverage, x.tuned.equivalent, x.wider)
-        rows.append([*_row(setting), *(f"{number:.1f}" for number in numbers)])
+        x = simulate(setting, args.studies // (2 if setting.variants > BASE.variants else 1), rng)
+        found = [of.false_differences for of in (x.shared, x.plain, x.former, x.tuned)]
+        found += [_percent(x.group), x.tuned.equivalent, x.former.coverage, x.tuned.coverage]
+        rows.append([*_row(setting), *(f"{number:.1f}" for number in found), *_widths(x)])
     _print_table("Nothing differs at each one's own best.", header, rows)
-    header = [*WHAT, "difference", "shared", "own, Welch", "own", "coverage", "equivalent"]
+    header = [*WHAT, "difference", "shared", "own, Welch", "own, former", "own", "equivalent", *both]
     for title, settings in (("All differ.", DIFFERENT), ("Alike at the shared rate.", REVERSED)):
         rows = []
         for setting in settings:
             x = simulate(setting, args.studies, rng)
-            found = (x.shared.true_differences, x.plain.true_differences, x.tuned.true_differences)
-            numbers = (*found, x.tuned.coverage, x.tuned.equivalent)
-            difference = f"{setting.difference:g}"
-            rows.append([*_row(setting), difference, *(f"{number:.1f}" for number in numbers)])
+            found = [of.true_differences for of in (x.shared, x.plain, x.former, x.tuned)]
+            found += [x.tuned.equivalent, x.former.coverage, x.tuned.coverage]
+            numbers = (f"{number:.1f}" for number in found)
+            rows.append([*_row(setting), f"{setting.difference:g}", *numbers, *_widths(x)])
         _print_table(title, header, rows)
+
+
+def _widths(studies: Studies) -> list[str]:
+    return [f"{found.half_width:.4f}" for found in (studies.former, studies.tuned)]
 
 
 if __name__ == "__main__":

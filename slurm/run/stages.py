@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import date
 
 from base.errors import UsageError
+from eval.report.tuning.choices import failing_choices
 from eval.results.stages import TUNE
 from eval.results.tuning import (
     Choice,
@@ -135,7 +136,9 @@ def _held_out_loss(cell: RunCell) -> float | None:
 def said(before: Tuning, now: Tuning) -> list[str]:
     """Tell of rounds that ended and of what was chosen."""
     lines = [_of_round(now, each) for each in now.rounds[len(before.rounds) :]]
-    return lines + [_of_choice(now, choice) for choice in now.chosen[len(before.chosen) :]]
+    chosen = now.chosen[len(before.chosen) :]
+    lines += [_of_choice(now, choice) for choice in chosen]
+    return lines + [f"warning: {line}" for line in failing_choices(now, chosen)]
 
 
 def _of_round(tuning: Tuning, ended: Round) -> str:

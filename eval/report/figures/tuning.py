@@ -27,7 +27,6 @@ from eval.report.figures.style import (
 from eval.report.tuning.choices import Line, Tuned
 from eval.results.tuning_rules import is_number
 from eval.significance.axes import Family, Level
-from eval.significance.statistics.tuning import loss_at
 
 PANEL_IN = 3.1
 BAND_ALPHA, MOST_INK = 0.15, 0.6
@@ -135,14 +134,13 @@ def _draw(axes: Axes, lines: Sequence[Line], styles: dict[Line, VariantStyle], t
 
 
 def _mark_optimum(axes: Axes, line: Line, look: VariantStyle) -> None:
-    """Draw the parabola, and a star at its lowest with the interval of its place."""
-    if line.curve is None:
+    """Draw the curve, and a star at its lowest with the interval of its place."""
+    if line.curve is None or line.fitted is None:
         return
     assert line.rates is not None
-    best = min(max(int(line.means.argmin()), 1), len(line.rates) - 2)
-    near = np.linspace(line.rates[best - 1], line.rates[best + 1], SMOOTH)
-    means = np.broadcast_to(line.means, (SMOOTH, len(line.rates)))
-    axes.plot(np.exp(near), loss_at(line.rates, means, near), color=look.colour, lw=0.8, ls="--")
+    near = np.linspace(line.fitted.low, line.fitted.high, SMOOTH)
+    losses = np.polyval(line.fitted.coefficients, near)
+    axes.plot(np.exp(near + line.rates[line.chosen]), losses, color=look.colour, lw=0.8, ls="--")
     optimum, loss = line.curve.optimum.exp, line.curve.loss.value
     axes.plot(
         optimum.interval or (optimum.value, optimum.value),

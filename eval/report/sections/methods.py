@@ -109,8 +109,8 @@ def _tuned(analysis: Analysis) -> str:
         return ""
     return (
         " The held-out loss is compared at each one's own best, and what the choice adds to the uncertainty "
-        "is in its standard errors: the mean square of the regret, over losses drawn as the tuning leaves "
-        "them open, with the variance of each variant's own runs, drawn to what is usual among them "
+        "is in its standard errors: the mean square of the regret, integrated over the curves that the "
+        "tuning leaves open, with the variance of each variant's own runs, drawn to what is usual among them "
         "(docs/statistics.md, *Equal tuning*). Its equivalence is tested at half the level on each side, as "
         "what a choice misses has a direction. Other outcomes are compared at the rates that were chosen."
     )

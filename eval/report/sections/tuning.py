@@ -12,9 +12,10 @@ from eval.report.document.markdown import details, difference, interval, listed,
 from eval.report.document.names import family_label
 from eval.report.sections.answer import in_a_word, left_of
 from eval.report.sections.context import Context
-from eval.report.tuning.choices import Line, Tuned
+from eval.report.tuning.choices import MORE_SEEDS, Line, Tuned, narrowings
 from eval.report.verdicts.ranking import EDGE
 from eval.results.tuning_rules import Point
+from eval.significance.comparison import SHOWN
 from eval.significance.statistics.tuning import Estimate
 
 DIGITS = 4
@@ -31,6 +32,7 @@ def tuning_section(analysis: Analysis, context: Context) -> str:
             _which_hold_the_choice(analysis),
             context.figure("tuning"),
             _sensitivity(analysis, tuned),
+            _most_decisive(analysis, tuned),
             _best_of(analysis, tuned),
         ]
     parts = [part for part in (*parts, _heads(analysis)) if part]
@@ -164,14 +166,47 @@ def _sensitivity(analysis: Analysis, tuned: Tuned) -> str:
     header = [analysis.noun, *(["field"] if many else []), "chosen", "optimum", "chosen again",
               "a third of the optimum costs", "three times it costs", "choice adds"]  # fmt: skip
     text = (
-        "Optimum and costs are those of the parabola through the lowest loss and its neighbours, in nats, "
+        "Optimum and costs are those of a curve through the chosen value and its nearest neighbours, five in "
+        "all, in nats, "
         f"with {analysis.confidence:.0%} intervals over what the tuning leaves open; an optimum without one "
         "is the end of what was searched; - where the grid does not reach. *Chosen again*: with other tuning "
         "seeds. *Choice adds*: root of the expected square of the regret, which is in the standard error of "
         "every comparison of held-out loss; more tuning seeds and a finer grid lessen it, and more seeds of "
-        "the main runs do not."
+        "the main runs do not. It is integrated over the curves that the tuning leaves open. Nothing is "
+        "drawn, so no digit depends on a random number."
     )
     return f"{table([*(['family'] if several else []), *header], rows)}\n\n{text}"
+
+
+MOST_DECISIVE = 3
+
+
+def _most_decisive(analysis: Analysis, tuned: Tuned) -> str:
+    """Say which further tuning runs would narrow undecided intervals most."""
+    tuned_by = {c.benchmark for c in analysis.comparisons if c.choice_error is not None}
+    undecided = [c for name in tuned_by for c in analysis.overall(name) if c.verdict not in SHOWN]
+    found = [narrowing for c in undecided for narrowing in narrowings(tuned, c)]
+    best = sorted(found, key=lambda narrowing: narrowing.share)[:MOST_DECISIVE]
+    if not best:
+        return ""
+    rows = [
+        [
+            f"`{each.compared}`",
+            f"`{each.tuned}`",
+            ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in each.values),
+            str(each.num_runs),
+            f"{each.share:.0%}",
+        ]
+        for each in best
+    ]
+    header = [analysis.noun, "tuned further", "at", "runs", "interval, of today's width"]
+    first = best[0]
+    return (
+        f"**Which tuning runs would decide most**, of what is undecided on the held-out loss: {MORE_SEEDS} "
+        f"more tuning seeds at {listed(rows[0][2].split(', '))} of `{first.tuned}` would narrow the interval "
+        f"of `{first.compared}` to {first.share:.0%} of its width, if means stay as they are.\n\n"
+        f"{table(header, rows)}"
+    )
 
 
 def _value(line: Line) -> str:

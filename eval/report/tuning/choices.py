@@ -6,6 +6,7 @@ tuning selects by, carry what the choices add (``eval.significance.statistics.tu
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,20 +28,29 @@ from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuni
 from eval.results.tuning_rules import Point, Value, edges, is_number
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level, places_of, plain
+from eval.significance.comparison import Comparison
 from eval.significance.statistics.tuning import (
+    FEWEST,
     Curve,
+    Curves,
     Estimate,
     Noise,
     Selection,
-    added_variance,
     choice_share,
     combined,
     curve,
     expected_best,
+    fit_curves,
     moderated_noise,
     own_noise,
+    spreads,
+    squared_regret,
+    squared_regret_of_few,
 )
 from pretrain.run.folders import RunFolder
+
+MORE_SEEDS = 2
+"""Further tuning seeds of which the report says what they would be worth."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +69,10 @@ class Line:
     is_at_edge: bool
     noise: Noise | None
     """Of the variant's runs, moderated by those of its setting; None where nothing tells of it."""
+    fitted: Curves | None = None
+    """The curve about the chosen value; None of fewer than three numbers."""
+    with_more: Curves | None = None
+    """The same as if the chosen value and its neighbours had ``MORE_SEEDS`` further tuning seeds."""
 
     @property
     def means(self) -> np.ndarray:
@@ -68,8 +82,12 @@ class Line:
     @cached_property
     def rates(self) -> np.ndarray | None:
         """(R,) logarithms of the values; None of values that have none."""
-        numbers = [float(value) for value in self.values if is_number(value) and float(value) > 0]
-        return np.log(numbers) if len(numbers) == len(self.values) else None
+        return _logarithms(self.values)
+
+    @property
+    def neighbours(self) -> tuple[Value, ...]:
+        """The chosen value and those beside it."""
+        return self.values[max(0, self.chosen - 1) : self.chosen + 2]
 
     @cached_property
     def _error(self) -> float:
@@ -81,20 +99,41 @@ class Line:
         """What the choice adds to the variance of the arm's mean."""
         if self.noise is None:
             return None
-        added = added_variance(self.means, self._error, self.noise.df, self.chosen, self.rates)
+        if self.fitted is not None and self.rates is not None:
+            return _selection(self.fitted)
+        added = squared_regret_of_few(self.means, self._error, self.noise.df, self.chosen)
         return Selection(added, self.noise.df)
+
+    @cached_property
+    def selection_with_more(self) -> Selection | None:
+        """What it would add after ``MORE_SEEDS`` further tuning seeds with the same means."""
+        return None if self.with_more is None else _selection(self.with_more)
 
     @cached_property
     def share(self) -> float | None:
         """How often the chosen value would be chosen with other tuning seeds."""
-        return None if self.noise is None else choice_share(self.means, self._error, self.chosen)
+        if self.noise is None:
+            return None
+        if self.fitted is None:
+            return choice_share(self.means, self._error, self.chosen)
+        is_known = np.isfinite(self.fitted.means)
+        return choice_share(self.means, self.fitted.errors[is_known], self.chosen)
 
     @cached_property
     def curve(self) -> Curve | None:
         """Of three numbers or more."""
-        if self.noise is None or self.rates is None or len(self.rates) < 3:
+        if self.fitted is None or self.rates is None:
             return None
-        return curve(self.rates, self.means, self._error, self.noise.df)
+        return curve(self.fitted, float(self.rates[self.chosen]))
+
+
+def _selection(fitted: Curves) -> Selection:
+    return Selection(float(squared_regret(fitted)), float(fitted.df))
+
+
+def _logarithms(values: Sequence[Value]) -> np.ndarray | None:
+    numbers = [float(value) for value in values if is_number(value) and float(value) > 0]
+    return np.log(numbers) if len(numbers) == len(values) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,16 +157,66 @@ class Tuned:
     @cached_property
     def choices(self) -> dict[Key, Selection]:
         """What tuning adds to the variance of each arm's mean; what fields miss adds up."""
+        return self.choices_after()
+
+    def choices_after(self, variant: Level = "", name: str = "") -> dict[Key, Selection]:
+        """Return the same as if a variant had ``MORE_SEEDS`` further tuning seeds along a field."""
         found: dict[Key, list[Selection]] = {}
         for line in self.lines:
-            if line.selection is not None:
-                found.setdefault((line.family, line.variant), []).append(line.selection)
+            is_tuned_further = (line.variant, line.field) == (variant, name)
+            selection = (is_tuned_further and line.selection_with_more) or line.selection
+            if selection is not None:
+                found.setdefault((line.family, line.variant), []).append(selection)
         return {key: combined(fields, [1.0] * len(fields)) for key, fields in found.items()}
 
     @property
     def at_edge(self) -> set[Key]:
         """Variants of which a better value may lie beyond what was tried."""
         return {(line.family, line.variant) for line in self.lines if line.is_at_edge}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """What ``MORE_SEEDS`` further tuning seeds of one variant are worth to a comparison."""
+
+    compared: str
+    tuned: Level
+    values: tuple[Value, ...]
+    """At which they are to be run."""
+    num_runs: int
+    share: float
+    """Width of the interval then, as a share of what it is, if means stay as they are."""
+
+
+def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
+    """Say for each variant of a comparison what further tuning seeds about its choices are worth.
+
+    The variance that the choices add becomes that of more seeds; the degrees of freedom, which grow a little,
+    are left as they are.
+    """
+    if not comparison.choice_error or not comparison.standard_error:
+        return []
+    weights = comparison.contrast.weights()
+    arms = {(family, name): x for family in comparison.families for name, x in weights.items()}
+    part = (comparison.choice_error / comparison.standard_error) ** 2
+    before = combined([tuned.choices[arm] for arm in arms], list(arms.values())).variance
+    found = []
+    for variant, name in itertools.product(weights, tuned.plan.plan.fields):
+        more = tuned.choices_after(variant, name)
+        lines = [
+            x for x in tuned.lines if (x.family, variant) in arms and (x.variant, x.field) == (variant, name)
+        ]
+        after = combined([more[arm] for arm in arms], list(arms.values())).variance
+        found.append(
+            Narrowing(
+                compared=comparison.contrast.compared,
+                tuned=variant,
+                values=tuple(sorted({value for line in lines for value in line.neighbours}, key=str)),
+                num_runs=MORE_SEEDS * sum(len(line.neighbours) for line in lines),
+                share=math.sqrt(1 - part * (1 - after / before)),
+            )
+        )
+    return found
 
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
@@ -171,11 +260,14 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
     tables = {key: _losses(tuning, choice) for key, choice in known.items()}
     settings = {key: (choice.family, choice.places) for key, choice in known.items()}
     lines: list[Line] = []
+    failing: list[str] = []
     for setting in dict.fromkeys(settings.values()):
         own = {key: known[key] for key, of in settings.items() if of == setting}
         noises = _noises(own, tables, runs)
         for name in tuning.plan.fields:
-            lines += _lines(name, own, tables, noises)
+            grid = _grid(name, own, tables)
+            lines += _lines(grid, own, tables, noises)
+            failing += _failing(grid, [_main_runs(runs, key) for key in grid.chosen])
     shared = {
         key[0]: choice.point
         for key, choice in known.items()
@@ -189,7 +281,7 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
         num_rounds={key: len(_rounds(tuning, choice)) for key, choice in known.items()},
         shared_points=shared,
         points={key: choice.point for key, choice in known.items()},
-        notes=tuple(_notes(tuning, lines)),
+        notes=(*_notes(tuning, lines), *failing),
     )
 
 
@@ -252,43 +344,128 @@ def _main_runs(runs: pd.DataFrame, key: Key) -> np.ndarray:
     return runs[(runs.family == family) & (runs.variant == variant)].score.to_numpy(float)
 
 
-def _lines(
-    name: str, own: Mapping[Key, Choice], tables: Mapping[Key, Losses], noises: Mapping[Key, Noise | None]
-) -> Iterable[Line]:
-    """Return the lines of one setting along one field."""
-    for key, choice in own.items():
-        values, losses = _along(name, choice, tables[key])
-        if choice.point[name] in values:
-            yield Line(
-                family=key[0],
-                variant=key[1],
-                field=name,
-                values=values,
-                losses=losses,
-                chosen=values.index(choice.point[name]),
-                is_at_edge=name in edges(choice.point, _means(choice, tables[key])),
-                noise=noises[key],
-            )
+@dataclass(frozen=True, kw_only=True)
+class _Grid:
+    """What the variants of one setting came to along one field, each at its chosen values of the others."""
+
+    field: str
+    values: tuple[Value, ...]
+    """All that are usable for any, in rising order."""
+    chosen: dict[Any, int]
+    """Places of the chosen values, by whatever names a variant."""
+    losses: np.ndarray
+    """(V, R, T), nan where a run diverged."""
+
+    def of(self, key: Any) -> tuple[tuple[Value, ...], np.ndarray, int]:
+        """Return the usable values of a variant, its losses (R, T) there, and the place of the chosen one."""
+        losses = self.losses[list(self.chosen).index(key)]
+        usable = np.isfinite(losses).all(-1)
+        values = tuple(value for value, is_usable in zip(self.values, usable, strict=True) if is_usable)
+        return values, losses[usable], int(usable[: self.chosen[key]].sum())
 
 
-def _means(choice: Choice, table: Losses) -> list[tuple[Point, float]]:
-    return [(dict(zip(choice.point, point, strict=True)), _mean(losses)) for point, losses in table.items()]
+def _grid(name: str, own: Mapping[Any, Choice], tables: Mapping[Any, Losses]) -> _Grid:
+    along = {key: _along(name, choice, tables[key]) for key, choice in own.items()}
+    along = {key: found for key, found in along.items() if own[key].point[name] in found}
+    values = tuple(dict.fromkeys(value for found in along.values() for value in found))
+    values = tuple(sorted(values)) if all(map(is_number, values)) else values  # type: ignore[type-var]
+    seeds = max((len(losses) for found in along.values() for losses in found.values()), default=1)
+    nothing = (math.nan,) * seeds
+    losses = [[found.get(value, nothing) for value in values] for found in along.values()]
+    return _Grid(
+        field=name,
+        values=values,
+        chosen={key: values.index(own[key].point[name]) for key in along},
+        losses=np.array(losses, dtype=float).reshape(len(along), len(values), seeds),
+    )
 
 
-def _along(name: str, choice: Choice, table: Losses) -> tuple[tuple[Value, ...], np.ndarray]:
-    """Values of a field at the chosen ones of the others, in rising order, and (R, T) losses there."""
-    names = list(choice.point)
-    place = names.index(name)
+def _along(name: str, choice: Choice, table: Losses) -> dict[Value, tuple[float | None, ...]]:
+    """Losses by the values of a field at the chosen ones of the others, but for those where runs diverged."""
+    place = list(choice.point).index(name)
     best = tuple(choice.point.values())
-    points = {
+    return {
         point[place]: losses
         for point, losses in table.items()
         if all(x == y for i, (x, y) in enumerate(zip(point, best, strict=True)) if i != place)
         and None not in losses
     }
-    numbers = sorted(x for x in points if is_number(x))  # type: ignore[type-var]
-    values = tuple(numbers) if len(numbers) == len(points) else tuple(points)
-    return values, np.array([points[value] for value in values], dtype=float)
+
+
+def _lines(
+    grid: _Grid, own: Mapping[Key, Choice], tables: Mapping[Key, Losses], noises: Mapping[Key, Noise | None]
+) -> Iterable[Line]:
+    """Return the lines of one setting along one field."""
+    now, later = _curves(grid, noises), _curves(grid, noises, MORE_SEEDS)
+    for key in grid.chosen:
+        values, losses, chosen = grid.of(key)
+        yield Line(
+            family=key[0],
+            variant=key[1],
+            field=grid.field,
+            values=values,
+            losses=losses,
+            chosen=chosen,
+            is_at_edge=grid.field in edges(own[key].point, _means(own[key], tables[key])),
+            noise=noises[key],
+            fitted=now.get(key),
+            with_more=later.get(key),
+        )
+
+
+def _curves(grid: _Grid, noises: Mapping[Key, Noise | None], more: int = 0) -> dict[Key, Curves]:
+    """Lay a curve through the losses of each variant that has rates enough."""
+    rates, noise = _logarithms(grid.values), [noises[key] for key in grid.chosen]
+    if rates is None or len(rates) < FEWEST or None in noise:
+        return {}
+    variances, df = zip(*(each for each in noise if each), strict=True)
+    found = fit_curves(rates, grid.losses, list(grid.chosen.values()), variances, df, more)
+    return {key: found.of(i) for i, key in enumerate(grid.chosen) if np.isfinite(found.low[i])}
+
+
+def _failing(grid: _Grid, main: Sequence[Sequence[float] | np.ndarray]) -> Iterable[str]:
+    """Name the variants that were chosen where training begins to fail.
+
+    Args:
+        grid: Of one setting along one field.
+        main: Losses of further runs of each variant at its choice.
+    """
+    rates = _logarithms(grid.values)
+    if rates is None or not grid.chosen:
+        return
+    further = [own_noise([each]) for each in main]
+    chosen = list(grid.chosen.values())
+    variances = [noise.variance if noise.df else 0.0 for noise in further]
+    found = spreads(rates, grid.losses, chosen, variances, [noise.df for noise in further])
+    for i in np.flatnonzero(found.is_failing):
+        name = list(grid.chosen)[i][-1]
+        yield (
+            f"{name} was chosen where training begins to fail: at {grid.field} {grid.values[chosen[i]]} its "
+            f"seeds spread by {found.at_choice[i]:.3f} nats (standard deviation), just below by "
+            f"{found.below[i]:.3f}; a lower value may be as good and safer"
+        )
+
+
+def failing_choices(tuning: Tuning, choices: Sequence[Choice]) -> list[str]:
+    """Name those of some choices that were made where training begins to fail, by the tuning runs alone.
+
+    Args:
+        tuning: With the rounds of these choices.
+        choices: Such as have just been made.
+    """
+    settings = dict.fromkeys((choice.family, choice.places) for choice in choices)
+    lines: list[str] = []
+    for setting in settings:
+        own = {(x.family, x.places, x.variant): x for x in tuning.chosen if (x.family, x.places) == setting}
+        tables = {key: _losses(tuning, choice) for key, choice in own.items()}
+        for name in tuning.plan.fields:
+            grid = _grid(name, own, tables)
+            lines += _failing(grid, [()] * len(grid.chosen))
+    return lines
+
+
+def _means(choice: Choice, table: Losses) -> list[tuple[Point, float]]:
+    return [(dict(zip(choice.point, point, strict=True)), _mean(losses)) for point, losses in table.items()]
 
 
 def _notes(tuning: Tuning, lines: Sequence[Line]) -> Iterable[str]:

@@ -1,20 +1,30 @@
 """What a tuning on a grid of rates knows: the choice, the curve about it, and what the choice may miss.
 
-Shapes: any leading dimensions (studies, variants), R rates in rising order, T tuning seeds. Rates stand as
-their natural logarithms, losses in any unit. What may be true of the losses at the rates follows from what
-the tuning saw: normal about the means, with a variance over seeds, and a chi-square for what is not known of
-that (the posterior under flat priors; Gelman et al. 2013, section 3.2). The curve between rates is the
-parabola through the lowest of the losses and its neighbours. Expectations are integrated, nothing is drawn.
+Shapes: any leading dimensions (studies), V variants of one setting, R rates in rising order, T tuning seeds.
+Rates stand as their natural logarithms, losses in any unit, nan where a run diverged.
 
-The variance is each variant's own, moderated: few runs tell little of it, so it is drawn to what is usual
-among the variants, as are the variances of genes in an experiment of few samples (Smyth 2004). One that is
-pooled over all would be ruled by a single unstable variant.
+**The curve** of a variant is a quadratic in the logarithm of the rate with a cubic term of which little is
+believed (``BEND``), fitted by weighted least squares to the mean losses of the chosen rate and its nearest
+neighbours, five in all (``fit_curves``). What a mean weighs follows from its error, which has two parts. The
+noise over seeds may grow with the rate: the logarithm of its standard deviation is linear in the place of
+the rate, with a slope that is pooled over variants. And a loss is trusted to within ``MISFIT`` of its height
+above the chosen one. A collapsed rate, ``COLLAPSED`` times as high as the second lowest, is left out. So
+rates that nobody would choose set neither the curve nor its noise.
 
-The regret of a choice is the loss at the chosen rate minus the lowest of the curve. It shifts what the main
-runs find, which can be no better than their rate. Its expected square is added to the variance of an arm's
-mean. A shift b that is added so, as b squared, keeps a two-sided test at its level whatever b is:
-|Z + b| > z sqrt(1 + b^2) has at most the chance of |Z| > z for the levels in use. Regrets of several arms
-add up within a side of a contrast (``welch.sum_of_regrets``).
+**The noise** at the choice is each variant's own, moderated: few runs tell little of it, so it is drawn to
+what is usual among the variants, as are the variances of genes in an experiment of few samples (Smyth 2004).
+One that is pooled over all would be ruled by a single unstable variant. It is larger where the curve does
+not fit. What the runs of a seed share cancels in differences of rates, as far as their correlation is sure.
+
+**The regret** of a choice is the loss at the chosen rate minus the lowest of the curve. It shifts what the
+main runs find, which can be no better than their rate. Its expected square is added to the variance of an
+arm's mean (``squared_regret``): over the posterior of the curve, a bivariate t, integrated by a fixed rule.
+Nothing is drawn, so no digit depends on a random number. A shift b that is added so, as b squared, keeps a
+two-sided test at its level whatever b is: |Z + b| > z sqrt(1 + b^2) has at most the chance of |Z| > z for
+the levels in use. Regrets of several arms add up within a side of a contrast (``welch.sum_of_regrets``).
+
+**Fewer rates**: through three goes the parabola, whose fit nothing tests. Of two, and of values without an
+order, nothing is known between (``squared_regret_of_few``).
 """
 
 from __future__ import annotations
@@ -33,16 +43,32 @@ from eval.significance.statistics.welch import CONFIDENCE, sum_of_regrets
 PRIOR_DF = 2.0
 """Of what is usual among variants, when it is weighed against a variant's own runs: few, as spreads do differ
 from variant to variant."""
+WINDOW = 5
+"""Rates that the curve goes through."""
+FEWEST = 3
+"""Without so many there is no curve."""
+MISFIT = 0.2
+"""How far a loss may lie from the curve, as a share of its height above the chosen one."""
+BEND = 0.3
+"""Standard deviation of the cubic term beforehand, as a share of the quadratic one."""
+COLLAPSED, SURE = 5.0, 3.0
+"""How many times as high as the second lowest a loss is left out; standard errors beside it."""
+LEAST_GROWTH, MOST_GROWTH = -0.2, 1.2
+"""Of the logarithm of the standard deviation, from one rate to the next."""
+MOST_CORRELATION = 0.9
+"""Of the losses of a seed at two rates."""
+DOWNWARD = 0.1
+"""How likely a curve is beforehand that opens downwards, beside one that opens upwards."""
+FAILING = 0.01
+"""Level of the test of each variant whether its seeds spread further at the choice than below it."""
 WRONG_FACTOR = 3.0
 """How wrong a rate is whose cost is told."""
-SMOOTH_NODES = 24
-"""Of Gauss and Legendre's rule, over the scale and over the lowest loss."""
-NODES = 16
-"""Of the same rule, over the distance of each neighbour."""
-WIDE = 5.0
-"""How many standard errors from its mean a loss may lie."""
-NEGLIGIBLE = 1e-12
-LEAST_ERROR = 1e-12
+ANGLES, RADII = 64, 48
+"""Of the rule over curves: within 1% of the expectation's root."""
+NODES = 80
+"""Of Gauss and Hermite's."""
+NEGLIGIBLE = 1e-10
+LEAST_ERROR = 1e-6
 SLOPE_STEP = 1e-4
 """In standard errors."""
 
@@ -100,11 +126,36 @@ class Curve:
     """The same of three times the optimum."""
 
 
-class Lowest(NamedTuple):
-    """Where curves are lowest: the logarithm of the rate, and the loss; both (...)."""
+class Curves(NamedTuple):
+    """Curves a t^2 + b t + c through mean losses, with t the logarithm of the rate over the chosen one.
 
-    place: np.ndarray
-    loss: np.ndarray
+    The cubic term of the fit is in the errors of a and b, and not in the curve.
+    """
+
+    places: np.ndarray
+    """(..., V, R) t of each rate."""
+    means: np.ndarray
+    """(..., V, R) losses."""
+    errors: np.ndarray
+    """(..., V, R) their standard errors."""
+    fit: np.ndarray
+    """(..., V, 3, R) what each mean carries into a, b and c."""
+    covariance: np.ndarray
+    """(..., V, 2, 2) of a and b."""
+    low: np.ndarray
+    """(..., V) t to which the curve is followed, half a spacing beyond its window; nan without a curve."""
+    high: np.ndarray
+    df: np.ndarray
+    """(..., V) degrees of freedom of the errors."""
+
+    def of(self, variant: int) -> Curves:
+        """Return the curve of one variant of a single study, without the dimension V."""
+        return Curves(*(x[variant] for x in self))
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """(..., V, 3) a, b and c."""
+        return (self.fit * _known(self.means)[..., None, :]).sum(-1)
 
 
 def moderated_noise(variances: ArrayLike, df: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -144,253 +195,295 @@ def own_noise(groups: Sequence[ArrayLike]) -> Noise:
     return Noise(squares / df if df else math.nan, df)
 
 
-def lowest(rates: ArrayLike, losses: ArrayLike) -> Lowest:
-    """Find the lowest of curves through some rates.
-
-    It is that of the parabola through the lowest loss and its neighbours. At an edge of the grid the parabola
-    is that of the last three rates, and followed half a spacing beyond: if it still falls there, that far.
+def fit_curves(
+    rates: ArrayLike, losses: ArrayLike, chosen: ArrayLike, noise: ArrayLike, df: ArrayLike, more: int = 0
+) -> Curves:
+    """Lay a curve through the losses of each variant about its chosen rate.
 
     Args:
         rates: (R,) logarithms.
-        losses: (..., R).
+        losses: (..., V, R, T) of the tuning of one setting, nan at rates that are not usable.
+        chosen: (..., V) places of the chosen rates, whose losses are the lowest.
+        noise: (..., V) variance of a run over seeds at the chosen rate.
+        df: (..., V) its degrees of freedom.
+        more: Further seeds, that the chosen rate and its neighbours are supposed to have, with these means.
     """
-    rates, losses = np.asarray(rates, dtype=float), np.asarray(losses, dtype=float)
-    best = losses.argmin(-1)
-    floor = np.take_along_axis(losses, best[..., None], -1)[..., 0]
-    if len(rates) < 3:
-        return Lowest(rates[best], floor)
-    middle = np.clip(best, 1, len(rates) - 2)
-    x, y = (_triple(values, middle) for values in (np.broadcast_to(rates, losses.shape), losses))
-    slope, curvature = _divided(x, y)
+    rates, losses, noise, df = (np.asarray(x, dtype=float) for x in (rates, losses, noise, df))
+    chosen, seeds = np.asarray(chosen), losses.shape[-1]
+    means = losses.mean(-1)
+    steps = np.arange(len(rates)) - chosen[..., None]
+    places = rates - rates[chosen][..., None]
+    heights = means - np.take_along_axis(means, chosen[..., None], -1)
+    variance = np.maximum(noise / seeds, LEAST_ERROR**2)
+    used = _in_window(heights, steps, np.sqrt(variance))
+    misfit = np.where(used, (MISFIT * heights) ** 2, 0.0) / variance[..., None]
+    growth, correlation = _growth_and_correlation(losses, steps, used / (1 + misfit))
+    relative = np.exp(growth[..., None, None] * steps)
+    of_rate = relative**2 * np.where(np.abs(steps) <= 1, seeds / (seeds + more), 1.0)
+    apart, shared = variance * (1 - correlation[..., None]), variance * correlation[..., None]
+    weights = used / (of_rate + misfit * (variance / apart)[..., None])
+    number = used.sum(-1)
+    has_curve = number >= FEWEST
+    design = np.stack([places**2, places, np.ones_like(places), places**3], -1)
+    straight, _ = _least_squares(design[..., :3], weights * has_curve[..., None], 0.0)
+    bend = BEND * (straight[..., 0, :] * _known(means)).sum(-1)
+    fit, inverse = _least_squares(
+        design, weights * has_curve[..., None], apart / np.maximum(bend**2, NEGLIGIBLE)
+    )
+    coefficients = (fit * _known(means)[..., None, :]).sum(-1)
+    misses = _known(means) - (design * coefficients[..., None, :]).sum(-1)
+    squares = (weights * misses**2).sum(-1)
+    df = df + more
+    apart = np.maximum(apart, (df * apart + squares) / (df + np.maximum(number - FEWEST, 0)))
+    common = (fit * relative[..., None, :]).sum(-1)
+    covariance = apart[..., None, None] * inverse
+    covariance = covariance + shared[..., None, None] * common[..., :, None] * common[..., None, :]
+    errors = np.sqrt((apart + shared)[..., None] * of_rate)
+    low, high = np.where(used, places, np.inf).min(-1), np.where(used, places, -np.inf).max(-1)
+    beyond = np.where(has_curve, (high - low) / np.maximum(number - 1, 1) / 2, np.nan)
+    parts = fit[..., :3, :], covariance[..., :2, :2]
+    return Curves(places, means, errors, *parts, low - beyond, high + beyond, df)
+
+
+def _least_squares(
+    design: np.ndarray, weights: np.ndarray, ridge: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """(..., P, R) what each value carries into P coefficients, and (..., P, P) their covariance per variance.
+
+    Args:
+        design: (..., R, P).
+        weights: (..., R); of zeros alone the coefficients mean nothing.
+        ridge: (...) of the last coefficient.
+    """
+    normal = np.einsum("...ri,...r,...rj->...ij", design, weights, design)
+    normal[..., -1, -1] += ridge
+    has_any = np.any(weights, axis=-1, keepdims=True)[..., None]
+    normal = np.where(has_any, normal, np.eye(design.shape[-1]))
+    inverse = np.linalg.inv(normal)
+    return np.einsum("...ij,...rj,...r->...ir", inverse, design, weights), inverse
+
+
+def _known(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _in_window(heights: np.ndarray, steps: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """(..., R) which rates a curve goes through: the nearest that are usable and have not collapsed.
+
+    Args:
+        heights: (..., R) of losses above the chosen one.
+        steps: (..., R) from the chosen rate.
+        error: (...) standard errors of the means.
+    """
+    others = np.where(np.isfinite(heights) & (steps != 0), heights, np.inf)
+    second = np.sort(others, -1)[..., 1:2] if heights.shape[-1] > 2 else np.inf
+    usable = np.isfinite(heights) & (heights <= COLLAPSED * second + SURE * error[..., None])
+    far = np.where(usable, np.abs(steps), usable.shape[-1] + np.abs(steps))
+    return usable & (far.argsort(-1, kind="stable").argsort(-1) < WINDOW)
+
+
+def _growth_and_correlation(
+    losses: np.ndarray, steps: np.ndarray, trust: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(...) how noise grows from rate to rate, and how the losses of a seed at neighbours go together.
+
+    The growth is a slope within variants, by least squares. The correlation is that of normal losses that lie
+    on the same side of their means so often (Greiner 1909), less one standard error of that share: of two
+    seeds and few variants it is not to be believed.
+
+    Args:
+        losses: (..., V, R, T).
+        steps: (..., V, R) from the chosen rate.
+        trust: (..., V, R) what each rate counts, zero outside the window.
+    """
+    if losses.shape[-1] < 2:
+        return np.zeros(losses.shape[:-3]), np.zeros(losses.shape[:-3])
+    off = _known(losses - losses.mean(-1, keepdims=True))
+    spreads = np.log((off**2).sum(-1) + LEAST_ERROR**2) / 2
+    total = np.maximum(trust.sum(-1, keepdims=True), NEGLIGIBLE)
+    centred = steps - (trust * steps).sum(-1, keepdims=True) / total
+    weight = (trust * centred**2).sum((-1, -2))
+    growth = (trust * centred * spreads).sum((-1, -2)) / np.maximum(weight, NEGLIGIBLE)
+    pairs = np.minimum(trust[..., 1:], trust[..., :-1])
+    number = np.maximum(pairs.sum((-1, -2)), NEGLIGIBLE)
+    agree = (np.sign(off[..., 1:, :]) * np.sign(off[..., :-1, :])).mean(-1)
+    share = (pairs * agree).sum((-1, -2)) / number - 1 / np.sqrt(number * (losses.shape[-1] - 1))
+    correlation = np.sin(np.pi / 2 * np.clip(share, 0, 1))
+    return np.clip(growth, LEAST_GROWTH, MOST_GROWTH), np.minimum(correlation, MOST_CORRELATION)
+
+
+def squared_regret(curves: Curves) -> np.ndarray:
+    """(..., V) the expected square of what choices miss, which is added to the variance of an arm's mean.
+
+    The expectation is over the curves that the tuning leaves open: a and b have a bivariate t about the fit.
+    A curve that opens downwards is taken for less likely beforehand than one that opens upwards
+    (``DOWNWARD``). In polar coordinates about the fit the distance has the quantile function of r below;
+    angles are evenly spaced, and the rule over distances is Gauss and Legendre's. Up to 2 degrees of freedom
+    the expectation is infinite; without a curve it is nan.
+    """
+    shape = curves.df.shape
+    curves = Curves(*(np.reshape(x, (-1, *x.shape[curves.df.ndim :])) for x in curves))
+    df = np.maximum(curves.df, 2.0)[:, None]
+    nodes, weights = np.polynomial.legendre.leggauss(RADII)
+    nodes = (nodes + 1) / 2
+    weights = weights * df * nodes ** (df - 1)
+    radius = np.sqrt(df * (nodes**-2 - 1))
+    (var_a, both), (_, var_b) = np.moveaxis(curves.covariance, 0, -1)
+    error_a = np.sqrt(var_a)
+    with_a, apart = both / error_a, np.sqrt(np.maximum(var_b - both**2 / var_a, 0))
+    a, b, _ = curves.coefficients.T
+    total = chance = np.zeros(len(a))
+    for angle in (np.arange(ANGLES) + 0.5) * 2 * np.pi / ANGLES:
+        cos, sin = np.cos(angle), np.sin(angle)
+        curvature = a[:, None] + radius * (error_a * cos)[:, None]
+        slope = b[:, None] + radius * (with_a * cos + apart * sin)[:, None]
+        likely = weights * np.where(curvature > 0, 1.0, DOWNWARD)
+        regret = _depth(curvature, slope, curves.low[:, None], curves.high[:, None])
+        total = total + (likely * regret**2).sum(-1)
+        chance = chance + likely.sum(-1)
+    return np.where(curves.df > 2, total / chance, np.inf).reshape(shape)
+
+
+def _depth(a: np.ndarray, b: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How far a t^2 + b t falls below zero between two ends, of which zero is between."""
+    place = _lowest_place(a, b, low, high)
+    return -np.minimum((a * place + b) * place, 0.0)
+
+
+def _lowest_place(a: np.ndarray, b: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Where a t^2 + b t is lowest between two ends."""
+    end = np.where((a * high + b) * high < (a * low + b) * low, high, low)
     with np.errstate(divide="ignore", invalid="ignore"):
-        vertex = x[1] - slope / (2 * curvature)
-    place = np.clip(vertex, x[0] - (x[1] - x[0]) / 2, x[2] + (x[2] - x[1]) / 2)
-    loss = y[1] + slope * (place - x[1]) + curvature * (place - x[1]) ** 2
-    is_lower = (curvature > 0) & (loss < floor)
-    return Lowest(np.where(is_lower, place, rates[best]), np.where(is_lower, loss, floor))
+        return np.where(a > 0, np.clip(-b / (2 * a), low, high), end)
 
 
-def _triple(values: np.ndarray, middle: np.ndarray) -> list[np.ndarray]:
-    return [np.take_along_axis(values, (middle + shift)[..., None], -1)[..., 0] for shift in (-1, 0, 1)]
+def squared_regret_of_few(means: ArrayLike, error: float, df: float, chosen: int) -> float:
+    """Return the same of two rates, or of values between which nothing lies.
 
-
-def _divided(x: list[np.ndarray], y: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Slope at the middle one of three points, and half the second derivative, of the parabola."""
-    left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
-    curvature = (right - left) / (x[2] - x[0])
-    return left + curvature * (x[1] - x[0]), curvature
-
-
-def added_variance(
-    means: ArrayLike, error: float, df: float, chosen: int, rates: ArrayLike | None = None
-) -> float:
-    """Return what a choice adds to the variance of an arm's mean: the expected square of its regret.
-
-    The expectation is over the losses that may be true at the rates: normal about the means, with one scale
-    for all, which is that of Student's t. It is integrated numerically, nothing is drawn: over the scale, the
-    lowest loss, and how far its neighbours lie above it. What lies further off need only be higher.
+    It is the sum over the other values of the expected squares by which each may be better: exact of two, and
+    more than what the best of several may be better by. Differences have Student's t.
 
     Args:
         means: (R,) over tuning seeds.
         error: Standard error of each.
         df: Its degrees of freedom; up to 2 the expectation is infinite.
-        chosen: Place of the chosen rate.
-        rates: (R,) their logarithms; None of values between which nothing lies.
+        chosen: Place of the chosen value.
     """
     if df <= 2:
         return math.inf
-    means, error = np.asarray(means, dtype=float), max(error, LEAST_ERROR)
-    scales, shares = _scales(df)
-    above, weights = _about_the_lowest(scales[:, None] * (means - means.min()) / error)
-    weights = shares[:, None] * weights
-    is_curved = rates is not None and len(means) > 2
-    total = 0.0
-    for best in range(len(means)):
-        middle = min(max(best, 1), len(means) - 2)
-        curve_of = [middle - 1, middle, middle + 1] if is_curved else [best]
-        apart = [x for x in range(len(means)) if x not in (*curve_of, chosen)]
-        weight = weights * _density(above[..., best]) * special.ndtr(above[..., apart]).prod(-1)
-        counts = weight > NEGLIGIBLE
-        places = np.asarray(rates, dtype=float)[curve_of] if is_curved else None
-        squares = _squared_regret(above[counts], best, chosen, curve_of, places)
-        total += float((weight[counts] * squares).sum())
-    return df / (df - 2) * error**2 * total
+    means, apart = np.asarray(means, dtype=float), math.sqrt(2) * max(error, LEAST_ERROR)
+    x = (means[chosen] - np.delete(means, chosen)) / apart
+    density = np.exp(special.gammaln((df + 1) / 2) - special.gammaln(df / 2)) / math.sqrt(df * math.pi)
+    density = density * (1 + x**2 / df) ** (-(df + 1) / 2)
+    squares = df * (df - 1) / (df - 2) * special.stdtr(df - 2, x * math.sqrt((df - 2) / df))
+    squares = squares + (x**2 - df) * special.stdtr(df, x) + 2 * x * (df + x**2) / (df - 1) * density
+    return float(apart**2 * squares.sum())
 
 
-def _scales(df: float) -> tuple[np.ndarray, np.ndarray]:
-    """(K,) how far apart means are in standard errors, for a distance of 1, and the weights of these.
-
-    A regret is as large as the scale of the errors, so the expected square over scales sqrt(df / chi-square)
-    is df / (df - 2) times that of the same regrets in units of the scale, over a chi-square with df - 2.
-    """
-    start, end = (math.sqrt(special.chdtri(df - 2, x) / df) for x in (1 - NEGLIGIBLE, NEGLIGIBLE))
-    nodes, weights = np.polynomial.legendre.leggauss(SMOOTH_NODES)
-    scales = start + (end - start) * ((nodes + 1) / 2) ** 2  # denser where few standard errors are between
-    log_density = (df - 3) * np.log(scales) - df * scales**2 / 2
-    weights = weights * (nodes + 1) * np.exp(log_density - log_density.max())
-    return scales, weights / weights.sum()
-
-
-def _about_the_lowest(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(..., T, R) how far means lie above what may be the lowest loss, in standard errors, and (T,) weights.
-
-    Args:
-        means: (..., R), the lowest of them 0.
-    """
-    nodes, weights = np.polynomial.legendre.leggauss(SMOOTH_NODES)
-    return means[..., None, :] - WIDE * nodes[:, None], WIDE * weights
-
-
-def _squared_regret(
-    above: np.ndarray, best: int, chosen: int, curve_of: Sequence[int], places: np.ndarray | None
-) -> np.ndarray:
-    """(M,) the expected square where the loss at ``best`` is the lowest, times the chance of that.
-
-    Args:
-        above: (M, R) how far the means lie above the lowest loss.
-        best: Whose loss is the lowest.
-        chosen: Whose is the regret.
-        curve_of: Rates of the parabola; only the lowest where there is none.
-        places: Their logarithms, or None.
-    """
-    distances, gain = {best: np.zeros((len(above), 1, 1))}, np.zeros(1)
-    weights = np.ones((len(above), 1, 1))
-    if places is not None:
-        apart = np.abs(places - places[curve_of.index(best)])
-        _, near, far = (curve_of[x] for x in np.argsort(apart, kind="stable"))
-        of_near = _higher(above[:, near], np.zeros((len(above), 1, 0)))
-        distances[near], weights = (x.swapaxes(1, 2) for x in of_near)
-        turns = distances[near] * _turns(np.sort(apart), is_edge=best != curve_of[1])
-        distances[far], of_far = _higher(above[:, far], turns)
-        weights = weights * of_far
-        losses = np.stack([np.broadcast_to(distances[x], weights.shape) for x in curve_of], -1)
-        gain = -lowest(places, losses).loss
-    if chosen in distances:
-        return (weights * (distances[chosen] + gain) ** 2).sum((1, 2))
-    none, first, second = (x[:, None, None] for x in _cut_moments(above[:, chosen]))
-    return (weights * (second + 2 * gain * first + gain**2 * none)).sum((1, 2))
-
-
-def _turns(apart: np.ndarray, is_edge: bool) -> np.ndarray:
-    """Where the lowest of the parabola turns: how high the further neighbour is, in heights of the nearer.
-
-    At an edge of the grid the parabola first opens downwards, then is lowest half a spacing beyond it, then
-    nearer.
-
-    Args:
-        apart: (3,) how far the rates are from that of the lowest loss, in rising order.
-        is_edge: Whether that is none between the others.
-    """
-    _, near, far = apart
-    return np.array([far / near, far * (near + far) / (2 * near**2)] if is_edge else [])
-
-
-def _higher(above: np.ndarray, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(M, N, K) how far losses with means (M,) may lie above the lowest, and the weights of that.
-
-    Args:
-        above: (M,) how far the means lie above it.
-        turns: (M, N, B) in rising order; between them the integrand is smooth.
-    """
-    above = above[:, None, None]
-    low, high = np.maximum(above - WIDE, 0.0), np.maximum(above, 0.0) + WIDE
-    ends = np.pad(np.clip(turns, low, high), ((0, 0), (0, 0), (1, 1)))
-    ends[..., :1], ends[..., -1:] = low, high
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    halves = np.diff(ends)[..., None] / 2
-    heights, shares = ends[..., :-1, None] + halves * (nodes + 1), halves * weights
-    shares = shares * _density(heights - above[..., None])
-    shape = (*heights.shape[:2], heights.shape[2] * NODES)
-    return heights.reshape(shape), shares.reshape(shape)
-
-
-def _cut_moments(means: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean of 1, x and x^2 where x > 0, else of 0, for normal x with these means and variance 1."""
-    is_above, density = special.ndtr(means), _density(means)
-    return is_above, means * is_above + density, (1 + means**2) * is_above + means * density
-
-
-def _density(x: np.ndarray) -> np.ndarray:
-    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-
-
-def choice_share(means: ArrayLike, error: float, chosen: int) -> float:
+def choice_share(means: ArrayLike, errors: ArrayLike, chosen: int) -> float:
     """Return how often a rate would be chosen with other tuning seeds, if the means (R,) were the truth.
 
     Args:
         means: (R,) over tuning seeds.
-        error: Standard error of each.
+        errors: Standard errors, (R,) or one.
         chosen: Place of the rate.
     """
     means = np.asarray(means, dtype=float)
-    above, weights = _about_the_lowest((means - means.min()) / max(error, LEAST_ERROR))
-    others = np.delete(above, chosen, -1)
-    return float((weights * _density(above[:, chosen]) * special.ndtr(others).prod(-1)).sum())
+    errors = np.maximum(np.broadcast_to(np.asarray(errors, dtype=float), means.shape), LEAST_ERROR)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    heights = np.delete(means, chosen) - means[chosen] - errors[chosen] * nodes[:, None]
+    return float(weights @ special.ndtr(heights / np.delete(errors, chosen)).prod(-1) / weights.sum())
 
 
-def curve(
-    rates: ArrayLike, means: ArrayLike, error: float, df: float, confidence: float = CONFIDENCE
-) -> Curve:
-    """Say where a variant's loss is lowest, and what a threefold wrong rate costs.
+def curve(curves: Curves, chosen: float, confidence: float = CONFIDENCE) -> Curve:
+    """Say where the loss of one variant is lowest, and what a threefold wrong rate costs.
 
-    Intervals are Student's, with the error that the means carry into each number by its slopes (the delta
-    method).
+    Between rates the loss is that of the curve and, linearly between them, what means lie above it. Intervals
+    are Student's, with the error that the means carry into each number by its slopes (the delta method).
+
+    Args:
+        curves: Of one variant, without the dimension V.
+        chosen: Logarithm of its chosen rate.
+        confidence: Level of the intervals.
+    """
+    is_known = np.isfinite(curves.means)
+    places, fit = curves.places[is_known], curves.fit[:, is_known]
+    means, errors = curves.means[is_known], curves.errors[is_known]
+    reach = float(special.stdtrit(curves.df, (1 + confidence) / 2))
+
+    def estimate(of: Callable[[np.ndarray], float]) -> Estimate:
+        shifts = SLOPE_STEP * np.diag(errors)
+        slopes = [(of(means + shift) - of(means - shift)) / (2 * SLOPE_STEP) for shift in shifts]
+        value, half = of(means), reach * float(np.linalg.norm(slopes))
+        return Estimate(value=value, interval=(value - half, value + half) if half else None)
+
+    def optimum(losses: np.ndarray) -> float:
+        a, b, _ = fit @ losses
+        return float(_lowest_place(a, b, curves.low, curves.high))
+
+    def loss(losses: np.ndarray, step: float = 0.0) -> float:
+        place, of = optimum(losses) + step, fit @ losses
+        above = np.interp(place, places, losses - np.polyval(of, places)) if step else 0.0
+        return float(np.polyval(of, place) + above)
+
+    def cost(step: float) -> Estimate | None:
+        margin = np.diff(places).max() / 2
+        is_within = places[0] - margin <= optimum(means) + step <= places[-1] + margin
+        return estimate(lambda losses: loss(losses, step) - loss(losses)) if is_within else None
+
+    best = estimate(optimum)
+    ends = best.interval and tuple((np.clip(best.interval, curves.low, curves.high) + chosen).tolist())
+    best = Estimate(value=best.value + chosen, interval=ends)
+    wrong = math.log(WRONG_FACTOR)
+    return Curve(optimum=best, loss=estimate(loss), lower=cost(-wrong), higher=cost(wrong))
+
+
+class Spreads(NamedTuple):
+    """How far seeds spread at the chosen rates and just below them; all (..., V)."""
+
+    at_choice: np.ndarray
+    """Standard deviation."""
+    below: np.ndarray
+    is_failing: np.ndarray
+    """Whether training begins to fail at the choice: seeds spread more than twice as far there, by a test."""
+
+
+def spreads(
+    rates: ArrayLike, losses: ArrayLike, chosen: ArrayLike, main: ArrayLike = 0.0, main_df: ArrayLike = 0
+) -> Spreads:
+    """Compare the spread over seeds at each chosen rate with that from half of it up to it.
+
+    Where no rate was tried between, it is that at the next lower one. Both variances are moderated over the
+    variants, and their ratio has about an F distribution: two seeds alone would often differ by so much.
 
     Args:
         rates: (R,) logarithms.
-        means: (R,) mean losses.
-        error: Standard error of each.
-        df: Its degrees of freedom.
-        confidence: Level of the intervals.
+        losses: (..., V, R, T) of the tuning of one setting, nan at rates that are not usable.
+        chosen: (..., V) places of the chosen rates.
+        main: (..., V) variances of further runs at these.
+        main_df: (..., V) their degrees of freedom.
     """
-    rates, means = np.asarray(rates, dtype=float), np.asarray(means, dtype=float)
-    reach = float(special.stdtrit(df, (1 + confidence) / 2)) * error
-
-    def estimate(of: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-        step = SLOPE_STEP * max(error, LEAST_ERROR) * np.eye(len(means))
-        slopes = (of(means + step) - of(means - step)) / (2 * step.max())
-        value, half = float(of(means)), reach * float(np.linalg.norm(slopes))
-        return Estimate(value=value, interval=(value - half, value + half) if slopes.any() else None)
-
-    def cost(side: int) -> Estimate | None:
-        step = side * math.log(WRONG_FACTOR)
-        margin = np.diff(rates).max() / 2 if len(rates) > 2 else -np.inf
-        if not rates[0] - margin <= lowest(rates, means).place + step <= rates[-1] + margin:
-            return None
-
-        def of(losses: np.ndarray) -> np.ndarray:
-            best = lowest(rates, losses)
-            return loss_at(rates, losses, best.place + step) - best.loss
-
-        return estimate(of)
-
-    optimum = estimate(lambda losses: lowest(rates, losses).place)
-    if optimum.interval is not None:
-        ends = 1.5 * rates[[0, -1]] - 0.5 * rates[[1, -2]]
-        low, high = np.clip(optimum.interval, *ends).tolist()
-        optimum = Estimate(value=optimum.value, interval=(low, high))
-    return Curve(
-        optimum=optimum,
-        loss=estimate(lambda losses: lowest(rates, losses).loss),
-        lower=cost(-1),
-        higher=cost(1),
+    rates, losses, chosen = (
+        np.asarray(rates, dtype=float),
+        np.asarray(losses, dtype=float),
+        np.asarray(chosen),
     )
-
-
-def loss_at(rates: ArrayLike, losses: ArrayLike, place: ArrayLike) -> np.ndarray:
-    """(...) losses between rates, by the parabola through the three rates about the nearest one.
-
-    Args:
-        rates: (R,) logarithms, at least three.
-        losses: (..., R).
-        place: (...) logarithms of rates.
-    """
-    rates, losses, place = (np.asarray(x, dtype=float) for x in (rates, losses, place))
-    nearest = np.abs(place[..., None] - rates).argmin(-1)
-    middle = np.clip(nearest, 1, len(rates) - 2)
-    x, y = (_triple(values, middle) for values in (np.broadcast_to(rates, losses.shape), losses))
-    slope, curvature = _divided(x, y)
-    return y[1] + slope * (place - x[1]) + curvature * (place - x[1]) ** 2
+    main, main_df = np.asarray(main, dtype=float), np.asarray(main_df)
+    free = losses.shape[-1] - 1
+    squares = ((losses - losses.mean(-1, keepdims=True)) ** 2).sum(-1)
+    own = np.take_along_axis(squares, chosen[..., None], -1)[..., 0]
+    down = rates[chosen][..., None] - rates
+    is_lower = np.isfinite(squares) & (down > 0)
+    next_lower = np.where(is_lower, down, np.inf).min(-1, keepdims=True)
+    is_lower &= down <= np.maximum(next_lower, math.log(2)) + NEGLIGIBLE
+    df_below = free * is_lower.sum(-1)
+    df_at = free + main_df
+    own_below = np.where(is_lower, squares, 0.0).sum(-1) / np.maximum(df_below, 1)
+    own_at = (own + main * main_df) / np.maximum(df_at, 1)
+    (below, of_below), (at, of_at) = moderated_noise(own_below, df_below), moderated_noise(own_at, df_at)
+    p = special.fdtrc(of_at, of_below, at / below)
+    is_failing = (own_at > 4 * own_below) & (df_below > 0) & (df_at > 0) & (p < FAILING)
+    return Spreads(np.sqrt(own_at), np.sqrt(own_below), is_failing)
 
 
 def expected_best(losses: ArrayLike) -> np.ndarray:

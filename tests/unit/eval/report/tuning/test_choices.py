@@ -22,6 +22,7 @@ from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.methods import methods_section
 from eval.report.sections.tuning import tuning_section
+from eval.report.tuning.choices import failing_choices, narrowings
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.results.decisions import Decisions, write_decisions
@@ -32,6 +33,7 @@ from eval.significance.axes import Benchmark, Setting
 from eval.significance.claims import Claims
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.statistics.all_pairs import told_apart
+from eval.significance.statistics.tuning import fit_curves, squared_regret, squared_regret_of_few
 from pretrain.run.folders import RunFolder, StudyFolder
 from tests.unit.eval.report.tuned_study import (
     BEST,
@@ -70,25 +72,18 @@ def _arm(variant: str, rate: float) -> np.ndarray:
 
 
 def _mean_square_of_regret(variant: str) -> float:
-    """Draw losses about the tuning's means, and fit a parabola to the lowest and its neighbours in each."""
-    runs = {v: np.array([[loss_at(v, r, s) for s in TUNING_SEEDS] for r in RATES]) for v in BEST}
-    bests = {v: int(x.mean(1).argmin()) for v, x in runs.items()}
+    """By the tested curve, from losses and noise that are read off the pretend study itself."""
+    runs = np.array([[[loss_at(v, r, s) for s in TUNING_SEEDS] for r in RATES] for v in BEST])
+    chosen = runs.mean(-1).argmin(-1)
     # Two degrees of freedom of tuning runs and five of main runs, beside two of what is usual.
-    own = {
-        v: (2 * runs[v][place].var(ddof=1) + 5 * _arm(v, RATES[place]).var(ddof=1)) / 7
-        for v, place in bests.items()
-    }
-    usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, 7) / 7)
-    df = 9
-    error = np.sqrt((7 * own[variant] + 2 * usual) / df / len(TUNING_SEEDS))
-    rng, squares, x = np.random.default_rng(7), [], np.log(RATES)
-    for _ in range(4_000):
-        scale = error * np.sqrt(df / rng.chisquare(df))
-        y = runs[variant].mean(1) + scale * rng.standard_normal(len(RATES))
-        middle = min(max(int(y.argmin()), 1), len(RATES) - 2)
-        fit = np.polyfit(x[middle - 1 : middle + 2], y[middle - 1 : middle + 2], 2)
-        squares.append((y[bests[variant]] - np.polyval(fit, -fit[1] / 2 / fit[0])) ** 2)
-    return float(np.mean(squares))
+    own = [
+        (2 * runs[i, place].var(ddof=1) + 5 * _arm(v, RATES[place]).var(ddof=1)) / 7
+        for i, (v, place) in enumerate(zip(BEST, chosen, strict=True))
+    ]
+    usual = np.median(own) / (stats.chi2.ppf(0.5, 7) / 7)
+    noise = (7 * np.array(own) + 2 * usual) / 9
+    curves = fit_curves(np.log(RATES), runs, chosen, noise, np.full(len(BEST), 9.0))
+    return float(squared_regret(curves)[list(BEST).index(variant)])
 
 
 @pytest.mark.parametrize(("variant", "rate"), [("kan", 3e-3), ("relu2", 1e-3)])
@@ -101,8 +96,8 @@ def test_the_choice_is_in_the_standard_error_of_the_held_out_loss(
     added = _mean_square_of_regret(variant) + _mean_square_of_regret("gelu")
     half_width = plain.confidence_interval().high - own.estimate
     error = half_width / stats.t.isf(0.025, plain.df)
-    assert own.standard_error == pytest.approx(np.sqrt(error**2 + added), rel=0.03)
-    assert own.choice_error == pytest.approx(np.sqrt(added), rel=0.05)
+    assert own.standard_error == pytest.approx(np.sqrt(error**2 + added))
+    assert own.choice_error == pytest.approx(np.sqrt(added))
     assert own.p == pytest.approx(2 * stats.t.sf(abs(own.estimate) / own.standard_error, own.df))
 
 
@@ -263,6 +258,46 @@ def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path: Pa
             assert line.noise.variance == pytest.approx((df * own[line.variant] + 2 * usual) / (df + 2))
 
 
+def test_the_report_says_which_tuning_runs_would_decide_most(found: Analysis) -> None:
+    assert found.tuned is not None
+    (own,) = (x for x in narrowings(found.tuned, _own(found, "kan")) if x.tuned == "kan")
+    assert (own.values, own.num_runs) == ((1e-3, 3e-3, 9e-3), 2 * 3)
+    line = next(line for line in found.tuned.lines if line.variant == "kan")
+    assert line.selection_with_more is not None
+    assert line.selection is not None
+    saved = line.selection.variance - line.selection_with_more.variance
+    error = _own(found, "kan").standard_error
+    assert error is not None
+    assert own.share == pytest.approx(np.sqrt(1 - saved / error**2))
+    assert own.share < 1
+    undecided = replace(found, comparisons=tuple(replace(c, p=0.5, p_holm=0.5) for c in found.comparisons))
+    said = tuning_section(undecided, CONTEXT)
+    assert "Which tuning runs would decide most" in said
+    assert "2 more tuning seeds at" in said
+
+
+def test_a_choice_where_training_begins_to_fail_is_warned_of(tmp_path: Path) -> None:
+    tuning = tune()
+    wild = {3e-3: (3.1, 2.5, 3.2), 9e-3: (3.4, 3.0, 3.3)}  # kan's lowest mean, whose seeds spread
+    rounds = tuple(
+        replace(
+            each,
+            tried=tuple(
+                replace(x, losses=wild.get(float(x.point[FIELD]), x.losses)) if x.variant == "kan" else x
+                for x in each.tried
+            ),
+        )
+        for each in tuning.rounds
+    )
+    tuning = replace(tuning, rounds=rounds)
+    (said,) = failing_choices(tuning, tuning.chosen)
+    assert said.startswith(
+        "kan was chosen where training begins to fail: at optim.learning_rate 0.003 its seeds"
+    )
+    assert f"spread by {np.std(wild[3e-3], ddof=1):.3f} nats" in said
+    assert failing_choices(tune(), tune().chosen) == []
+
+
 def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
     assert found.tuned is not None
     one = found.tuned.lines[0]
@@ -348,8 +383,10 @@ def test_of_values_without_order_only_those_that_were_tried_can_be_better(found:
     assert named.rates is None
     assert named.curve is None
     assert named.selection is not None
-    assert line.selection is not None
-    assert named.selection.variance <= line.selection.variance
+    assert line.noise is not None
+    error = np.sqrt(line.noise.variance / len(TUNING_SEEDS))
+    expected = squared_regret_of_few(line.means, error, line.noise.df, line.chosen)
+    assert named.selection == (pytest.approx(expected), line.noise.df)
 
 
 def _write_heads(folder: Path, trials: dict[str, dict[str, list[float]]]) -> Path:
