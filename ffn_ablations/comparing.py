@@ -197,7 +197,7 @@ class Comparison:
         """
         table = self.tables["comparisons"]
         table = table.assign(
-            low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_holm"]
+            low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_corrected"]
         )
         return table[list(VERDICT_COLUMNS)]
 

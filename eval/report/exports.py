@@ -130,7 +130,7 @@ def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
     sides = {
         f"{name}_{side}": getattr(c, name)
         for side, c in (("shared", both.shared), ("own", first))
-        for name in ("estimate", "low_simultaneous", "high_simultaneous", "p_holm", "verdict")
+        for name in ("estimate", "low_simultaneous", "high_simultaneous", "p_corrected", "verdict")
     }
     return {
         **named,

@@ -147,7 +147,7 @@ def with_interval(comparison: Comparison, arms: ArmTable, inference: Inference) 
     if comparison.level_simultaneous is None:
         return comparison
     low, high = interval_at(arms, comparison, comparison.level_simultaneous, inference)
-    p = comparison.p_holm if comparison.p_bh is None else comparison.p_bh
+    p = comparison.p_corrected if comparison.p_bh is None else comparison.p_bh
     if p is None or p >= inference.level:
         low, high = min(low, 0.0), max(high, 0.0)  # an end may be zero but for rounding
     elif (comparison.estimate or 0.0) > 0:
@@ -200,7 +200,7 @@ def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
 
 def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     """Take over what does not depend on the way round."""
-    names = ("is_primary", "p", "look", "p_holm", "level_simultaneous", "p_equivalence",
+    names = ("is_primary", "p", "look", "p_corrected", "level_simultaneous", "p_equivalence",
              "p_equivalence_everywhere", "p_equivalence_holm", "p_interaction", "p_interaction_holm",
              "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})

@@ -83,11 +83,11 @@ class Comparison:
     verdict rests on it. None below five runs in every arm."""
     is_primary: bool = False
     """Whether it is one of the report's claims, which are corrected together; else exploratory."""
-    p_holm: float | None = None
+    p_corrected: float | None = None
     """Corrected over all claims; of an exploratory one over the variants of its outcome and scope, of a
     contrast asked for over those in its scope. None outside such a group of tests."""
     level_simultaneous: float | None = None
-    """Two-sided level of the interval that agrees with ``p_holm`` or ``p_bh``."""
+    """Two-sided level of the interval that agrees with ``p_corrected`` or ``p_bh``."""
     low_simultaneous: float | None = None
     high_simultaneous: float | None = None
     """It holds zero exactly where no difference is shown; what is shown may end there."""
@@ -101,7 +101,7 @@ class Comparison:
     """The largest of it and of those in each family (intersection-union), which equivalence rests on: where
     differences of families cancel, nothing is equivalent."""
     p_equivalence_holm: float | None = None
-    """The latter, corrected over the same group as ``p_holm``."""
+    """The latter, corrected over the same group as ``p_corrected``."""
     smallest_margin: float | None = None
     """The smallest margin at which the two one-sided tests would pass."""
     p_interaction: float | None = None
@@ -138,7 +138,7 @@ class Comparison:
     def verdict(self) -> str:
         """One of eight, the first that holds; the last three never say that there is no effect."""
         level = 1 - self.confidence
-        p = next((p for p in (self.p_bh, self.p_holm, self.p_sequential) if p is not None), None)
+        p = next((p for p in (self.p_bh, self.p_corrected, self.p_sequential) if p is not None), None)
         if p is None:
             return NOT_ESTIMABLE
         is_within = _is_below(self.p_equivalence_sequential, level)

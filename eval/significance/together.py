@@ -43,7 +43,7 @@ class Group:
         equivalent = _adjusted(self._equivalence | equivalence, Holm())
         return {
             place: {
-                "p_holm": corrected[place],
+                "p_corrected": corrected[place],
                 "level_simultaneous": (level := levels[place]) and c.look.nominal(level),
                 "p_equivalence_holm": equivalent[place],
             }

@@ -80,7 +80,7 @@ class Lead:
     high: float
     p: float
     """Welch's test of the logarithms."""
-    p_holm: float
+    p_corrected: float
     """Corrected over the variants of the family."""
 
 
@@ -180,9 +180,17 @@ def _leads(
     p_values = [float(arm.p[0]) for arm in arms]
     if not p_values or np.isnan(p_values).any():
         return
-    for variant, arm, p, p_holm in zip(compared, arms, p_values, Holm().adjust(p_values), strict=True):
+    for variant, arm, p, p_corrected in zip(compared, arms, p_values, Holm().adjust(p_values), strict=True):
         ratio, low, high = (float(np.exp(x[0])) for x in (arm.estimate, arm.low, arm.high))
-        yield Lead(family=family, variant=variant, ratio=ratio, low=low, high=high, p=p, p_holm=p_holm or 0.0)
+        yield Lead(
+            family=family,
+            variant=variant,
+            ratio=ratio,
+            low=low,
+            high=high,
+            p=p,
+            p_corrected=p_corrected or 0.0,
+        )
 
 
 def _departure(run: RunFacts, threshold: float | None) -> Departure:

@@ -89,7 +89,7 @@ def _difference(x: Comparison, labels: Labels) -> list[str]:
     name = escape(labels.variant(x.contrast.compared))
     shown = rf"\textbf{{{value}}}" if x.is_different else value
     mark = r"$^{=}$" if x.verdict == "equivalent" else ""
-    cells = [shown + mark, number(interval(x)), number(p_value(x.p_holm))]
+    cells = [shown + mark, number(interval(x)), number(p_value(x.p_corrected))]
     return [rf"\quad {name}", *("--" if cell == "-" else cell for cell in cells)]
 
 

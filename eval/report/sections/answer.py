@@ -238,7 +238,7 @@ def _in_family(findings: Findings, comparison: Comparison) -> str:
         runs[family, name] for family in comparison.families for name in (*contrast.plus, *contrast.minus)
     ]
     values = [f"{arm.mean():.{comparison.digits}f}" for arm in arms]
-    how = f"p {p_value(comparison.p_holm)}" if comparison.is_different else comparison.verdict
+    how = f"p {p_value(comparison.p_corrected)}" if comparison.is_different else comparison.verdict
     return f"{effect(comparison)} in {family_label(comparison.family)} ({' against '.join(values)}, {how})"
 
 

@@ -110,7 +110,7 @@ def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
         interval_alone(comparison),
         interval(comparison),
         p_value(comparison.p),
-        p_value(comparison.p_holm),
+        p_value(comparison.p_corrected),
         p_value(comparison.p_equivalence),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),

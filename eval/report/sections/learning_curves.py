@@ -69,7 +69,7 @@ def _shown_leads(plateau: Plateau, baseline: Level) -> str:
     """Name the variants shown to leave sooner or later than the baseline, after Holm's correction."""
     shown: dict[str, list[str]] = {"sooner": [], "later": []}
     for lead in plateau.leads:
-        if lead.p_holm < SHOWN_BELOW:
+        if lead.p_corrected < SHOWN_BELOW:
             shown["sooner" if lead.ratio < 1 else "later"].append(f"`{lead.variant}` ({_lead_text(lead)})")
     parts = [f"shown to leave {word}: {listed(names)}" for word, names in shown.items() if names]
     if parts:

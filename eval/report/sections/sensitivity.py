@@ -97,5 +97,5 @@ def _counted(count: FailureCount) -> list[str]:
         str(count.num_runs),
         str(count.num_diverged),
         str(count.num_failed),
-        "-" if count.p_holm is None else p_value(count.p_holm),
+        "-" if count.p_corrected is None else p_value(count.p_corrected),
     ]

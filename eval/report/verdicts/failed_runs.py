@@ -32,7 +32,7 @@ class FailureCount:
     """With another error."""
     p: float | None = None
     """Fisher's exact test against the baseline, over all families; None for the baseline and in a family."""
-    p_holm: float | None = None
+    p_corrected: float | None = None
     """Corrected over the variants."""
 
     @property
@@ -75,10 +75,10 @@ def failure_notes(failures: Sequence[FailureCount], level: float) -> list[str]:
     own = {c.variant: c for c in failures if c.family is None}
     return [
         f"{c.variant} failed in {c.without_result} of {c.num_runs} runs, {base.variant} in "
-        f"{base.without_result} of {base.num_runs} (Fisher's exact test, Holm, p {c.p_holm:.2g})"
+        f"{base.without_result} of {base.num_runs} (Fisher's exact test, Holm, p {c.p_corrected:.2g})"
         for base in list(own.values())[:1]
         for c in own.values()
-        if c.p_holm is not None and c.p_holm < level
+        if c.p_corrected is not None and c.p_corrected < level
     ]
 
 
@@ -108,7 +108,7 @@ def _tested(counts: Sequence[FailureCount], baseline: Level) -> list[FailureCoun
     p_values = [_fisher(c, whole[baseline]) for c in others]
     corrected = Holm().adjust(p_values)
     tested = {
-        c.variant: replace(c, p=p, p_holm=q) for c, p, q in zip(others, p_values, corrected, strict=True)
+        c.variant: replace(c, p=p, p_corrected=q) for c, p, q in zip(others, p_values, corrected, strict=True)
     }
     return [tested.get(c.variant, c) if c.family is None else c for c in counts]
 

@@ -167,7 +167,7 @@ def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
             assert [c["p"], c["df"], c["low"]] == pytest.approx(
                 [test.pvalue, test.df, test.confidence_interval().low], rel=1e-6
             )
-            p_values[variant] = (c["p"], c["p_holm"])
+            p_values[variant] = (c["p"], c["p_corrected"])
     (kan, corrected), (swish, last) = p_values["kan"], p_values["swish"]
     assert kan < corrected < 2.5 * kan + 1e-3  # two tests that share a baseline, by 10,000 draws
     assert last == pytest.approx(max(corrected, swish), abs=0.02)
@@ -309,7 +309,7 @@ def test_what_a_variant_was_never_run_on_is_no_comparison(tmp_path: Path):
     p = sorted(c["p"] for c in scored)
     assert len(p) == 3
     independent = 1 - (1 - p[0]) ** 3  # two outcomes of one run, and two variants with one baseline
-    assert p[0] < min(c["p_holm"] for c in scored) < independent + 0.02
+    assert p[0] < min(c["p_corrected"] for c in scored) < independent + 0.02
 
 
 def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):

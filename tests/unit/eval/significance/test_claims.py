@@ -114,7 +114,7 @@ def assert_agree(comparison: Comparison) -> None:
     assert comparison.estimate is not None
     low, high = comparison.interval
     assert low <= comparison.estimate <= high
-    corrected = comparison.p_holm if comparison.p_bh is None else comparison.p_bh
+    corrected = comparison.p_corrected if comparison.p_bh is None else comparison.p_bh
     assert corrected is not None
     assert (corrected < 0.05) == (comparison.verdict in DIFFERENT)
     assert (comparison.p_sequential or 0) <= corrected * (1 + 1e-9)
@@ -144,7 +144,7 @@ def test_no_verdict_contradicts_its_interval_or_another_verdict(seed: int, how: 
     for c in (*found.comparisons, *asked):
         sides = frozenset((c.contrast.plus, c.contrast.minus))
         said.setdefault((c.benchmark, c.family, sides), set()).add(
-            (c.verdict, c.p_holm, c.p_equivalence_holm)
+            (c.verdict, c.p_corrected, c.p_equivalence_holm)
         )
     assert all(len(verdicts) == 1 for verdicts in said.values())
 
@@ -204,7 +204,7 @@ def test_claims_are_corrected_over_all_of_them_and_the_rest_by_scope(seed: int):
         if c.p is not None:
             groups.setdefault("claims" if is_claim else (c.benchmark, c.family), []).append(c)
     for group in groups.values():
-        by_p = sorted((c.p or 0.0, c.p_holm or 0.0) for c in group)
+        by_p = sorted((c.p or 0.0, c.p_corrected or 0.0) for c in group)
         assert all(p <= corrected * (1 + 1e-9) for p, corrected in by_p)
         assert [corrected for _, corrected in by_p] == sorted(corrected for _, corrected in by_p)
         tested = [c for c in group if c.p_equivalence_everywhere is not None]
@@ -234,9 +234,9 @@ def test_one_family_is_welch_by_scipy_corrected_over_all_outcomes():
         for v in VARIANTS
     ]
     assert [c.p for c in found.comparisons] == pytest.approx(p_values)
-    assert_near_holm(p_values, [c.p_holm or 0.0 for c in found.comparisons])
+    assert_near_holm(p_values, [c.p_corrected or 0.0 for c in found.comparisons])
     one = study(tables, [EWOK])
-    assert_near_holm(p_values[4:], [c.p_holm or 0.0 for c in one.comparisons if c.is_primary])
+    assert_near_holm(p_values[4:], [c.p_corrected or 0.0 for c in one.comparisons if c.is_primary])
     assert [c.benchmark for c in one.comparisons if c.is_primary] == [EWOK] * 4
 
 
@@ -321,14 +321,18 @@ def test_contrasts_are_corrected_over_those_asked_for_and_asked_twice_count_once
     ]
     asked = [by_name["swish - relu"], by_name["silu - kan"]]
     assert [c.p for c in asked] == pytest.approx(of_scipy)
-    assert_near_holm(of_scipy, [c.p_holm or 0.0 for c in asked])
-    assert by_name["relu - swish"].p_holm == asked[0].p_holm
+    assert_near_holm(of_scipy, [c.p_corrected or 0.0 for c in asked])
+    assert by_name["relu - swish"].p_corrected == asked[0].p_corrected
     claims = {c.contrast: c for c in study([arms]).comparisons}
     turned = claims[Contrast(("swish",), ("gelu",))]
-    assert by_name["gelu - swish"].p_holm == turned.p_holm
+    assert by_name["gelu - swish"].p_corrected == turned.p_corrected
     assert by_name["gelu - swish"].interval == pytest.approx([-x for x in reversed(turned.interval or ())])
     same, claim = by_name["kan - gelu"], claims[Contrast(("kan",), ("gelu",))]
-    assert (same.verdict, same.p_holm, same.interval) == (claim.verdict, claim.p_holm, claim.interval)
+    assert (same.verdict, same.p_corrected, same.interval) == (
+        claim.verdict,
+        claim.p_corrected,
+        claim.interval,
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -336,8 +340,8 @@ def test_an_exchanged_comparison_is_corrected_among_those_that_stay(seed: int):
     rng = np.random.default_rng(seed)
     found = study([scores(rng, name, ["gpt_neo"], 6) for name in (BLIMP, LOSS)])
     place = int(rng.choice([place for place, c in enumerate(found.comparisons) if c.p is not None]))
-    other = replace(found.comparisons[place], p=float(rng.uniform(0, 0.02)), p_holm=None)
+    other = replace(found.comparisons[place], p=float(rng.uniform(0, 0.02)), p_corrected=None)
     (corrected,) = Together(found.claims, found.comparisons).correct({place: other}).values()
     all_again = [other if number == place else c for number, c in enumerate(found.comparisons)]
-    assert corrected.p_holm == found.claims.correct(all_again)[place].p_holm
+    assert corrected.p_corrected == found.claims.correct(all_again)[place].p_corrected
     assert corrected.p_equivalence_holm == found.comparisons[place].p_equivalence_holm

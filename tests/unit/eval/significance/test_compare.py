@@ -78,10 +78,10 @@ def test_published_seeds_group_contrast_and_holm(shared_data: Path):
     claims = Claims({cells.benchmark: cells}, [cells.benchmark], Inference())
     found = claims.correct(compare_with_baseline(cells, "gelu", others, Inference()))
     neo = {c.contrast.compared: c for c in found if c.family == "gpt_neo"}
-    assert [neo["none"].estimate, neo["none"].p, neo["none"].p_holm] == pytest.approx(
+    assert [neo["none"].estimate, neo["none"].p, neo["none"].p_corrected] == pytest.approx(
         [-2.608333, 0.00500, 0.03503], abs=1e-5
     )
-    assert [neo["swish"].p, neo["swish"].p_holm] == pytest.approx([0.01004, 0.06023], abs=1e-5)
+    assert [neo["swish"].p, neo["swish"].p_corrected] == pytest.approx([0.01004, 0.06023], abs=1e-5)
     assert [name for name, c in neo.items() if c.verdict == "different"] == ["none"]
 
 

@@ -74,9 +74,9 @@ def test_whole_studies_are_milder_than_holm_which_corrects_planned_looks():
         assert len(claims.drawn) == 7  # the claims, and three outcomes in each of two families
         for drawn, corrected in zip(found, holm, strict=True):
             assert drawn.p == corrected.p
-            assert (drawn.p or 0) <= (drawn.p_holm or 0)
+            assert (drawn.p or 0) <= (drawn.p_corrected or 0)
             if drawn.is_primary:
-                assert (drawn.p_holm or 0) <= (corrected.p_holm or 0) + 0.01
+                assert (drawn.p_corrected or 0) <= (corrected.p_corrected or 0) + 0.01
 
 
 def test_what_a_study_shares_is_drawn_once():

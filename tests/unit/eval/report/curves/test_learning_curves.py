@@ -151,7 +151,7 @@ def test_the_example_tells_speed_from_level():
     assert [lead.ratio, lead.low, lead.high] == pytest.approx(
         [np.exp(np.mean(left[3:]) - np.mean(left[:3])), *interval], rel=1e-3
     )
-    assert lead.p == lead.p_holm == pytest.approx(test.pvalue, rel=1e-2)
+    assert lead.p == lead.p_corrected == pytest.approx(test.pvalue, rel=1e-2)
 
     assert roberta.is_about_speed
     first, last = (f"{1000 * np.exp(x):.0f}k" for x in (min(left), max(left)))
@@ -266,7 +266,7 @@ def test_a_family_that_left_early_compares_levels():
     found = plateau_of(*runs)
     assert found.spread > LEAST_SPREAD
     assert found.explained > 0.9
-    assert found.leads[0].p_holm < 0.001
+    assert found.leads[0].p_corrected < 0.001
     assert not found.is_about_speed
     assert plateau_sentence(found, "gelu").endswith(
         " of 1.00M tokens, early in their training, so its losses compare levels."

@@ -173,7 +173,7 @@ def test_both_verdicts_are_corrected_with_the_claims_on_all_outcomes() -> None:
         for x in (shared, tables[other])
     ]
     assert p_values[0] < p_values[1]
-    assert p_values[0] < (both.shared.p_holm or 0) < 2.5 * p_values[0]
+    assert p_values[0] < (both.shared.p_corrected or 0) < 2.5 * p_values[0]
 
 
 def _untuned(table: ArmTable) -> ArmTable:
@@ -270,7 +270,9 @@ def test_the_report_says_which_tuning_runs_would_decide_most(found: Analysis) ->
     assert error is not None
     assert own.share == pytest.approx(np.sqrt(1 - saved / error**2))
     assert own.share < 1
-    undecided = replace(found, comparisons=tuple(replace(c, p=0.5, p_holm=0.5) for c in found.comparisons))
+    undecided = replace(
+        found, comparisons=tuple(replace(c, p=0.5, p_corrected=0.5) for c in found.comparisons)
+    )
     said = tuning_section(undecided, CONTEXT)
     assert "Which tuning runs would decide most" in said
     assert "2 more tuning seeds at" in said

@@ -62,7 +62,7 @@ def test_what_is_simulated_says_what_the_report_of_its_csv_says(
     assert answer(whole) == answer(found) == answer(claims)
     assert explored(whole) == explored(found)
     assert [c.verdict for c in whole.comparisons] == [c.verdict for c in found.comparisons]
-    assert [c.p_holm for c in whole.claims] == pytest.approx([c.p_holm for c in claims.claims])
+    assert [c.p_corrected for c in whole.claims] == pytest.approx([c.p_corrected for c in claims.claims])
     assert [c.interval for c in whole.claims] == [pytest.approx(c.interval) for c in claims.claims]
     assert ("is better" in answer(whole)[0]) == (difference > 0)
 
