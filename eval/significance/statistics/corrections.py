@@ -90,7 +90,9 @@ class MaxT:
     """
 
     def __init__(self, *kinds: np.ndarray) -> None:
-        self.kinds = [np.where(np.isnan(null_p), 1.0, null_p) for null_p in kinds]
+        # Comparisons first, as each of thousands of corrections of a report walks along them.
+        self._kinds = [np.ascontiguousarray(np.where(np.isnan(p), 1.0, p).T) for p in kinds]
+        self._together: dict[tuple[frozenset[int], float], float] = {}
 
     def adjust(self, p_values: PValues) -> list[float | None]:
         """Correct m p-values; None stays None and is not counted. No p becomes smaller than it was.
@@ -100,10 +102,11 @@ class MaxT:
         known = _ascending(p_values)
         corrected: list[float | None] = [None] * len(p_values)
         largest = np.zeros(len(known))
-        for null_p in self.kinds:
+        for null_p in self._kinds:
             smallest = _smallest_left(null_p, known)
             shares = [
-                (1 + (row <= p).sum()) / (1 + len(row)) for (p, _), row in zip(known, smallest.T, strict=True)
+                (1 + np.count_nonzero(row <= p)) / (1 + len(row))
+                for (p, _), row in zip(known, smallest, strict=True)
             ]
             largest = np.maximum(largest, shares)
         running = 0.0
@@ -121,14 +124,17 @@ class MaxT:
         known = _ascending(p_values)
         if not known:
             return [None] * len(p_values)
-        together = min(_critical(_smallest_left(null_p, known)[:, 0], level) for null_p in self.kinds)
-        return [None if p is None else together for p in p_values]
+        places = frozenset(index for _, index in known)
+        if (places, level) not in self._together:
+            smallest = [null_p[sorted(places)].min(0) for null_p in self._kinds]
+            self._together[places, level] = min(_critical(of_kind, level) for of_kind in smallest)
+        return [None if p is None else self._together[places, level] for p in p_values]
 
 
 def _smallest_left(null_p: np.ndarray, known: list[tuple[float, int]]) -> np.ndarray:
-    """(B, m) the smallest p of each draw among the comparisons from each on, in the order of the known p."""
+    """(m, B) the smallest p of each draw among the comparisons from each on, in the order of the known p."""
     order = [index for _, index in known]
-    return np.minimum.accumulate(null_p[:, order[::-1]], axis=1)[:, ::-1]
+    return np.minimum.accumulate(null_p[order[::-1]], axis=0)[::-1]
 
 
 def _critical(smallest: np.ndarray, level: float) -> float:
