@@ -152,7 +152,7 @@ def entries() -> list[Entry]:
 def simulated(entry: Entry, args: ClaimsArgs) -> Record:
     """Return the mean of every measure over the studies of an entry, in percent."""
     rng = np.random.default_rng([args.generator_seed, zlib.crc32(entry.name.encode())])
-    scenario, inference = entry.scenario, Inference(num_draws=args.draws)
+    scenario, inference = entry.scenario, Inference(num_draws=args.draws, most_draws=args.draws)
     count = args.studies if entry.kind == "nothing differs" else args.power_studies
     by_report, by_holm = [], []
     for _ in range(count):

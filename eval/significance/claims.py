@@ -9,6 +9,7 @@ its own level.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,7 @@ from eval.significance.compare import compare_arms, interval_at, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.dependence import max_t_of, resampled_p
-from eval.significance.statistics.corrections import Correction, Holm
+from eval.significance.statistics.corrections import Correction, Holm, MaxT
 from eval.significance.statistics.looks import OneLook
 from eval.significance.together import Group, Interactions, Members, corrected_in, in_groups
 
@@ -56,8 +57,16 @@ class Claims:
             return Holm()
         key = tuple((c.benchmark, c.contrast, c.families) for c in group)
         if key not in self.drawn:
-            self.drawn[key] = max_t_of(group, self.tables, self.inference)
+            self.drawn[key] = self._drawn(group)
         return self.drawn[key]
+
+    def _drawn(self, group: Sequence[Comparison]) -> MaxT:
+        """Draw more studies where a corrected p lies so near to the level that the draws may decide."""
+        p_values = [c.p_sequential for c in group]
+        drawn = max_t_of(group, self.tables, self.inference)
+        if is_near(drawn.adjust(p_values), self.inference.level, self.inference.num_draws):
+            return max_t_of(group, self.tables, replace(self.inference, num_draws=self.inference.most_draws))
+        return drawn
 
     def with_resampled(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """Set beside each claim what whole studies drawn from the runs themselves say."""
@@ -75,6 +84,12 @@ class Claims:
     def with_intervals(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
         """Give each corrected comparison the interval that agrees with its verdict."""
         return [with_interval(c, self.tables[c.benchmark], self.inference) for c in comparisons]
+
+
+def is_near(p_values: Iterable[float | None], level: float, num_draws: int) -> bool:
+    """Whether some p is so near to the level that other draws might say otherwise: four standard errors."""
+    error = math.sqrt(level * (1 - level) / num_draws)
+    return any(p is not None and abs(p - level) < 4 * error for p in p_values)
 
 
 def find_primary(

@@ -31,6 +31,8 @@ class Inference:
     """Compare runs of one family and seed with each other instead of the means of arms."""
     num_draws: int = NUM_DRAWS
     """Whole studies that are drawn for a correction."""
+    most_draws: int = 10 * NUM_DRAWS
+    """The same where a corrected p lies near to the level."""
     generator_seed: int = 0
     """Of the draws."""
     looks: Looks = field(default_factory=OneLook)

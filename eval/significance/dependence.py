@@ -9,7 +9,7 @@ import numpy as np
 
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark
-from eval.significance.comparison import Comparison, Inference
+from eval.significance.comparison import NUM_DRAWS, Comparison, Inference
 from eval.significance.statistics.corrections import MaxT
 from eval.significance.statistics.joint_null import (
     Cells,
@@ -38,8 +38,12 @@ def max_t_of(
         tables: The runs of every outcome.
         inference: How comparisons are made.
     """
-    cells = cells_of(comparisons, tables, inference)
-    return MaxT(*map(p_of_t, simulated(cells, inference.num_draws, _generator(inference))))
+    cells, rng = cells_of(comparisons, tables, inference), _generator(inference)
+    sizes = [
+        min(NUM_DRAWS, inference.num_draws - begun) for begun in range(0, inference.num_draws, NUM_DRAWS)
+    ]
+    parts = [list(map(p_of_t, simulated(cells, size, rng))) for size in sizes]
+    return MaxT(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def resampled_p(

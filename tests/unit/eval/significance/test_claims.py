@@ -34,7 +34,7 @@ OUTCOMES = {
 VARIANTS = ["kan", "relu", "silu", "swish"]
 MORE_VARIANTS = [*VARIANTS, "glu", "mish", "sine"]
 """So many that arms tell what spread is usual."""
-WAYS = (Inference(num_draws=200), Inference(looks=PlannedLooks((3, 5))))
+WAYS = (Inference(num_draws=200, most_draws=200), Inference(looks=PlannedLooks((3, 5))))
 DIFFERENT = ("different", "different but negligible")
 
 

@@ -124,7 +124,7 @@ def test_judgements_know_the_truth():
 
 @pytest.mark.parametrize("runs", [(3, 3), (3, 10)])
 def test_what_is_not_corrected_would_claim_nothing(runs: tuple[int, int]):
-    rng, how = np.random.default_rng(4), Inference(num_draws=99)
+    rng, how = np.random.default_rng(4), Inference(num_draws=99, most_draws=99)
     scenario = Scenario(truth=truth(2, 2, 0.0), runs=runs)
     studies = [scenario.draw(rng) for _ in range(30)]
     spared = [tables for tables in studies if not may_claim(tables, how)]
