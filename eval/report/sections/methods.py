@@ -74,8 +74,9 @@ def _known_to(analysis: Analysis) -> str:
         return ""
     error = math.sqrt(how.level * (1 - how.level) / how.num_draws)
     return (
-        f". What is drawn at random, from one fixed sequence, knows a p of {how.level:.2g} to {2 * error:.1g}; "
-        f"where a corrected p lies nearer to it than {4 * error:.1g}, {how.most_draws:,} studies are drawn"
+        f". What is drawn at random, from one fixed sequence, knows a p of {how.level:.2g} to "
+        f"{2 * error:.1g}; where a corrected p lies nearer to it than {4 * error:.1g}, {how.most_draws:,} "
+        "studies are drawn"
     )
 
 
