@@ -91,7 +91,7 @@ class MaxT:
 
     def __init__(self, *kinds: np.ndarray) -> None:
         # Comparisons first, as each of thousands of corrections of a report walks along them.
-        self._kinds = [np.where(np.isnan(p), 1.0, p).T.astype(np.float32, order="C") for p in kinds]
+        self._kinds = [np.ascontiguousarray(np.where(np.isnan(p), 1.0, p).T) for p in kinds]
         self._together: dict[tuple[frozenset[int], float], float] = {}
 
     def adjust(self, p_values: PValues) -> list[float | None]:

@@ -6,8 +6,8 @@ the real one, so that all of it comes in by itself.
 
 How far arms truly spread is not known, so studies of several kinds are drawn, and the least favourable kind
 counts: those whose arms spread as seen; those whose arms spread about what is usual among them, in two of
-three within a factor of 1.5; and, where few arms have unlike numbers of runs, those whose small arms spread
-thrice as far as the others.
+three within a factor of 1.5; those whose baseline spreads thrice as far; and, where few arms have unlike
+numbers of runs, those whose small arms do.
 
 Shapes: A arms, S rows (runs of an arm; where seeds are paired those of a family stand side by side), O
 outcomes, m comparisons, C cells, B draws. A cell has a mean and a variance of its own in Welch's formula: an
@@ -31,8 +31,10 @@ ROUNDING = 1e-12
 
 SPREAD_OF_SPREADS = 0.4
 """Standard deviation of the logarithm of arms' standard deviations about what is usual."""
+FEWEST_DF = 2
+"""Below, a correlation is always found, and always whole."""
 WIDE = 3.0
-"""How many times as far small arms may spread."""
+"""How many times as far a baseline, or small arms, may spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,7 @@ def cells_of_pairs(
     """
     own = _without_seeds(scores, families)
     spread = np.sqrt(_own_variances(own, families))[:, outcomes]
-    between = correlation_of_outcomes(own)[np.ix_(outcomes, outcomes)]
+    between = correlation_of_outcomes(_without_mirrors(own, families))[np.ix_(outcomes, outcomes)]
     values, shares, blocks = [], [], []
     for family in np.unique(families):
         of_family = np.where(families == family, weights, 0.0)
@@ -209,6 +211,9 @@ def _spreads(cells: Cells, draws: int, rng: np.random.Generator) -> Iterator[np.
         return
     usual = np.sqrt(np.nan_to_num(usual))
     yield usual * np.exp(SPREAD_OF_SPREADS * rng.standard_normal((draws, len(own))))
+    is_shared = (cells.weights != 0).sum(0) > 1
+    if is_shared.any():
+        yield usual * np.where(is_shared, WIDE, 1.0)
     is_small = has_few_arms & (cells.counts < FAR_FEWER * cells.counts.max())
     if is_small.any():
         yield usual * np.where(is_small, WIDE, 1.0)
@@ -273,7 +278,7 @@ def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
     correction that believes in it would be too mild.
 
     Args:
-        scores: (A, S, O), nan where missing; outcomes that no two runs of an arm share count as independent.
+        scores: (A, S, O), nan where missing; outcomes that hardly any runs share count as independent.
 
     Returns:
         (O, O)
@@ -286,7 +291,7 @@ def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
     df = np.maximum(together - 1, 0).sum(0)
     products = np.einsum("aso,asp->op", standard, standard)
     found = _normalised(products)
-    others = ~np.eye(len(df), dtype=bool) & (df > 0)
+    others = ~np.eye(len(df), dtype=bool) & (df >= FEWEST_DF)
     noise = ((1 - found**2) ** 2 / np.maximum(df, 1))[others].sum()
     signal = (found**2)[others].sum()
     share = 1.0 if signal == 0 else min(1.0, noise / signal)
@@ -311,6 +316,12 @@ def _without_seeds(scores: np.ndarray, families: np.ndarray) -> np.ndarray:
     for family in np.unique(families):
         own[families == family] -= _means(scores[families == family])
     return own
+
+
+def _without_mirrors(own: np.ndarray, families: np.ndarray) -> np.ndarray:
+    """Leave out one of the two arms of a family: without their seeds each says what the other says."""
+    _, first, counts = np.unique(families, return_index=True, return_counts=True)
+    return np.delete(own, first[counts == 2], axis=0)
 
 
 def _own_variances(own: np.ndarray, families: np.ndarray) -> np.ndarray:

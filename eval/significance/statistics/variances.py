@@ -4,7 +4,8 @@ Three or five runs tell little of a variance. So an arm that spreads less than i
 among the arms together suggest is given the moderated variance (Smyth 2004), with its degrees of freedom. An
 arm that spreads more keeps its own variance and its own degrees of freedom: what is usual tells nothing of an
 arm that is not. An arm of far fewer runs than the others keeps its own as well, as a contrast with it rests
-on its variance alone. Where few arms tell what is usual, all keep their own, which is Welch's test.
+on its variance alone. Where few arms tell what is usual, or arms differ so much that nothing is, all keep
+their own, which is Welch's test.
 
 The rule was chosen by simulation of false claims (docs/error-rates.md), never by looking at a verdict.
 
@@ -23,6 +24,8 @@ FEWEST_ARMS = 6
 """Below, arms do not tell what is usual."""
 FAR_FEWER = 0.5
 """Of the runs of the middle arm: an arm with fewer keeps its own variance."""
+UNLIKE = 0.7
+"""Standard deviation of the logarithm of arms' standard deviations, beyond which nothing is usual."""
 PRIOR_DF = 2.0
 """Of what is usual, when it is weighed against an arm's own runs: few, as spreads do differ between arms."""
 
@@ -69,5 +72,17 @@ def judged_variances(variances: ArrayLike, df: ArrayLike) -> Variances:
     usual = usual_variance(own, own_df)
     moderated = (PRIOR_DF * usual + own_df * own) / (PRIOR_DF + own_df)
     is_large = is_known & (own_df + 1 >= FAR_FEWER * np.median(own_df[is_known] + 1))
-    is_drawn = is_large & (own < moderated)
+    is_drawn = is_large & (own < moderated) & (_unlikeness(own[..., is_known], own_df[is_known]) < UNLIKE)
     return Variances(np.where(is_drawn, moderated, own), np.where(is_drawn, own_df + PRIOR_DF, everywhere))
+
+
+def _unlikeness(variances: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """(..., 1) how far arms truly spread from what is usual, by the moments of log variances (Smyth 2004).
+
+    The variance of log variances over arms is that of a log chi-square, trigamma(df / 2), and four times that
+    of the logarithm of the true standard deviations.
+    """
+    expected = special.digamma(df / 2) - np.log(df / 2)
+    logarithms = np.log(np.maximum(variances, np.finfo(float).tiny)) - expected
+    excess = logarithms.var(axis=-1, ddof=1, keepdims=True) - special.polygamma(1, df / 2).mean()
+    return np.sqrt(np.maximum(excess, 0.0) / 4)

@@ -191,16 +191,16 @@ def test_a_study_of_the_full_size_takes_a_second(is_paired):
     assert time.process_time() - start < 6
 
 
-def test_studies_of_three_kinds_are_drawn():
-    """Arms as seen; about what is usual; and, where few arms have unlike numbers of runs, small ones wide."""
+def test_studies_of_several_kinds_are_drawn():
+    """As seen, about what is usual, a wide baseline; and of few unlike arms the small ones wide."""
     scores = run_scores(np.random.default_rng(13), 3, 10, 1)
     alike = simulated(cells_of_arms(scores, *design(2, 1)), 100, np.random.default_rng(1))
-    assert len(alike) == 2
+    assert len(alike) == 3
     scores[2, 3:] = np.nan
     uneven = simulated(cells_of_arms(scores, *design(2, 1)), 20_000, np.random.default_rng(1))
-    assert len(uneven) == 3
+    assert len(uneven) == 4
     # Where the arm with three runs spreads thrice as far, its t, of few degrees of freedom, is far out.
-    assert stats.iqr(uneven[2].t[:, 1]) > 1.05 * stats.iqr(uneven[0].t[:, 1])
+    assert stats.iqr(uneven[3].t[:, 1]) > 1.05 * stats.iqr(uneven[0].t[:, 1])
 
 
 def test_a_choice_of_rates_moves_all_families_of_a_variant_together():

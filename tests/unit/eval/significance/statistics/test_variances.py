@@ -22,12 +22,12 @@ def test_what_is_usual_is_the_variance_of_many_arms_of_one_law():
 
 
 def test_small_variances_are_moderated_and_large_ones_are_not():
-    variances = np.array([0.1, 0.5, 1.0, 1.0, 1.0, 40.0])
+    variances = np.array([0.4, 0.6, 1.0, 1.0, 1.0, 9.0])
     judged = judged_variances(variances, np.full(6, 2.0))
     usual = 1.0 / (stats.chi2.median(2) / 2)
     expected = [(2 * usual + 2 * v) / 4 for v in variances[:5]]
     assert judged.variance[:5] == pytest.approx(expected)
-    assert judged.variance[5] == 40.0
+    assert judged.variance[5] == 9.0
     assert judged.df.tolist() == [4.0] * 5 + [2.0]
 
 
@@ -53,3 +53,13 @@ def test_studies_are_judged_side_by_side():
         alone = judged_variances(variances[place], df)
         assert judged.variance[place] == pytest.approx(alone.variance)
         assert judged.df[place] == pytest.approx(alone.df)
+
+
+def test_arms_of_no_one_law_keep_their_own():
+    """The spread of true standard deviations is estimated: of many arms it is what they were drawn with."""
+    rng = np.random.default_rng(2)
+    for spread, is_usual in ((0.4, True), (1.0, False)):
+        true = np.exp(spread * rng.standard_normal(4_000))
+        variances = true**2 * rng.chisquare(4, 4_000) / 4
+        judged = judged_variances(variances, np.full(4_000, 4.0))
+        assert (judged.df > 4).any() == is_usual
