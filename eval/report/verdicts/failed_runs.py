@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
-from scipy.stats import fisher_exact
 
 from eval.report.inputs.study_checks import FailedRun
 from eval.significance.axes import Family, Level
@@ -115,6 +114,8 @@ def _tested(counts: Sequence[FailureCount], baseline: Level) -> list[FailureCoun
 
 def _fisher(first: FailureCount, second: FailureCount) -> float | None:
     """Test whether two variants fail equally often (Fisher's exact test, two-sided)."""
+    from scipy.stats import fisher_exact  # half a second, and only where runs failed
+
     if not first.num_runs or not second.num_runs:
         return None
     table = [[c.without_result, c.num_runs - c.without_result] for c in (first, second)]

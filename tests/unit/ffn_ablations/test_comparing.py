@@ -160,7 +160,6 @@ def _frame(**columns: object) -> pd.DataFrame:
         (lambda: ffa.compare(made_scores(), margins={"held": 1}), "unknown outcome in --margin 'held'"),
         (lambda: ffa.compare(made_scores(), margins={LOSS: -1}), "margin"),
         (lambda: ffa.compare(made_scores(), margins={LOSS: None}), "must be a number"),
-        (lambda: ffa.compare(made_scores(), method="anova"), "unknown value of method: 'anova'"),
         (lambda: ffa.compare(made_scores(), primary=[3]), "must be text"),
         (lambda: ffa.compare(made_scores(), looks=[1]), "is no plan"),
         (lambda: ffa.compare(made_scores()).plot("bars"), "unknown kind of figure 'bars'"),

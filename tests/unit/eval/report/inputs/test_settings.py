@@ -229,7 +229,7 @@ def test_failed_runs_count_in_their_setting(made: Path, tmp_path: Path):
     (study / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     write_state(study, lost, CellState(name="failed", error="out of memory"))
     found = analyse(read_source(study))
-    own = [c for c in found.failures.counts if c.num_failed and c.family is not None]
+    own = [c for c in found.failures if c.num_failed and c.family is not None]
     assert [(c.family, c.variant, c.num_runs) for c in own] == [
         (Setting("roberta", (("size", "2M"),)), LARGE, 4)
     ]
