@@ -120,7 +120,7 @@ class Study:
         before = numbers_of(home / "report" / "report.json", home)
         after = numbers_of(home / STUDY / "report" / "report.json", home)
         runs = sorted(path.parent for path in (home / STUDY).rglob("COMPLETED"))
-        weights = {str(run.relative_to(home)): trained(run) for run in runs} if after else {}
+        weights = {str(run.relative_to(home)): trained_or_damaged(run) for run in runs} if after else {}
         return before, after and after + json.dumps(weights, sort_keys=True)
 
     def cases(self) -> list[tuple[str, str]]:
@@ -191,6 +191,14 @@ class Study:
             shutil.rmtree(home)
         line = {"file": name, "damage": damage, "outcome": outcome, "codes": [code for code, _ in results]}
         return line | {"said": [*naming, *errors][:3]}
+
+
+def trained_or_damaged(run: Path) -> dict[str, Any]:
+    """Weights and losses of a run, or that its losses are gone or cannot be read."""
+    try:
+        return trained(run)
+    except (ValueError, OSError):
+        return {"damaged": run.name}
 
 
 def give_here(words: Sequence[str], log: Path) -> None:
