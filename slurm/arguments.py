@@ -43,6 +43,10 @@ class SubmitArgs(Section):
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
     May be given several times."""
+    decide: int = 0
+    """Of a tuned study that is done: add so many of the tunings that its report names as those that would
+    decide most, each of two further seeds about a variant's choice, and write the report with them; they
+    choose nothing. Until they have ended the same command goes on with them; then it adds the next."""
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False
@@ -65,6 +69,8 @@ def check_options(options: SubmitArgs) -> None:
     """
     if options.variants == ():
         raise UsageError("--variants needs a value: names of variants, as under variants: of a study")
+    if options.decide < 0:
+        raise UsageError(f"--decide is {options.decide}; it must be the number of tunings to add, 1 or more")
     for name in ("workers", "cells_per_job", "cells_at_once", "max_running"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")

@@ -20,7 +20,7 @@ from eval.report.inputs.sources import Source, read_beside
 from eval.report.scores.outcome_table import outcome_rows
 from eval.report.scores.phenomena import compare_parts, means_over_parts, part_scores, part_tables
 from eval.report.scores.published import Intervals, Published, beside_published, source_study_intervals
-from eval.report.tuning.choices import Tuned, head_trials, read_tuned, shared_table
+from eval.report.tuning.choices import TUNED_BY, Tuned, head_trials, read_tuned, shared_table
 from eval.report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
@@ -47,10 +47,6 @@ from eval.significance.data_checks import (
 )
 from eval.significance.factor import Factor, Relabelling, default_baseline, find_level, noun
 from eval.significance.statistics.looks import find_looks
-from eval.suites.registry import HELD_OUT
-
-TUNED_BY = Benchmark(HELD_OUT)
-"""What a study's tuning selects by."""
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,33 @@ class Round:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Further:
+    """Runs about a choice at seeds of their own: they choose nothing, and say what the choice may miss."""
+
+    family: str
+    places: Places
+    variant: str
+    field: str
+    """Along which; other fields have their chosen values."""
+    values: tuple[Value, ...]
+    seeds: tuple[int, ...]
+    losses: tuple[tuple[float | None, ...], ...] = ()
+    """(values, seeds) as those of ``Tried``; empty until all runs have ended."""
+
+    def wanted(self, chosen: Point) -> list[Wanted]:
+        """What is to be trained at every one of its seeds, by value."""
+        return [
+            Wanted(
+                family=self.family,
+                places=self.places,
+                variant=self.variant,
+                point={**chosen, self.field: value},
+            )
+            for value in self.values
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """The best point of a variant in a setting."""
 
@@ -164,7 +191,7 @@ class Choice:
     """Mean held-out loss of its tuning runs; none where runs diverged at every point."""
 
 
-Losses = Callable[[Wanted], tuple[float | None, ...] | None]
+Losses = Callable[[Wanted, Sequence[int]], tuple[float | None, ...] | None]
 """Losses of runs by seed; None where not all of them have ended."""
 
 
@@ -176,6 +203,8 @@ class Tuning:
     rounds: tuple[Round, ...] = ()
     chosen: tuple[Choice, ...] = ()
     """Of groups that are through."""
+    further: tuple[Further, ...] = ()
+    """Runs that were added when all was chosen."""
 
     @property
     def is_over(self) -> bool:
@@ -183,12 +212,32 @@ class Tuning:
         return len(self.chosen) == len(self.plan.settings) * len(self.plan.variants)
 
     @property
+    def awaits_further(self) -> bool:
+        """Whether runs that were added to a tuning have not all ended."""
+        return any(not each.losses for each in self.further)
+
+    def further_of(self, choice: Choice) -> list[Further]:
+        """What was added about a choice, in order."""
+        own = choice.family, choice.places, choice.variant
+        return [each for each in self.further if (each.family, each.places, each.variant) == own]
+
+    def wanted_further(self) -> list[tuple[Wanted, Sequence[int]]]:
+        """Return what was added, with its seeds."""
+        return [
+            (one, each.seeds)
+            for choice in self.chosen
+            for each in self.further_of(choice)
+            for one in each.wanted(choice.point)
+        ]
+
+    @property
     def progress(self) -> str:
         """Say how many rounds have ended, and how much of the choice is made."""
         of = len(self.plan.settings) * len(self.plan.variants)
         rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
         made = "all chosen" if self.is_over else f"{len(self.chosen)} of {of} chosen"
-        return f"tuning: {rounds}, {made}"
+        further = ", further runs about what was chosen" if self.awaits_further else ""
+        return f"tuning: {rounds}, {made}{further}"
 
     def choice(self, family: str, places: Places, variant: str) -> Choice | None:
         """What was chosen for a variant in a setting; None before."""
@@ -272,12 +321,21 @@ class Tuning:
         for group in self.plan.groups:
             while (ended := now._ended(group, losses, today)) is not None:
                 now = now._with(group, ended)
-        return now
+        return replace(now, further=tuple(now._further_ended(each, losses) for each in now.further))
+
+    def _further_ended(self, further: Further, losses: Losses) -> Further:
+        """Return runs that were added with their losses, if all of them have ended."""
+        choice = self.choice(further.family, further.places, further.variant)
+        if choice is None or further.losses:
+            return further
+        found = [losses(one, further.seeds) for one in further.wanted(choice.point)]
+        ended = tuple(values for values in found if values is not None)
+        return replace(further, losses=ended) if len(ended) == len(found) else further
 
     def _ended(self, group: Group, losses: Losses, today: str) -> Round | None:
         """The present round of a group, if all its runs have ended."""
         due = self.due(group)
-        found = [(one, losses(one)) for one in due]
+        found = [(one, losses(one, self.plan.seeds)) for one in due]
         grid = self.following(group)
         if grid is None or any(values is None for _, values in found):
             return None
@@ -345,7 +403,7 @@ def read_tuning(study: Path) -> Tuning | None:
         return None
     try:
         found = _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
-        wrong = _of_another_study(study, found) if _is_whole(found.plan) else "is damaged"
+        wrong = _of_another_study(study, found) if _is_whole(found) else "is damaged"
     except (OSError, ValueError, RecursionError):
         found, wrong = None, "is damaged"
     if wrong:
@@ -385,9 +443,22 @@ def write_tuning(study: Path, tuning: Tuning) -> None:
     write_record(StudyFolder(study).tuning_file, tuning)
 
 
-def _is_whole(plan: TuningPlan) -> bool:
+def _is_whole(tuning: Tuning) -> bool:
+    plan = tuning.plan
     has_all = plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants
-    return bool(has_all) and all(len(values) > 1 for values in plan.fields.values())
+    has_values = all(len(values) > 1 for values in plan.fields.values())
+    return bool(has_all) and has_values and all(_is_about_a_choice(each, tuning) for each in tuning.further)
+
+
+def _is_about_a_choice(further: Further, tuning: Tuning) -> bool:
+    choice = tuning.choice(further.family, further.places, further.variant)
+    shape = [len(values) for values in further.losses]
+    return (
+        choice is not None
+        and choice.point.get(further.field) in further.values
+        and len(further.seeds) > 0
+        and shape in ([], [len(further.seeds)] * len(further.values))
+    )
 
 
 _TUNING = TypeAdapter(Tuning)

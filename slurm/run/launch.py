@@ -14,6 +14,7 @@ from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
 from eval.models.identity import admit_run
+from eval.results.tuning import write_tuning
 from eval.runner.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
@@ -26,6 +27,7 @@ from slurm.queue.cluster import load_preset
 from slurm.queue.snapshot import take_snapshot
 from slurm.run.cluster import Packing, SlurmSubmitter
 from slurm.run.dry_run import show_dry_run
+from slurm.run.further import with_further
 from slurm.run.local import LocalRunner
 from slurm.run.looks import check_plan
 from slurm.run.progress import StudyProgress
@@ -72,6 +74,7 @@ def launch(options: SubmitArgs) -> int:
             f"the job that writes the report of {study.config.name} also hands in what its tuning chose; "
             "leave out --no-report"
         )
+    study = with_further(study, options.decide)
     if options.dry_run:
         with suppress(AbsentError):  # which a plan names
             _check_usable(study, options)
@@ -82,6 +85,8 @@ def launch(options: SubmitArgs) -> int:
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
+        if options.decide and study.tuning:
+            write_tuning(study.folder, study.tuning)
         todo = find_todo(study, options.retry_failed)
         _show(study, todo)
         if todo.cells:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date
 
 from base.errors import UsageError
@@ -10,6 +10,7 @@ from eval.report.tuning.choices import failing_choices
 from eval.results.stages import TUNE
 from eval.results.tuning import (
     Choice,
+    Further,
     Group,
     Losses,
     Round,
@@ -85,11 +86,11 @@ def choose(study: Study) -> None:
     """Record the rounds that have ended since the last call, and say what they chose or wait for."""
     study = study.now()
     tuning = study.tuning
-    if tuning is None or tuning.is_over:
+    if tuning is None or (tuning.is_over and not tuning.awaits_further):
         return
     left = [(cell, state) for cell, state in unfinished(study) if cell.stage == TUNE]
     ended = {cell.run_id for cell in study.cells if cell.stage == TUNE} - {cell.run_id for cell, _ in left}
-    now = tuning.advanced(_losses(study, tuning, ended), date.today().isoformat())
+    now = tuning.advanced(_losses(study, ended), date.today().isoformat())
     if now != tuning:
         write_tuning(study.folder, now)
     for line in said(tuning, now):
@@ -102,11 +103,11 @@ def choose(study: Study) -> None:
         )
 
 
-def _losses(study: Study, tuning: Tuning, ended: Collection[str]) -> Losses:
+def _losses(study: Study, ended: Collection[str]) -> Losses:
     """Look up the held-out losses of tuning runs that have ended."""
-    untuned, seeds = trained_cells(study.planned), tuning.plan.seeds
+    untuned = trained_cells(study.planned)
 
-    def losses(wanted: Wanted) -> tuple[float | None, ...] | None:
+    def losses(wanted: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         cells = cells_of(wanted, seeds, untuned)
         if any(cell.run_id not in ended for cell in cells):
             return None
@@ -138,6 +139,7 @@ def said(before: Tuning, now: Tuning) -> list[str]:
     lines = [_of_round(now, each) for each in now.rounds[len(before.rounds) :]]
     chosen = now.chosen[len(before.chosen) :]
     lines += [_of_choice(now, choice) for choice in chosen]
+    lines += [_of_further(each) for each in now.further if each.losses and each not in before.further]
     return lines + [f"warning: {line}" for line in failing_choices(now, chosen)]
 
 
@@ -151,6 +153,14 @@ def _of_round(tuning: Tuning, ended: Round) -> str:
     number = rounds.index(ended) + 1
     then = _following(tuning, group, ended) if number == len(rounds) else ""
     return f"tuning of {where}, round {number}: {runs}{then}"
+
+
+def _of_further(ended: Further) -> str:
+    values = ", ".join(map(write_value, ended.values))
+    return (
+        f"tuned further: {_where(ended)}, {ended.variant}: {ended.field} {values} at seeds "
+        f"{', '.join(map(str, ended.seeds))}"
+    )
 
 
 def _following(tuning: Tuning, group: Group, ended: Round) -> str:
@@ -173,7 +183,7 @@ def _of_choice(tuning: Tuning, choice: Choice) -> str:
     return f"chosen: {_where(choice)}, {choice.variant}: {_words(choice.point)} ({loss}{edge})"
 
 
-def _where(place: Round | Choice) -> str:
+def _where(place: Round | Choice | Further) -> str:
     return " ".join([place.family, *(level for _, level in place.places)])
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -125,3 +126,37 @@ def test_a_newcomer_from_a_file_is_judged_and_finished_runs_stay(tmp_path: Path,
     assert "`my-xielu`" in (study / "report" / "report.md").read_text()
     again = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
     assert "0 cells run" in again.stdout, again.stdout
+
+
+@pytest.mark.ci
+def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path: Path) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    call = [sys.executable, "-m", "ffn_ablations", "study", "run", str(file), "--cells-per-job", "6"]
+
+    def run(*flags: str, code: int = 0) -> str:
+        ran = subprocess.run([*call, *flags], capture_output=True, text=True)
+        assert ran.returncode == code, ran.stderr
+        return ran.stdout + ran.stderr
+
+    assert "4 of 4 cells of study are not done" in run("--decide", "1", code=2)
+    run()
+    before, report = told(tmp_path), (study / "report" / "report.md").read_text()
+    assert "with `--decide 1` runs them" in report
+    kept = json.loads((study / "tuning.json").read_text())
+    assert "to be tuned further" in run("--decide", "1", "--dry-run")
+    assert json.loads((study / "tuning.json").read_text()) == kept
+
+    said = run("--decide", "1")
+    after, (added,) = told(tmp_path), json.loads((study / "tuning.json").read_text())["further"]
+    assert "tuned further: gpt_neo" in said
+    assert (after["chosen"], after["rounds"]) == (before["chosen"], before["rounds"])
+    assert added["seeds"] == [102, 103]
+    assert np.isfinite(added["losses"]).all()
+    assert len(after["cells"]) == len(before["cells"]) + 2 * len(added["values"])
+    assert set(before["cells"]) < set(after["cells"])
+    (was,), (now,) = (
+        [x for x in each["comparisons"] if x["choice_error"] is not None] for each in (before, after)
+    )
+    assert now["choice_error"] < was["choice_error"]
+    assert now["estimate"] == was["estimate"]
+    assert "0 cells run" in run()

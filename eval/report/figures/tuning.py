@@ -86,8 +86,8 @@ def _small_panel(axes: Axes, line: Line, baseline: Line | None) -> None:
     rates = [float(value) for value in line.values]
     if baseline is not None and baseline is not line:
         axes.plot([float(x) for x in baseline.values], baseline.means - baseline.means.min(), **BEHIND)
-    axes.fill_between(rates, line.losses.min(-1) - lowest, line.losses.max(-1) - lowest, color=BLUE,
-                      alpha=BAND_ALPHA, lw=0)  # fmt: skip
+    bottom, top = _band(line)
+    axes.fill_between(rates, bottom - lowest, top - lowest, color=BLUE, alpha=BAND_ALPHA, lw=0)
     axes.plot(rates, line.means - lowest, color=BLUE, lw=1.2, marker="o", ms=2.5)
     if line.curve is not None:
         optimum, loss = line.curve.optimum.exp, line.curve.loss.value - lowest
@@ -98,6 +98,11 @@ def _small_panel(axes: Axes, line: Line, baseline: Line | None) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks([rates[0], rates[-1]], [f"{rates[0]:g}", f"{rates[-1]:g}"])
     axes.locator_params(axis="y", nbins=3)
+
+
+def _band(line: Line) -> tuple[np.ndarray, np.ndarray]:
+    """(R,) lowest and highest loss over tuning seeds."""
+    return np.nanmin(line.losses, axis=-1), np.nanmax(line.losses, axis=-1)
 
 
 def _neighbours(line: Line) -> slice:
@@ -116,7 +121,7 @@ def _draw(axes: Axes, lines: Sequence[Line], styles: dict[Line, VariantStyle], t
     for line in lines:
         look = styles[line]
         rates = [float(value) for value in line.values]
-        bottom, top = line.losses.min(-1), line.losses.max(-1)
+        bottom, top = _band(line)
         axes.fill_between(rates, bottom, top, color=look.colour, alpha=alpha, lw=0)
         axes.plot(rates, line.means, color=look.colour, ls=look.dashes, lw=1.3, marker=look.marker, ms=4.5,
                   fillstyle="none" if look.hollow else "full")  # fmt: skip
@@ -155,11 +160,13 @@ def _mark_optimum(axes: Axes, line: Line, look: VariantStyle) -> None:
 
 def _limits(lines: Sequence[Line]) -> tuple[float, float]:
     """Leave out losses so high that optima could not be told apart beside them."""
-    low = min(float(line.losses.min()) for line in lines)
+    low = min(float(_band(line)[0].min()) for line in lines)
     near = [float(line.means[_neighbours(line)].max()) for line in lines]
     best = [float(line.means[line.chosen]) for line in lines]
     reach = ABOVE * float(np.median(np.subtract(near, best)))
-    high = min(max(float(line.losses.max()) for line in lines), max(best) + max(reach, max(near) - max(best)))
+    high = min(
+        max(float(_band(line)[1].max()) for line in lines), max(best) + max(reach, max(near) - max(best))
+    )
     space = 0.05 * (high - low or 1.0)
     return low - space, high + space
 

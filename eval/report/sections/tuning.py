@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -12,10 +13,10 @@ from eval.report.document.markdown import details, difference, interval, listed,
 from eval.report.document.names import family_label
 from eval.report.sections.answer import in_a_word, left_of
 from eval.report.sections.context import Context
-from eval.report.tuning.choices import MORE_SEEDS, Line, Tuned, narrowings
+from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
+from eval.report.tuning.decisive import most_decisive
 from eval.report.verdicts.ranking import EDGE
 from eval.results.tuning_rules import Point
-from eval.significance.comparison import SHOWN
 from eval.significance.statistics.tuning import Estimate
 
 DIGITS = 4
@@ -77,8 +78,19 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     seeds = f"seed{'s' if len(plan.seeds) > 1 else ''} {listed(map(str, plan.seeds))}"
     return (
         f"Every {analysis.noun} was tuned alike{per}: {fields}, {seeds}, {runs}{_rounds(tuned)}. The best "
-        "mean held-out loss was chosen, on seeds and held-out text that no main run has."
+        f"mean held-out loss was chosen, on seeds and held-out text that no main run has.{_further(tuned)}"
     )
+
+
+def _further(tuned: Tuned) -> str:
+    """Say which runs were added, and that they chose nothing."""
+    counts = Counter[str]()
+    for (_, variant), number in tuned.num_further.items():
+        counts[str(variant)] += number
+    told = [f"{number} about that of `{name}`" for name, number in counts.items() if number]
+    if not told:
+        return ""
+    return f" Then runs were added, {listed(told)}: they choose nothing, and narrow what the choice adds."
 
 
 def _values(values: Sequence[object]) -> str:
@@ -183,29 +195,27 @@ MOST_DECISIVE = 3
 
 def _most_decisive(analysis: Analysis, tuned: Tuned) -> str:
     """Say which further tuning runs would narrow undecided intervals most."""
-    tuned_by = {c.benchmark for c in analysis.comparisons if c.choice_error is not None}
-    undecided = [c for name in tuned_by for c in analysis.overall(name) if c.verdict not in SHOWN]
-    found = [narrowing for c in undecided for narrowing in narrowings(tuned, c)]
-    best = sorted(found, key=lambda narrowing: narrowing.share)[:MOST_DECISIVE]
+    best = most_decisive(tuned, analysis.overall(TUNED_BY))[:MOST_DECISIVE]
     if not best:
         return ""
     rows = [
         [
-            f"`{each.compared}`",
             f"`{each.tuned}`",
             ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in each.values),
             str(each.num_runs),
+            f"`{each.compared}`",
             f"{each.share:.0%}",
         ]
         for each in best
     ]
-    header = [analysis.noun, "tuned further", "at", "runs", "interval, of today's width"]
+    header = ["tuned further", "at", "runs", "narrows", "to, of today's width"]
     first = best[0]
     return (
         f"**Which tuning runs would decide most**, of what is undecided on the held-out loss: {MORE_SEEDS} "
-        f"more tuning seeds at {listed(rows[0][2].split(', '))} of `{first.tuned}` would narrow the interval "
-        f"of `{first.compared}` to {first.share:.0%} of its width, if means stay as they are.\n\n"
-        f"{table(header, rows)}"
+        f"more tuning seeds at {listed(rows[0][1].split(', '))} of `{first.tuned}` would narrow the interval "
+        f"of `{first.compared}` to {first.share:.0%} of its width, if means stay as they are. The study's "
+        f"command with `--decide 1` runs them, with `--decide {len(best)}` all of these rows; nothing is "
+        f"chosen anew.\n\n{table(header, rows)}"
     )
 
 

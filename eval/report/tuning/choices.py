@@ -28,7 +28,6 @@ from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuni
 from eval.results.tuning_rules import Point, Value, edges, is_number
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level, places_of, plain
-from eval.significance.comparison import Comparison
 from eval.significance.statistics.tuning import (
     FEWEST,
     Curve,
@@ -47,8 +46,11 @@ from eval.significance.statistics.tuning import (
     squared_regret,
     squared_regret_of_few,
 )
+from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import RunFolder
 
+TUNED_BY = Benchmark(HELD_OUT)
+"""What a study's tuning selects by."""
 MORE_SEEDS = 2
 """Further tuning seeds of which the report says what they would be worth."""
 
@@ -59,11 +61,12 @@ class Line:
 
     family: Family
     variant: Level
+    choice: Choice
     field: str
     values: tuple[Value, ...]
     """Those at which no run diverged, in the order of the grid."""
     losses: np.ndarray
-    """(R, T) held-out losses by value and tuning seed."""
+    """(R, T) held-out losses by value and tuning seed, nan where a further seed was not run."""
     chosen: int
     """Place of the chosen value."""
     is_at_edge: bool
@@ -72,22 +75,19 @@ class Line:
     fitted: Curves | None = None
     """The curve about the chosen value; None of fewer than three numbers."""
     with_more: Curves | None = None
-    """The same as if the chosen value and its neighbours had ``MORE_SEEDS`` further tuning seeds."""
+    """The same as if the values of the curve had ``MORE_SEEDS`` further tuning seeds."""
+    of_curve: tuple[Value, ...] = ()
+    """Values that the curve goes through."""
 
     @property
     def means(self) -> np.ndarray:
-        """(R,) what the choice was made by."""
-        return self.losses.mean(-1)
+        """(R,) over all tuning seeds of each value."""
+        return np.nanmean(self.losses, axis=-1)
 
     @cached_property
     def rates(self) -> np.ndarray | None:
         """(R,) logarithms of the values; None of values that have none."""
         return _logarithms(self.values)
-
-    @property
-    def neighbours(self) -> tuple[Value, ...]:
-        """The chosen value and those beside it."""
-        return self.values[max(0, self.chosen - 1) : self.chosen + 2]
 
     @cached_property
     def _error(self) -> float:
@@ -148,6 +148,8 @@ class Tuned:
     num_runs: Mapping[Key, int]
     """Tuning runs of each variant in each setting."""
     num_rounds: Mapping[Key, int]
+    num_further: Mapping[Key, int]
+    """Runs that were added about each variant's choice."""
     shared_points: Mapping[Family, Point]
     """What was best for the baseline, by setting."""
     points: Mapping[Key, Point]
@@ -173,50 +175,6 @@ class Tuned:
     def at_edge(self) -> set[Key]:
         """Variants of which a better value may lie beyond what was tried."""
         return {(line.family, line.variant) for line in self.lines if line.is_at_edge}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Narrowing:
-    """What ``MORE_SEEDS`` further tuning seeds of one variant are worth to a comparison."""
-
-    compared: str
-    tuned: Level
-    values: tuple[Value, ...]
-    """At which they are to be run."""
-    num_runs: int
-    share: float
-    """Width of the interval then, as a share of what it is, if means stay as they are."""
-
-
-def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
-    """Say for each variant of a comparison what further tuning seeds about its choices are worth.
-
-    The variance that the choices add becomes that of more seeds; the degrees of freedom, which grow a little,
-    are left as they are.
-    """
-    if not comparison.choice_error or not comparison.standard_error:
-        return []
-    weights = comparison.contrast.weights()
-    arms = {(family, name): x for family in comparison.families for name, x in weights.items()}
-    part = (comparison.choice_error / comparison.standard_error) ** 2
-    before = combined([tuned.choices[arm] for arm in arms], list(arms.values())).variance
-    found = []
-    for variant, name in itertools.product(weights, tuned.plan.plan.fields):
-        more = tuned.choices_after(variant, name)
-        lines = [
-            x for x in tuned.lines if (x.family, variant) in arms and (x.variant, x.field) == (variant, name)
-        ]
-        after = combined([more[arm] for arm in arms], list(arms.values())).variance
-        found.append(
-            Narrowing(
-                compared=comparison.contrast.compared,
-                tuned=variant,
-                values=tuple(sorted({value for line in lines for value in line.neighbours}, key=str)),
-                num_runs=MORE_SEEDS * sum(len(line.neighbours) for line in lines),
-                share=math.sqrt(1 - part * (1 - after / before)),
-            )
-        )
-    return found
 
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
@@ -263,9 +221,9 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
     failing: list[str] = []
     for setting in dict.fromkeys(settings.values()):
         own = {key: known[key] for key, of in settings.items() if of == setting}
-        noises = _noises(own, tables, runs)
+        noises = _noises(own, tables, tuning, runs)
         for name in tuning.plan.fields:
-            grid = _grid(name, own, tables)
+            grid = _grid(name, own, tables, tuning)
             lines += _lines(grid, own, tables, noises)
             failing += _failing(grid, [_main_runs(runs, key) for key in grid.chosen])
     shared = {
@@ -279,6 +237,7 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
         best_of={key: expected_best([_mean(x) for x in table.values()]) for key, table in tables.items()},
         num_runs={key: _num_runs(tuning, choice) for key, choice in known.items()},
         num_rounds={key: len(_rounds(tuning, choice)) for key, choice in known.items()},
+        num_further={key: _num_further(tuning, choice) for key, choice in known.items()},
         shared_points=shared,
         points={key: choice.point for key, choice in known.items()},
         notes=(*_notes(tuning, lines), *failing),
@@ -310,13 +269,33 @@ def _losses(tuning: Tuning, choice: Choice) -> Losses:
     }
 
 
+def _num_further(tuning: Tuning, choice: Choice) -> int:
+    return sum(len(values) for each in tuning.further_of(choice) for values in each.losses)
+
+
+def _further(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]]:
+    """Losses that were added along a field, by its values, nan where a value was not run at a seed.
+
+    A seed at which the chosen value diverged tells of no difference, and is left out.
+    """
+    added = [each for each in tuning.further_of(choice) if each.field == name and each.losses]
+    found: dict[Value, list[float]] = {value: [] for each in added for value in each.values}
+    for each in added:
+        by_value = dict(zip(each.values, each.losses, strict=True))
+        kept = [i for i, loss in enumerate(by_value[choice.point[name]]) if loss is not None]
+        for value, losses in found.items():
+            own = by_value.get(value, (None,) * len(each.seeds))
+            losses += [math.nan if own[i] is None else float(own[i]) for i in kept]  # type: ignore[arg-type]
+    return found
+
+
 def _mean(losses: Sequence[float | None]) -> float:
     known = [x for x in losses if x is not None]
     return math.fsum(known) / len(known) if len(known) == len(losses) else math.inf
 
 
 def _noises(
-    own: Mapping[Key, Choice], tables: Mapping[Key, Losses], runs: pd.DataFrame
+    own: Mapping[Key, Choice], tables: Mapping[Key, Losses], tuning: Tuning, runs: pd.DataFrame
 ) -> dict[Key, Noise | None]:
     """Return the spread over seeds at each variant's best point of one setting.
 
@@ -325,10 +304,11 @@ def _noises(
     of word frequencies late, which says nothing of the best one. That a point is chosen by its mean does not
     make the spread there smaller than it is: of normal runs the two are independent.
     """
-    found = [
-        own_noise([_known(tables[key][tuple(choice.point.values())]), _main_runs(runs, key)])
-        for key, choice in own.items()
-    ]
+    found = []
+    for key, choice in own.items():
+        added = [_further(tuning, choice, name).get(value, []) for name, value in choice.point.items()]
+        of_tuning = [*_known(tables[key][tuple(choice.point.values())]), *itertools.chain(*added)]
+        found.append(own_noise([of_tuning, _main_runs(runs, key)]))
     if not any(noise.df for noise in found):
         return dict.fromkeys(own)
     variances, df = moderated_noise(*zip(*found, strict=True))
@@ -354,17 +334,25 @@ class _Grid:
     chosen: dict[Any, int]
     """Places of the chosen values, by whatever names a variant."""
     losses: np.ndarray
-    """(V, R, T), nan where a run diverged."""
+    """(V, R, T) at the planned seeds, nan where a run diverged."""
+    further: np.ndarray
+    """(V, R, F) at further seeds, nan where there is no run."""
+
+    @property
+    def all_losses(self) -> np.ndarray:
+        """(V, R, T + F)."""
+        return np.concatenate([self.losses, self.further], axis=-1)
 
     def of(self, key: Any) -> tuple[tuple[Value, ...], np.ndarray, int]:
         """Return the usable values of a variant, its losses (R, T) there, and the place of the chosen one."""
-        losses = self.losses[list(self.chosen).index(key)]
-        usable = np.isfinite(losses).all(-1)
+        place = list(self.chosen).index(key)
+        usable = np.isfinite(self.losses[place]).all(-1)
         values = tuple(value for value, is_usable in zip(self.values, usable, strict=True) if is_usable)
-        return values, losses[usable], int(usable[: self.chosen[key]].sum())
+        losses = self.all_losses[place][usable]
+        return values, losses[:, np.isfinite(losses).any(0)], int(usable[: self.chosen[key]].sum())
 
 
-def _grid(name: str, own: Mapping[Any, Choice], tables: Mapping[Any, Losses]) -> _Grid:
+def _grid(name: str, own: Mapping[Any, Choice], tables: Mapping[Any, Losses], tuning: Tuning) -> _Grid:
     along = {key: _along(name, choice, tables[key]) for key, choice in own.items()}
     along = {key: found for key, found in along.items() if own[key].point[name] in found}
     values = tuple(dict.fromkeys(value for found in along.values() for value in found))
@@ -372,11 +360,18 @@ def _grid(name: str, own: Mapping[Any, Choice], tables: Mapping[Any, Losses]) ->
     seeds = max((len(losses) for found in along.values() for losses in found.values()), default=1)
     nothing = (math.nan,) * seeds
     losses = [[found.get(value, nothing) for value in values] for found in along.values()]
+    added = [_further(tuning, own[key], name) for key in along]
+    most = max((len(x) for found in added for x in found.values()), default=0)
+    further = np.full((len(along), len(values), most), math.nan)
+    for i, found in enumerate(added):
+        for value, of_value in found.items():
+            further[i, values.index(value), : len(of_value)] = of_value
     return _Grid(
         field=name,
         values=values,
         chosen={key: values.index(own[key].point[name]) for key in along},
         losses=np.array(losses, dtype=float).reshape(len(along), len(values), seeds),
+        further=further,
     )
 
 
@@ -402,6 +397,7 @@ def _lines(
         yield Line(
             family=key[0],
             variant=key[1],
+            choice=own[key],
             field=grid.field,
             values=values,
             losses=losses,
@@ -410,7 +406,14 @@ def _lines(
             noise=noises[key],
             fitted=now.get(key),
             with_more=later.get(key),
+            of_curve=_of_curve(grid, now.get(key)),
         )
+
+
+def _of_curve(grid: _Grid, fitted: Curves | None) -> tuple[Value, ...]:
+    if fitted is None:
+        return ()
+    return tuple(grid.values[place] for place in np.flatnonzero(fitted.fit.any(axis=0)))
 
 
 def _curves(grid: _Grid, noises: Mapping[Key, Noise | None], more: int = 0) -> dict[Key, Curves]:
@@ -419,7 +422,7 @@ def _curves(grid: _Grid, noises: Mapping[Key, Noise | None], more: int = 0) -> d
     if rates is None or len(rates) < FEWEST or None in noise:
         return {}
     variances, df = zip(*(each for each in noise if each), strict=True)
-    found = fit_curves(rates, grid.losses, list(grid.chosen.values()), variances, df, more)
+    found = fit_curves(rates, grid.all_losses, list(grid.chosen.values()), variances, df, more)
     return {key: found.of(i) for i, key in enumerate(grid.chosen) if np.isfinite(found.low[i])}
 
 
@@ -459,7 +462,7 @@ def failing_choices(tuning: Tuning, choices: Sequence[Choice]) -> list[str]:
         own = {(x.family, x.places, x.variant): x for x in tuning.chosen if (x.family, x.places) == setting}
         tables = {key: _losses(tuning, choice) for key, choice in own.items()}
         for name in tuning.plan.fields:
-            grid = _grid(name, own, tables)
+            grid = _grid(name, own, tables, tuning)
             lines += _failing(grid, [()] * len(grid.chosen))
     return lines
 
@@ -559,10 +562,16 @@ def _record(line: Line, tuned: Tuned) -> dict[str, object]:
 
 
 def _loss_records(line: Line, tuned: Tuned) -> Iterable[dict[str, object]]:
+    named = {"family": line.family, "variant": line.variant, "field": line.field}
+    added = [each for each in tuned.plan.further_of(line.choice) if each.field == line.field and each.losses]
     for value, losses in zip(line.values, line.losses, strict=True):
-        for seed, loss in zip(tuned.plan.plan.seeds, losses, strict=True):
-            named = {"family": line.family, "variant": line.variant, "field": line.field}
+        for seed, loss in zip(tuned.plan.plan.seeds, losses, strict=False):
             yield {**named, "value": str(value), "seed": seed, "loss": float(loss)}
+        for each in added:
+            of_value = dict(zip(each.values, each.losses, strict=True)).get(value, ())
+            for seed, further in zip(each.seeds, of_value, strict=False):
+                if further is not None:
+                    yield {**named, "value": str(value), "seed": seed, "loss": further}
 
 
 TRIED = ("head_learning_rates", "init_scales")

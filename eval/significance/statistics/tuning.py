@@ -202,26 +202,29 @@ def fit_curves(
 
     Args:
         rates: (R,) logarithms.
-        losses: (..., V, R, T) of the tuning of one setting, nan at rates that are not usable.
-        chosen: (..., V) places of the chosen rates, whose losses are the lowest.
+        losses: (..., V, R, T) of the tuning of one setting, nan where there is no run or it diverged. The
+            curve goes through rates with as many runs as the chosen one.
+        chosen: (..., V) places of the chosen rates.
         noise: (..., V) variance of a run over seeds at the chosen rate.
         df: (..., V) its degrees of freedom.
-        more: Further seeds, that the chosen rate and its neighbours are supposed to have, with these means.
+        more: Further seeds that the rates of the curve are supposed to have, with these means.
     """
     rates, losses, noise, df = (np.asarray(x, dtype=float) for x in (rates, losses, noise, df))
-    chosen, seeds = np.asarray(chosen), losses.shape[-1]
-    means = losses.mean(-1)
+    chosen = np.asarray(chosen)
+    counts = np.isfinite(losses).sum(-1)
+    means = np.where(counts, _known(losses).sum(-1) / np.maximum(counts, 1), np.nan)
+    seeds = np.take_along_axis(counts, chosen[..., None], -1)[..., 0]
     steps = np.arange(len(rates)) - chosen[..., None]
     places = rates - rates[chosen][..., None]
     heights = means - np.take_along_axis(means, chosen[..., None], -1)
-    variance = np.maximum(noise / seeds, LEAST_ERROR**2)
+    heights = np.where(counts == seeds[..., None], heights, np.nan)
+    variance = np.maximum(noise / np.maximum(seeds + more, 1), LEAST_ERROR**2)
     used = _in_window(heights, steps, np.sqrt(variance))
     misfit = np.where(used, (MISFIT * heights) ** 2, 0.0) / variance[..., None]
     growth, correlation = _growth_and_correlation(losses, steps, used / (1 + misfit))
     relative = np.exp(growth[..., None, None] * steps)
-    of_rate = relative**2 * np.where(np.abs(steps) <= 1, seeds / (seeds + more), 1.0)
     apart, shared = variance * (1 - correlation[..., None]), variance * correlation[..., None]
-    weights = used / (of_rate + misfit * (variance / apart)[..., None])
+    weights = used / (relative**2 + misfit * (variance / apart)[..., None])
     number = used.sum(-1)
     has_curve = number >= FEWEST
     design = np.stack([places**2, places, np.ones_like(places), places**3], -1)
@@ -238,7 +241,7 @@ def fit_curves(
     common = (fit * relative[..., None, :]).sum(-1)
     covariance = apart[..., None, None] * inverse
     covariance = covariance + shared[..., None, None] * common[..., :, None] * common[..., None, :]
-    errors = np.sqrt((apart + shared)[..., None] * of_rate)
+    errors = np.sqrt((apart + shared)[..., None] * seeds[..., None] / np.maximum(counts, 1)) * relative
     low, high = np.where(used, places, np.inf).min(-1), np.where(used, places, -np.inf).max(-1)
     beyond = np.where(has_curve, (high - low) / np.maximum(number - 1, 1) / 2, np.nan)
     parts = fit[..., :3, :], covariance[..., :2, :2]
@@ -276,7 +279,7 @@ def _in_window(heights: np.ndarray, steps: np.ndarray, error: np.ndarray) -> np.
         error: (...) standard errors of the means.
     """
     others = np.where(np.isfinite(heights) & (steps != 0), heights, np.inf)
-    second = np.sort(others, -1)[..., 1:2] if heights.shape[-1] > 2 else np.inf
+    second = np.maximum(np.sort(others, -1)[..., 1:2], 0.0) if heights.shape[-1] > 2 else np.inf
     usable = np.isfinite(heights) & (heights <= COLLAPSED * second + SURE * error[..., None])
     far = np.where(usable, np.abs(steps), usable.shape[-1] + np.abs(steps))
     return usable & (far.argsort(-1, kind="stable").argsort(-1) < WINDOW)
@@ -298,7 +301,10 @@ def _growth_and_correlation(
     """
     if losses.shape[-1] < 2:
         return np.zeros(losses.shape[:-3]), np.zeros(losses.shape[:-3])
-    off = _known(losses - losses.mean(-1, keepdims=True))
+    seeds = np.isfinite(losses).sum(-1)
+    trust = np.where(seeds > 1, trust, 0.0)
+    means = _known(losses).sum(-1, keepdims=True) / np.maximum(seeds, 1)[..., None]
+    off = _known(losses - means)
     spreads = np.log((off**2).sum(-1) + LEAST_ERROR**2) / 2
     total = np.maximum(trust.sum(-1, keepdims=True), NEGLIGIBLE)
     centred = steps - (trust * steps).sum(-1, keepdims=True) / total
@@ -306,8 +312,9 @@ def _growth_and_correlation(
     growth = (trust * centred * spreads).sum((-1, -2)) / np.maximum(weight, NEGLIGIBLE)
     pairs = np.minimum(trust[..., 1:], trust[..., :-1])
     number = np.maximum(pairs.sum((-1, -2)), NEGLIGIBLE)
-    agree = (np.sign(off[..., 1:, :]) * np.sign(off[..., :-1, :])).mean(-1)
-    share = (pairs * agree).sum((-1, -2)) / number - 1 / np.sqrt(number * (losses.shape[-1] - 1))
+    free = np.maximum((pairs * (seeds[..., 1:] - 1)).sum((-1, -2)), NEGLIGIBLE)
+    agree = (np.sign(off[..., 1:, :]) * np.sign(off[..., :-1, :])).sum(-1) / np.maximum(seeds[..., 1:], 1)
+    share = (pairs * agree).sum((-1, -2)) / number - 1 / np.sqrt(free)
     correlation = np.sin(np.pi / 2 * np.clip(share, 0, 1))
     return np.clip(growth, LEAST_GROWTH, MOST_GROWTH), np.minimum(correlation, MOST_CORRELATION)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -47,13 +48,17 @@ def tune(
         settings=tuple((FAMILY, (("size", size),)) for size in sizes) or ((FAMILY, ()),),
     )
 
-    def losses(wanted: Wanted) -> tuple[float | None, ...]:
-        rate = float(wanted.point[FIELD])
-        if (wanted.variant, rate) in diverged:
-            return (None,) * len(plan.seeds)
-        return tuple(loss_at(wanted.variant, rate, s) for s in plan.seeds)
+    return Tuning(plan=plan).advanced(partial(losses_of, diverged), "2026-11-23")
 
-    return Tuning(plan=plan).advanced(losses, "2026-11-23")
+
+def losses_of(
+    diverged: Sequence[tuple[str, float]], wanted: Wanted, seeds: Sequence[int]
+) -> tuple[float | None, ...]:
+    """Return what runs of a variant at a point come to, by seed; nothing of those that diverge."""
+    rate = float(wanted.point[FIELD])
+    if (wanted.variant, rate) in diverged:
+        return (None,) * len(seeds)
+    return tuple(loss_at(wanted.variant, rate, seed) for seed in seeds)
 
 
 def write_run(study: Path, run_id: str, loss: float) -> None:

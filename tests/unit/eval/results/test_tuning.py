@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from base.errors import UsageError
 from base.records import parse_record, write_record
-from eval.results.tuning import Tuning, TuningPlan, Wanted, read_tuning, write_tuning
+from eval.results.tuning import Further, Losses, Tuning, TuningPlan, Wanted, read_tuning, write_tuning
 from pretrain.run.folders import StudyFolder
 
 RATE = "optim.learning_rate"
@@ -33,10 +34,10 @@ def plan(**changes) -> TuningPlan:
     return TuningPlan(**(values | changes))
 
 
-def losses_of(optima: dict[str, float]) -> Callable[[Wanted], tuple[float | None, ...]]:
+def losses_of(optima: dict[str, float]) -> Losses:
     """A bowl around each variant's optimum, the same at every seed."""
 
-    def losses(one: Wanted) -> tuple[float | None, ...]:
+    def losses(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...]:
         distance = abs(one.point[RATE] / optima[one.variant] - 1)
         return (2.0 + distance, 2.1 + distance)
 
@@ -55,7 +56,7 @@ def chosen(tuning: Tuning) -> dict[str, float]:
 def test_first_all_variants_try_the_grid_and_nothing_is_chosen():
     tuning = Tuning(plan=plan())
     assert {name: rates(tuning, name) for name in OPTIMA} == {name: [3e-4, 1e-3, 3e-3] for name in OPTIMA}
-    assert tuning.advanced(lambda one: None, "today") == tuning
+    assert tuning.advanced(lambda one, seeds: None, "today") == tuning
     assert tuning.choice(*HERE, "kan") is None
 
 
@@ -72,8 +73,8 @@ def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
     tuning = Tuning(plan=plan())
     first = {(name, rate) for name in OPTIMA for rate in (3e-4, 1e-3, 3e-3)}
 
-    def of_first(one: Wanted) -> tuple[float | None, ...] | None:
-        return losses_of(OPTIMA)(one) if (one.variant, one.point[RATE]) in first else None
+    def of_first(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        return losses_of(OPTIMA)(one, seeds) if (one.variant, one.point[RATE]) in first else None
 
     wider = tuning.advanced(of_first, "today")
     assert not wider.chosen
@@ -104,8 +105,8 @@ def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
 
 
 def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowest():
-    def losses(one: Wanted) -> tuple[float | None, ...]:
-        return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one)
+    def losses(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...]:
+        return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one, seeds)
 
     tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today")
     choice = tuning.choice(*HERE, "kan")
@@ -117,8 +118,8 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     places = (("size", "0.1M"),), (("size", "0.5M"),)
     tuning = Tuning(plan=plan(settings=(("gpt_neo", places[0]), ("gpt_neo", places[1]))))
 
-    def losses(one: Wanted) -> tuple[float | None, ...] | None:
-        return losses_of(dict.fromkeys(OPTIMA, 1e-3))(one) if one.places == places[1] else None
+    def losses(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        return losses_of(dict.fromkeys(OPTIMA, 1e-3))(one, seeds) if one.places == places[1] else None
 
     now = tuning.advanced(losses, "today")
     assert [one.places for one in now.chosen] == [places[1]] * 3
@@ -132,6 +133,40 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     in_order = [(one.places, one.variant) for one in over.chosen_in_order]
     assert in_order == list(itertools.product(places, over.plan.variants))
     assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
+
+
+FURTHER = Further(
+    family=HERE[0], places=HERE[1], variant="kan", field=RATE, values=(3e-4, 1e-3), seeds=(103, 104)
+)
+CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+
+
+def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_and_choose_nothing():
+    tuning = replace(CHOSEN, further=(FURTHER,))
+    assert tuning.is_over
+    assert tuning.awaits_further
+    points = [(one.variant, one.point, seeds) for one, seeds in tuning.wanted_further()]
+    assert points == [("kan", {RATE: 3e-4}, (103, 104)), ("kan", {RATE: 1e-3}, (103, 104))]
+
+    def of_one(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        return (0.1, None) if one.point[RATE] == 3e-4 else None
+
+    assert tuning.advanced(of_one, "later") == tuning
+    ended = tuning.advanced(lambda one, seeds: (0.1, None), "later")  # lower than what was chosen
+    assert ended.further == (replace(FURTHER, losses=((0.1, None), (0.1, None))),)
+    assert (ended.chosen, ended.rounds, ended.awaits_further) == (CHOSEN.chosen, CHOSEN.rounds, False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"variant": "silu"}, {"values": (3e-4,)}, {"seeds": ()}, {"losses": ((1.0, 1.0),)}],
+)
+def test_added_runs_that_are_about_no_choice_are_refused(tmp_path, change):
+    write_tuning(tmp_path, replace(CHOSEN, further=(FURTHER,)))
+    assert read_tuning(tmp_path).further == (FURTHER,)
+    write_tuning(tmp_path, replace(CHOSEN, further=(replace(FURTHER, **change),)))
+    with pytest.raises(UsageError, match="damaged"):
+        read_tuning(tmp_path)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from eval.report.analyse import TUNED_BY, analyse
+from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.exports import number_tables
 from eval.report.figures.tuning import draw_tuning
@@ -22,12 +22,14 @@ from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.methods import methods_section
 from eval.report.sections.tuning import tuning_section
-from eval.report.tuning.choices import failing_choices, narrowings
+from eval.report.tuning.choices import TUNED_BY, Line, failing_choices
+from eval.report.tuning.decisive import most_decisive, narrowings
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.results.decisions import Decisions, write_decisions
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.results.store import Ledger, write_ledger
+from eval.results.tuning import Further, Tuning
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Setting
 from eval.significance.claims import Claims
@@ -261,7 +263,7 @@ def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path: Pa
 def test_the_report_says_which_tuning_runs_would_decide_most(found: Analysis) -> None:
     assert found.tuned is not None
     (own,) = (x for x in narrowings(found.tuned, _own(found, "kan")) if x.tuned == "kan")
-    assert (own.values, own.num_runs) == ((1e-3, 3e-3, 9e-3), 2 * 3)
+    assert (own.values, own.num_runs) == (tuple(RATES), 2 * 4)
     line = next(line for line in found.tuned.lines if line.variant == "kan")
     assert line.selection_with_more is not None
     assert line.selection is not None
@@ -273,9 +275,85 @@ def test_the_report_says_which_tuning_runs_would_decide_most(found: Analysis) ->
     undecided = replace(
         found, comparisons=tuple(replace(c, p=0.5, p_corrected=0.5) for c in found.comparisons)
     )
+    tunings = [
+        (x.tuned, x.lines[0].field) for x in most_decisive(undecided.tuned, undecided.overall(TUNED_BY))
+    ]
+    assert len(set(tunings)) == len(tunings) == len(BEST)
     said = tuning_section(undecided, CONTEXT)
     assert "Which tuning runs would decide most" in said
     assert "2 more tuning seeds at" in said
+
+
+def _with_further(seeds: tuple[int, ...], diverged: tuple[float, int] | None = None) -> Tuning:
+    """The pretend study, whose kan was run at further seeds."""
+    tuning = tune()
+    rates = tuple(float(rate) for rate in RATES)
+    losses = tuple(
+        tuple(None if (rate, seed) == diverged else loss_at("kan", rate, seed) for seed in seeds)
+        for rate in rates
+    )
+    further = Further(
+        family=FAMILY, places=(), variant="kan", field=FIELD, values=rates, seeds=seeds, losses=losses
+    )
+    return replace(tuning, further=(further,))
+
+
+def _line(folder: Path, tuning: Tuning) -> tuple[Analysis, Line]:
+    found = analyse(read_source(write_study(folder, tuning)))
+    assert found.tuned is not None
+    return found, next(line for line in found.tuned.lines if line.variant == "kan")
+
+
+def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(
+    found: Analysis, tmp_path: Path
+) -> None:
+    now, line = _line(tmp_path / "further", _with_further((104, 105)))
+    runs = np.array([[loss_at("kan", rate, s) for s in (*TUNING_SEEDS, 104, 105)] for rate in RATES])
+    assert line.losses == pytest.approx(runs)
+    assert line.means == pytest.approx(runs.mean(-1))
+    assert line.values[line.chosen] == 3e-3
+    before = next(x for x in found.tuned.lines if x.variant == "kan")
+    assert line.selection.variance < before.selection.variance
+    assert line.selection.df == before.selection.df + 2
+    assert now.tuned.num_runs == found.tuned.num_runs
+    section = tuning_section(now, CONTEXT)
+    assert "8 about that of `kan`: they choose nothing" in section
+    losses = number_tables(now)["tuning_losses"].query("variant == 'kan'")
+    assert sorted(losses.loss) == pytest.approx(np.sort(runs.ravel()))
+    assert set(losses.seed) == {*TUNING_SEEDS, 104, 105}
+    assert draw_tuning(now) is not None
+
+
+def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: Path) -> None:
+    """Of every variant, so that what is usual is the same."""
+    planned = tune(seeds=(*TUNING_SEEDS, 104))
+    tuning = tune()
+    further = tuple(
+        Further(
+            family=FAMILY,
+            places=(),
+            variant=variant,
+            field=FIELD,
+            values=tuple(map(float, RATES)),
+            seeds=(104,),
+            losses=tuple((loss_at(variant, rate, 104),) for rate in RATES),
+        )
+        for variant in BEST
+    )
+    _, own = _line(tmp_path / "further", replace(tuning, further=further))
+    _, wanted = _line(tmp_path / "planned", planned)
+    assert own.selection == wanted.selection
+    assert own.share == wanted.share
+
+
+def test_a_further_seed_that_diverges_is_left_out_and_a_value_where_one_does_is_in_no_curve(
+    tmp_path: Path,
+) -> None:
+    _, of_choice = _line(tmp_path / "chosen", _with_further((104, 105), (3e-3, 104)))
+    _, without = _line(tmp_path / "without", _with_further((105,)))
+    assert of_choice.selection == without.selection
+    _, line = _line(tmp_path / "other", _with_further((104, 105), (9e-3, 104)))
+    assert line.of_curve == (3e-4, 1e-3, 3e-3)
 
 
 def test_a_choice_where_training_begins_to_fail_is_warned_of(tmp_path: Path) -> None:
