@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,11 @@ def _former_headlines(rows: pd.DataFrame) -> dict[tuple[str, str], str]:
 
 def empty_rows() -> pd.DataFrame:
     """Return a table of rows without any row."""
+    return _no_rows().copy()
+
+
+@cache
+def _no_rows() -> pd.DataFrame:
     return check_rows(pd.DataFrame({column: [] for column in ROW_COLUMNS}))
 
 

@@ -103,12 +103,7 @@ class MaxT:
         corrected: list[float | None] = [None] * len(p_values)
         largest = np.zeros(len(known))
         for null_p in self._kinds:
-            smallest = _smallest_left(null_p, known)
-            shares = [
-                (1 + np.count_nonzero(row <= p)) / (1 + len(row))
-                for (p, _), row in zip(known, smallest, strict=True)
-            ]
-            largest = np.maximum(largest, shares)
+            largest = np.maximum(largest, _shares_as_small(null_p, known))
         running = 0.0
         for (p, index), share in zip(known, largest, strict=True):
             running = max(running, float(share), p)
@@ -131,10 +126,19 @@ class MaxT:
         return [None if p is None else self._together[places, level] for p in p_values]
 
 
-def _smallest_left(null_p: np.ndarray, known: list[tuple[float, int]]) -> np.ndarray:
-    """(m, B) the smallest p of each draw among the comparisons from each on, in the order of the known p."""
-    order = [index for _, index in known]
-    return np.minimum.accumulate(null_p[order[::-1]], axis=0)[::-1]
+def _shares_as_small(null_p: np.ndarray, known: list[tuple[float, int]]) -> list[float]:
+    """Return in how many draws the smallest p of the comparisons from each on is no larger than its own.
+
+    Args:
+        null_p: (m, B) p-values of draws.
+        known: Observed p-values in rising order, with their places among the m.
+    """
+    smallest = np.ones(null_p.shape[1])
+    shares = []
+    for p, index in reversed(known):
+        np.minimum(smallest, null_p[index], out=smallest)
+        shares.append((1 + np.count_nonzero(smallest <= p)) / (1 + len(smallest)))
+    return shares[::-1]
 
 
 def _critical(smallest: np.ndarray, level: float) -> float:
