@@ -20,16 +20,17 @@ from base.files import write_text
 from base.mistakes import check
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.card import answer, make_card
 from eval.report.command import ReportArgs, request_of
 from eval.report.document.html import to_fragment
+from eval.report.draws import draw_one
 from eval.report.exports import number_tables
-from eval.report.figures import draw_one
 from eval.report.figures.plots import find_panel
 from eval.report.figures.style import SMALL, STYLE, add_legend
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source, read_source, source_of_frame
-from eval.report.sections.answer import answer, explored
-from eval.report.sections.verdicts import summary, verdicts, warnings
+from eval.report.leaderboard import leaderboard
+from eval.report.page import summary, warnings
 from eval.report.write import write_analysis
 from eval.results.columns import to_csv
 from eval.results.declarations import Scale
@@ -178,11 +179,6 @@ class Comparison:
         """What is claimed, in sentences, as Markdown."""
         return " ".join(answer(self.analysis))
 
-    @property
-    def explored(self) -> str:
-        """What stands out beside the claims, as Markdown; empty where nothing does."""
-        return explored(self.analysis)
-
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table of the report, those of ``tables/*.csv``: scores, comparisons, power, ..."""
@@ -290,5 +286,5 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         analysis = self.analysis
-        parts = [self.answer, self.explored, verdicts(analysis), warnings(analysis)]
+        parts = [make_card(analysis).markdown, leaderboard(analysis), warnings(analysis)]
         return to_fragment("\n\n".join(filter(None, parts)))

@@ -10,26 +10,19 @@ import pandas as pd
 from base.errors import UsageError
 from base.wording import first_few
 from eval.report.analysis import Analysis, Request
-from eval.report.curves.equal_cost import analyse_costs
-from eval.report.curves.learning_curves import analyse_curves
-from eval.report.curves.sizes import analyse_sizes
 from eval.report.document.names import ordered, ordered_benchmarks
 from eval.report.inputs.looks import decided_notes, decided_seeds, runs_of_all
 from eval.report.inputs.relabel import seen_by
 from eval.report.inputs.sources import Source, read_beside
-from eval.report.scores.outcome_table import outcome_rows
-from eval.report.scores.phenomena import compare_parts, means_over_parts, part_scores, part_tables
-from eval.report.scores.published import Intervals, Published, beside_published, source_study_intervals
-from eval.report.tuning.choices import TUNED_BY, Tuned, head_trials, read_tuned, shared_table
+from eval.report.parts import PARTS
+from eval.report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
 from eval.report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
-from eval.report.verdicts.ranking import rank
-from eval.report.verdicts.sensitivity import sensitivities
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
 from eval.results.outcome import Declared, Outcome, by_name_note
 from eval.results.rows import NO_HEAD
-from eval.results.run_scores import comparable_scores, is_percent, mean_scores, run_scores
+from eval.results.run_scores import comparable_scores, is_percent, mean_scores
 from eval.results.scale import in_percent
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
@@ -45,7 +38,7 @@ from eval.significance.data_checks import (
     outlier_notes,
     range_notes,
 )
-from eval.significance.factor import Factor, Relabelling, default_baseline, find_level, noun
+from eval.significance.factor import Relabelling, default_baseline, find_level, noun
 from eval.significance.statistics.looks import find_looks
 
 
@@ -83,11 +76,6 @@ class _Question:
     notes: tuple[str, ...]
     """What the study asks and cannot be answered yet, in sentences."""
 
-    @property
-    def pairs(self) -> list[Contrast]:
-        """Every other level with the baseline."""
-        return [Contrast((name,), (self.baseline,)) for name in self.others]
-
 
 def analyse(source: Source, request: Request | None = None) -> Analysis:
     """Compute what a report says.
@@ -104,16 +92,12 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     _refuse_one_level(seen, rows)
     question = _question(seen, request, rows)
     scores = _scores(seen, rows, [*copied, *question.notes], request)
-    found = _analysis(_with_tuning(scores, source), question, request)
-    beside = _published(source, request, seen.factor, question.baseline)
-    return replace(found, published=beside, head_trials=head_trials(source))
-
-
-def _published(source: Source, request: Request, factor: Factor, baseline: Level) -> Published | None:
-    if request.published is None:
-        return None
-    scale = 100.0 if request.scale == "fraction" else 1.0
-    return beside_published(clean_rows(source.rows)[0], request.published, factor, baseline, scale)
+    analysis = _analysis(_with_tuning(scores, source), source, question, request)
+    for part in PARTS:
+        result = part.compute(analysis)
+        if result is not None:
+            analysis = replace(analysis, results={**analysis.results, part.name: result})
+    return analysis
 
 
 def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Sequence[Level], Inference, int]:
@@ -244,7 +228,7 @@ def _with_tuning(scores: _Scores, source: Source) -> _Scores:
     return replace(scores, tuned=tuned, shared=shared)
 
 
-def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysis:
+def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Request) -> Analysis:
     source, runs, inference = scores.source, scores.runs, question.inference
     baseline, others = question.baseline, question.others
     families = tuple(ordered(scores.rows.family.unique(), source.design.families))
@@ -258,31 +242,23 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     asked = with_failed(compare_as_asked(claims, question.contrasts, comparisons), source.failed, runs)
     ended = {(facts.run_id, facts.family, facts.variant) for facts in source.facts}
     failures = count_failures(source.failed, ended, comparisons)
-    parts, outliers = part_scores(scores.tasks), find_outliers(runs)
-    means = means_over_parts(parts, scores.rows)
-    of_parts = part_tables(parts, scores.outcomes)
-    curves = analyse_curves(source.facts, families, (baseline, *others), inference.confidence)
+    outliers = find_outliers(runs)
     return Analysis(
         **vars(found),
         source=source,
         tuned=scores.tuned,
+        source_as_read=as_read,
+        claims_made=claims,
         beside=read_beside(source.path),
         request=request,
         outcomes=scores.outcomes,
         runs=runs,
+        rows=scores.rows,
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
+        scores_of_tasks=scores.tasks,
         contrasts=tuple(asked),
-        parts=tuple(compare_parts(of_parts, baseline, others, inference)),
-        outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
-        rankings=rank(found, scores.tuned.at_edge if scores.tuned else ()),
-        sensitivities=tuple(sensitivities(claims, comparisons, baseline, others)),
         failures=failures,
-        curves=curves,
-        costs=analyse_costs(found, source.facts),
-        sizes=analyse_sizes(tables, source.facts, source.axes, families, (baseline, *others), inference),
-        part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
-        source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
         warnings=(
             *source.other_sources,
@@ -345,13 +321,6 @@ def _summarise_tasks(scores: _Scores) -> pd.DataFrame:
         .agg(n=("score", "count"), mean=("score", "mean"), sd=("score", "std"), n_items=("n_items", "max"))
         .reset_index()
     )
-
-
-def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:
-    if not request.source_study:
-        return {}
-    scores, _ = run_scores(source.rows)  # copies included, as the study knew of none
-    return source_study_intervals(scores, source.run_order, contrasts)
 
 
 def _missing(

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from eval.report.curves.equal_cost import EqualCosts
-from eval.report.curves.learning_curves import LearningCurves
-from eval.report.curves.sizes import Sizes
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Beside, Source
 from eval.report.readers.reading import Reading
-from eval.report.scores.outcome_table import OutcomeRow
-from eval.report.scores.power import Power
-from eval.report.scores.published import Intervals, Published
-from eval.report.tuning.choices import HeadTrials, Tuned
+from eval.report.tuning.choices import Tuned
 from eval.report.verdicts.failed_runs import FailureCount
 from eval.report.verdicts.findings import Findings
-from eval.report.verdicts.ranking import Ranking
-from eval.report.verdicts.sensitivity import Sensitivity
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome, find_direction
 from eval.results.published import PublishedSource
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Benchmark, Family
+from eval.significance.claims import Claims
 from eval.significance.comparison import Comparison
 from eval.significance.factor import Factor
 from eval.significance.statistics.looks import Plan
@@ -72,6 +66,8 @@ class Analysis(Findings):
     """Findings, the scores that they come from, what stands beside them, and what is wrong or missing."""
 
     source: Source
+    """As seen by the factor whose levels are compared."""
+    source_as_read: Source
     beside: Beside
     """What other commands left in a study's folder."""
     request: Request
@@ -79,39 +75,27 @@ class Analysis(Findings):
     """What the scores of each benchmark are."""
     runs: pd.DataFrame
     """run_id, family, variant, seed, benchmark, score: one row per run and benchmark."""
+    rows: pd.DataFrame
+    """Cleaned rows, a score of a task each, with every metric."""
+    scores_of_tasks: pd.DataFrame
+    """Those that are compared: one metric a task."""
     arms: pd.DataFrame
     """benchmark, family, variant, n, mean, sd; sd over seeds, nan for one run."""
     tasks: pd.DataFrame
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
     contrasts: tuple[Comparison, ...]
-    parts: tuple[Comparison, ...]
-    """Every variant against the baseline on every phenomenon or task, averaged over families."""
-    outcome_rows: tuple[OutcomeRow, ...]
-    """What the study could see of every outcome, averaged over families and in each."""
-    sensitivities: tuple[Sensitivity, ...]
+    """Those asked for beside the comparisons with the baseline."""
+    claims_made: Claims
+    """What was compared and how, to be compared again without some runs."""
     failures: tuple[FailureCount, ...]
     """Of a study's runs; empty where none failed."""
-    curves: LearningCurves
-    """The course of training; empty for a table."""
-    costs: EqualCosts
-    """What is equal to the baseline in what; empty where no variant has levels of different budgets."""
-    sizes: Sizes
-    """What a study over sizes says; empty for another."""
-    source_study: Intervals
-    """Where they were asked for."""
-    part_means: pd.DataFrame
-    """benchmark, family, variant, n, mean, sd, num_parts: with every phenomenon weighed alike."""
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
-    rankings: tuple[Ranking, ...] = ()
-    """Variants in their order on the leading outcome, in each family; empty for few."""
-    head_trials: tuple[HeadTrials, ...] = ()
-    """How heads were tuned in fine-tuning; empty where they were not."""
     tuned: Tuned | None = None
     """What a study's tuning found; None where it was not tuned."""
-    published: Published | None = None
-    """Own scores beside a source's, where that was asked for."""
+    results: Mapping[str, Any] = field(default_factory=dict)
+    """What each part came to, by its name; parts with nothing to say have none (``eval.report.part``)."""
 
     @property
     def not_compared(self) -> list[Benchmark]:
@@ -123,11 +107,6 @@ class Analysis(Findings):
         """What the run folders tell beside the scores; empty for a table."""
         return self.source.facts
 
-    @property
-    def power(self) -> tuple[Power, ...]:
-        """What every estimable comparison with the baseline finds, and what it would take."""
-        return tuple(power for row in self.outcome_rows for power in row.power)
-
     def outcome(self, benchmark: Benchmark) -> Outcome:
         """Return what a benchmark's scores are."""
         return self.outcomes[benchmark]
@@ -138,3 +117,10 @@ class Analysis(Findings):
         if outcome is not None and metric in outcome.metrics:
             return outcome.better
         return find_direction(benchmark.name, metric, self.request.declared.over(self.source.declared))
+
+
+def decimals_of(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
+    """Return the decimals of a family's scores: one in percent, else as many as their spread lets count."""
+    if analysis.outcome(benchmark).is_percentage:
+        return 1
+    return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)

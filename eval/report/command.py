@@ -10,10 +10,10 @@ from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.sections import Section
 from eval.report.analysis import Analysis, Request
+from eval.report.page import summary
 from eval.report.paper.labels import left_out, read_labels
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.readers.reading import Reading, read_columns
-from eval.report.sections.verdicts import summary
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
 from eval.results.published import PublishedSource

@@ -18,8 +18,7 @@ from eval.report.analysis import Request
 from eval.report.document.markdown import table, unit_name
 from eval.report.document.names import family_label
 from eval.report.inputs.sources import read_source
-from eval.report.scores.power import equivalence_power_each, percent_or_own
-from eval.report.sections.outcomes import seeds_text
+from eval.report.parts.power import equivalence_power_each, percent_or_own, seeds_text
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Family, Level
 from eval.significance.compare import margin_of

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from base.errors import UsageError
@@ -13,13 +14,13 @@ from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.document.html import to_html
-from eval.report.exports import as_json, number_tables
-from eval.report.figures import draw_all, to_png, to_svg
+from eval.report.draws import draw_all, to_png, to_svg
+from eval.report.exports import as_json, number_tables, record_of
 from eval.report.inputs.sources import Source, read_source
-from eval.report.markdown_report import render
+from eval.report.page import blocks
 from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
-from eval.report.sections.context import Context
+from eval.report.part import Page
 from eval.results.columns import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
@@ -62,29 +63,27 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
         UsageError: If ``out`` is a file.
     """
     _refuse_file(out)
-    drawn = draw_all(analysis)
-    context = Context(
-        command=_command(analysis, out),
-        versions=installed_versions(),
-        figures={name: alt for name, (_, alt) in drawn.items()},
-    )
+    drawn, command = draw_all(analysis), _command(analysis, out)
+    page = Page(alternative_texts={name: text for name, (_, text) in drawn.items()})
     images = {
-        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), alt)
-        for name, (figure, alt) in drawn.items()
+        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), text)
+        for name, (figure, text) in drawn.items()
     }
-    tables, markdown = number_tables(analysis), render(analysis, context)
+    tables, versions = number_tables(analysis), installed_versions()
+    markdown = _markdown(analysis, page, command, versions)
     files: dict[str, str | bytes] = {**images}
     files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
     files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
-    files["report.json"] = as_json(analysis, context, tables, _shown(analysis.source.path))
+    record = record_of(analysis, command, versions, _shown(analysis.source.path))
+    files["report.json"] = as_json(record, tables)
     if analysis.request.paper:
         labels = analysis.request.labels
         made = paper_files(
             analysis,
             read_labels(labels) if labels else Labels(),
             labels,
-            context.versions,
-            context.command,
+            versions,
+            command,
         )
         files |= {f"{FOLDER}/{name}": content for name, content in made.items()}
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
@@ -93,6 +92,12 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
         remove_leftovers(place, ABANDONED_S)
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
+
+
+def _markdown(analysis: Analysis, page: Page, command: str, versions: Mapping[str, str]) -> str:
+    made = ", ".join(f"{name} {version}" for name, version in versions.items())
+    first, last = f"# Report: {analysis.source.title}", f"```bash\n{command}\n```\n\nMade with {made}."
+    return "\n\n".join([first, *blocks(analysis, page), last]) + "\n"
 
 
 def _refuse_file(out: Path) -> None:

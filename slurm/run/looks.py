@@ -12,7 +12,7 @@ from datetime import date
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis
-from eval.report.sections.verdicts import summary
+from eval.report.page import summary
 from eval.report.write import write_report
 from eval.results.decisions import Claim, Decisions, Look, read_decisions, write_decisions
 from eval.significance.axes import Combination

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator
 from base.errors import UsageError
 from eval.report.analysis import Analysis
 from eval.report.document.names import figure_names, file_name
-from eval.report.figures import draws, settled
+from eval.report.draws import draws, settled
 from eval.report.figures.plots import find_panel
 from eval.report.figures.style import STYLE, add_legend, new_figure
 from eval.report.paper.labels import Labels

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import details, listed, share, unit_name
+from eval.report.document.markdown import listed, share, unit_name
 from eval.report.document.names import family_label
-from eval.report.sections.context import Context
+from eval.report.part import Page, Part, Section
 from eval.significance.arms import Key
 from eval.significance.statistics.looks import PlannedLooks
 from eval.suites.registry import asks_for_classes
 
 
-def methods_section(analysis: Analysis, context: Context) -> str:
+def compute(analysis: Analysis) -> bool:
+    """Every report has methods."""
+    return True
+
+
+def section(analysis: Analysis, has_methods: bool, page: Page) -> Section:
+    """Say how the numbers were made, then what they do not say."""
+    remarks = analysis.source.remarks
+    limits = "**Limits**\n\n" + "\n".join(f"- {line}" for line in _limits(analysis))
+    return Section(
+        title="Methods and limits", summary="", body="\n\n".join([*remarks, methods_text(analysis), limits])
+    )
+
+
+def methods_text(analysis: Analysis) -> str:
     """One paragraph: unit, interval, correction, margin, resamples, versions."""
     how = analysis.inference
-    versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
-    text = (
+    return (
         "The unit of replication is the run: items, tasks and fine-tunings of one run are "
         "averaged first and never counted as replicates. A difference is the variant's mean minus the "
         "baseline's within a family; the average gives each family the same weight and is the primary "
@@ -35,10 +47,8 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         f"variance of it has a p below {how.level:.2g} after Holm's "
         f"correction over the {analysis.noun}s. "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
-        f"is inferred from an arm with one run, which has no spread. Versions: {versions}."
+        "is inferred from an arm with one run, which has no spread."
     )
-    remarks = "".join(f"\n\n{remark}" for remark in analysis.source.remarks)
-    return f"## Methods{remarks}\n\n{details('How the numbers were made', text)}"
 
 
 def _claims(analysis: Analysis) -> str:
@@ -149,7 +159,7 @@ def _margins(analysis: Analysis) -> str:
     return "; ".join(f"{said} on {listed(names)}" for said, names in groups.items())
 
 
-def limits_section(analysis: Analysis) -> str:
+def _limits(analysis: Analysis) -> list[str]:
     """What not to conclude."""
     smallest = int(analysis.arms["n"].min())
     lines = [
@@ -182,11 +192,7 @@ def limits_section(analysis: Analysis) -> str:
         )
     if sizes := _size_differences(analysis):
         lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")
-    return "## Limits\n\n" + _bullets(lines)
-
-
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+    return lines
 
 
 def _size_differences(analysis: Analysis) -> str:
@@ -199,3 +205,6 @@ def _size_differences(analysis: Analysis) -> str:
         if base and abs(size / base - 1) > 0.01:
             said.append(f"{variant} {share(size, base)} in {family_label(family)}")
     return ", ".join(said)
+
+
+PART = Part(name="methods", compute=compute, section=section)

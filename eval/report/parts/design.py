@@ -1,4 +1,4 @@
-"""What was run, what is missing, every data check, and what a look inside found."""
+"""What was run, what is missing, every data check, and what an inspection found."""
 
 from __future__ import annotations
 
@@ -6,34 +6,56 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from eval.report.analysis import Analysis, Request
-from eval.report.document.markdown import count, details, escape, listed, table
+from eval.report.document.markdown import count, escape, listed, table
 from eval.report.document.names import family_label, title
+from eval.report.part import Page, Part, Section
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import StudyFolder
 
 
-def design_section(analysis: Analysis) -> str:
+def compute(analysis: Analysis) -> bool:
+    """Every report has a design."""
+    return True
+
+
+def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
     """How many runs there are, which are missing, how many items, and what made them."""
     design = analysis.source.design
     origin = (
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
-    parts = ["## Design", _runs(analysis), questions_note(analysis)]
+    parts = [_runs(analysis), questions_note(analysis)]
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
         rows = [[title(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
-        missing = table(["outcome", analysis.stratum, analysis.noun, "seeds"], rows)
-        parts.append(details(f"Missing scores, {origin}", missing))
+        parts += [
+            f"**Missing scores, {origin}**",
+            table(["metric", analysis.stratum, analysis.noun, "seeds"], rows),
+        ]
     else:
         parts.append(f"No score is missing {origin}.")
-    if items := _items(analysis):
-        parts.append(details("Items and metrics", items))
-    parts.append(_formulas(analysis))
+    parts += [_items(analysis), _formulas(analysis)]
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
-    return "\n\n".join(part for part in parts if part)
+    parts += [_warnings(analysis), _inspection(analysis)]
+    return Section(title="Design and data checks", summary="", body="\n\n".join(filter(None, parts)))
+
+
+def tables(analysis: Analysis, has_design: bool) -> Mapping[str, pd.DataFrame]:
+    """Return what is missing, and what each run's folder tells."""
+    facts = pd.DataFrame(map(vars, analysis.facts))
+    unlisted = ["places", "curve", "grad_norms", "unusable"]
+    return {"missing": analysis.missing, "training": facts.drop(columns=unlisted, errors="ignore")}
+
+
+def _warnings(analysis: Analysis) -> str:
+    if not analysis.warnings:
+        return "Data checks: no repeated, copied, far-off or unbalanced scores."
+    return "\n".join(["**Data checks**", "", *(f"- {escape(note)}" for note in analysis.warnings)])
 
 
 _FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks")
@@ -92,10 +114,9 @@ def _runs(analysis: Analysis) -> str:
         for b in analysis.benchmarks
         for f in analysis.families
     ]
-    header = ["outcome", analysis.stratum, *(f"`{name}`" for name in analysis.variants)]
+    header = ["metric", analysis.stratum, *(f"`{name}`" for name in analysis.variants)]
     low, high = min(found), max(found)
-    summary = f"Runs per arm ({low} to {high})"
-    return f"{said[0].upper()}{said[1:]}.\n\n{details(summary, table(header, rows))}"
+    return f"{said[0].upper()}{said[1:]}. Runs per arm: {low} to {high}.\n\n{table(header, rows)}"
 
 
 def _formulas(analysis: Analysis) -> str:
@@ -106,15 +127,8 @@ def _formulas(analysis: Analysis) -> str:
     found = sorted(known, key=lambda row: order.get(row[0], len(order)))
     rows = [[f"`{text.replace('`', chr(39))}`" if text else "-" for text in row] for row in found]
     return (
-        details("Formulas of the variants", table(["variant", "formula", "reference"], rows)) if rows else ""
+        "**Formulas of the variants**\n\n" + table(["variant", "formula", "reference"], rows) if rows else ""
     )
-
-
-def checks_section(analysis: Analysis) -> str:
-    """Every warning in full."""
-    if not analysis.warnings:
-        return "### Data checks\n\nNothing was found: no repeated, copied, far-off or unbalanced scores."
-    return "### Data checks\n\n" + "\n".join(f"- {escape(note)}" for note in analysis.warnings)
 
 
 def _items(analysis: Analysis) -> str:
@@ -127,11 +141,11 @@ def _items(analysis: Analysis) -> str:
         each = count(low) if low == high else f"{low:,} to {high:,}"
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
         rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
-    header = ["outcome", "tasks", "items", "items per task", "metrics"]
+    header = ["metric", "tasks", "items", "items per task", "metrics"]
     return table(header, rows) if rows else ""
 
 
-def inspection_section(analysis: Analysis) -> str:
+def _inspection(analysis: Analysis) -> str:
     """Repeat the sentences of the study's look inside, with the place of its page; empty without one."""
     found, study = analysis.beside.inspection, StudyFolder(analysis.source.path)
     sentences = [str(text) for text in found.get("sentences") or [] if isinstance(text, str)]
@@ -140,9 +154,11 @@ def inspection_section(analysis: Analysis) -> str:
     said = "\n".join(f"{number}. {text}" for number, text in enumerate(sentences, 1))
     place = study.inspection_dir.relative_to(study.path).as_posix()
     return (
-        "## Look inside\n\n"
-        f"What `ffn-ablations inspect` found in {found.get('runs')} trained models, over seeds, with "
-        f"intervals that hold together for its whole page, and apart from the claims of this report:\n\n"
+        f"**Inspection.** What `ffn-ablations inspect` found in {found.get('runs')} trained models, with "
+        f"intervals that hold together for its whole page:\n\n"
         f"{said}\n\n"
         f"The page with controls and figures is `{place}/inspection.html` in the study's folder."
     )
+
+
+PART = Part(name="design", compute=compute, section=section, tables=tables)

@@ -1,10 +1,20 @@
-"""Whether a verdict is robust to leaving one run out."""
+"""Whether a verdict is robust to leaving one run out, and which runs failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import pandas as pd
+
+from base.wording import first_few
+from eval.report.analysis import Analysis
+from eval.report.document.markdown import difference, p_value, signed, table
+from eval.report.document.names import family_label
+from eval.report.part import Page, Part, Section
+from eval.report.verdicts.failed_runs import FailureCount
+from eval.report.verdicts.findings import place
 from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
@@ -13,6 +23,8 @@ from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, SHOWN, WITHIN_MARGIN, Comparison
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.looks import Look
+
+NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,3 +174,125 @@ def _disagrees(comparison: Comparison, level: float) -> bool:
     if p is None or other is None or floor is None or floor >= level:
         return False
     return (p < level) != (other < level)
+
+
+Sensitivities = tuple[Sensitivity, ...]
+
+
+def compute(analysis: Analysis) -> Sensitivities | None:
+    """Compare again without each run in turn; None where nothing is estimable and no run failed."""
+    found = tuple(
+        sensitivities(analysis.claims_made, analysis.comparisons, analysis.baseline, analysis.others)
+    )
+    return found if found or analysis.failures else None
+
+
+def section(analysis: Analysis, found: Sensitivities, page: Page) -> Section:
+    """The same verdicts without one run, and the runs that failed."""
+    rows = [
+        [
+            place(analysis, x.comparison.benchmark),
+            f"`{x.variant}`",
+            f"{difference(x.comparison)} {x.comparison.verdict}",
+            _range(x),
+            _changes(x),
+        ]
+        for x in found
+    ]
+    header = ["metric", analysis.noun, "as reported", "leaving one run out", "verdict without one run"]
+    parts = [table(header, rows)] if rows else []
+    parts += [text] if (text := failed_runs(analysis)) else []
+    return Section(title="Sensitivity", summary=_stability(analysis, found), body="\n\n".join(parts))
+
+
+def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
+    """Count the verdicts on primary metrics that one run decides."""
+    primary = [x for x in found if x.comparison.is_primary]
+    shown = [x for x in primary if x.changed]
+    if shown:
+        names = first_few([f"`{x.variant}`" for x in shown], NAMED)
+        yield f"{len(shown)} of {len(primary)} verdicts are not robust to leaving one run out ({names})."
+    elif primary:
+        yield "Every verdict is robust to leaving any one run out."
+
+
+def tables(analysis: Analysis, found: Sensitivities) -> Mapping[str, pd.DataFrame]:
+    """Return every comparison without one run, and the counts of failed runs."""
+    return {
+        "sensitivity": pd.DataFrame(_record(x, analysis.inference.level) for x in found),
+        "failures": pd.DataFrame(map(vars, analysis.failures)),
+    }
+
+
+def _record(x: Sensitivity, level: float) -> dict[str, Any]:
+    return {
+        "benchmark": x.comparison.benchmark,
+        "contrast": x.comparison.contrast,
+        "verdict": x.comparison.verdict,
+        "lowest_estimate": x.lowest_estimate,
+        "highest_estimate": x.highest_estimate,
+        "num_left_out": x.num_left_out,
+        "fragile": "; ".join(fragile_because(x, level)),
+        "changed": "; ".join(f"{verdict} without {run}" for run, verdict in x.changed),
+    }
+
+
+def _stability(analysis: Analysis, sensitivities: Sensitivities) -> str:
+    """Count the verdicts that hang on one run, and name them where they are few."""
+    found = [x for x in sensitivities if x.changed]
+    total = len(sensitivities)
+    if not found:
+        return f"all {total} verdicts hold whichever single run is left out"
+    names = [f"`{x.variant}` on {place(analysis, x.comparison.benchmark)}" for x in found]
+    return f"{len(found)} of {total} verdicts change without some single run: {first_few(names, NAMED)}"
+
+
+def _range(x: Sensitivity) -> str:
+    digits = x.comparison.digits
+    return f"{signed(x.lowest_estimate, digits)} to {signed(x.highest_estimate, digits)}"
+
+
+def _changes(x: Sensitivity) -> str:
+    if not x.changed:
+        return f"holds in all {x.num_left_out}"
+    verdict = x.changed[0][1]
+    runs = first_few([run for run, _ in x.changed], 1)
+    return f"{len(x.changed)} of {x.num_left_out} change it: {verdict} without {runs}"
+
+
+def failed_runs(analysis: Analysis) -> str:
+    """Counts by variant with their tests."""
+    counts = analysis.failures
+    if not counts:
+        return ""
+    several = len(analysis.families) > 1
+    shown = [c for c in counts if several or c.family is None]
+    header = [
+        analysis.noun,
+        analysis.stratum,
+        "runs",
+        "diverged",
+        "failed otherwise",
+        "p against the baseline",
+    ]
+    return (
+        "**Runs that failed**\n\n"
+        f"{table(header, [_counted(c) for c in shown])}\n\n"
+        "Runs that ended, in whatever way. *p*: Fisher's exact test of the share that diverged or failed, "
+        f"after Holm's correction over the {analysis.noun}s. Every verdict is about runs with a score; where "
+        "some of its runs failed and have none, it says *of surviving runs*."
+    )
+
+
+def _counted(count: FailureCount) -> list[str]:
+    return [
+        f"`{count.variant}`",
+        "all" if count.family is None else family_label(count.family),
+        str(count.num_runs),
+        str(count.num_diverged),
+        str(count.num_failed),
+        "-" if count.p_corrected is None else p_value(count.p_corrected),
+    ]
+
+
+PART = Part(name="sensitivity", compute=compute, section=section, tables=tables, checks=checks)

@@ -1,12 +1,17 @@
-"""Every comparison with its intervals and tests."""
+"""Every comparison with its intervals and tests, the forest figures, and contrasts asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import (
     amount,
     bold,
-    details,
     difference,
     interval,
     interval_alone,
@@ -15,37 +20,70 @@ from eval.report.document.markdown import (
     table,
     unit_name,
 )
-from eval.report.document.names import family_label
-from eval.report.sections.context import Context
-from eval.report.verdicts.findings import place
-from eval.report.verdicts.ranking import by_standing
+from eval.report.document.names import family_label, figure_names
+from eval.report.figures.forest import draw_forest, draw_forests
+from eval.report.part import Draw, Page, Part, Section
+from eval.report.verdicts.findings import AtSharedRate, place
+from eval.report.verdicts.ranking import by_standing, shown_first
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 from eval.significance.dependence import FEWEST_RESAMPLED
 
+Comparisons = tuple[Comparison, ...]
 
-def differences_section(analysis: Analysis, context: Context) -> str:
-    """Every comparison with its tests, an outcome at a time, and the contrasts asked for."""
-    parts = [f"## Differences to `{analysis.baseline}`", _legend(analysis)]
+
+def compute(analysis: Analysis) -> Comparisons:
+    """Return every comparison with the baseline."""
+    return analysis.comparisons
+
+
+def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section:
+    """Every comparison with its tests, a metric at a time, and the contrasts asked for."""
+    parts = [_legend(analysis)]
+    figures = figure_names("forest", analysis.benchmarks)
     for benchmark in by_standing(analysis):
-        body = [context.figure_of("forest", analysis, benchmark), _tests(analysis, benchmark)]
-        body.append(_interactions(analysis, benchmark))
-        parts.append(details(_summary(analysis, benchmark), "\n\n".join(filter(None, body))))
+        parts += [f"**{_heading(analysis, benchmark)}**", page.figure(figures[benchmark])]
+        parts += [_tests(analysis, benchmark), _interactions(analysis, benchmark)]
     if analysis.contrasts:
         rows = [
             [place(analysis, c.benchmark), f"`{c.contrast}`", *_test_cells(analysis, c)]
             for c in analysis.contrasts
         ]
         parts += [
-            "### Contrasts asked for",
+            "**Contrasts asked for**",
             f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. "
-            "Explored: corrected over all that were asked for, in each scope. One that is a comparison with "
-            "the baseline has the verdict of that.",
-            table(["outcome", "contrast", *_header(analysis)], rows),
+            "Exploratory: corrected over all that were asked for, in each scope. A contrast that is a "
+            "comparison with the baseline has the verdict of that.",
+            table(["metric", "contrast", *_header(analysis)], rows),
         ]
-    if dropped := sorted({name for c in (*analysis.comparisons, *analysis.contrasts) for name in c.dropped}):
+    if dropped := sorted({name for c in (*comparisons, *analysis.contrasts) for name in c.dropped}):
         parts.append(f"Without a partner of the same seed, and left out of some pair: {', '.join(dropped)}.")
-    return "\n\n".join(parts)
+    title = f"Every comparison with `{analysis.baseline}`"
+    return Section(title=title, summary="", body="\n\n".join(filter(None, parts)))
+
+
+def figures(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, Draw]:
+    """Draw the forest of the page, and one of each metric that is not in it."""
+    return {"forest": partial(draw_forests, analysis)} | {
+        name: partial(draw_forest, analysis, benchmark)
+        for benchmark, name in figure_names("forest", analysis.benchmarks).items()
+        if benchmark not in shown_first(analysis)
+    }
+
+
+def tables(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, pd.DataFrame]:
+    """Return every number of every comparison, and those at the rate that is shared."""
+    return {
+        "comparisons": comparison_table(comparisons),
+        "contrasts": comparison_table(analysis.contrasts),
+        "shared_rate": pd.DataFrame(map(_at_shared_rate, analysis.at_shared_rate)),
+    }
+
+
+def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
+    outcome = analysis.outcome(benchmark)
+    unit = unit_name(outcome.unit)
+    return f"{place(analysis, benchmark)}{f' in {unit}' if unit else ''}, {outcome.better} is better"
 
 
 def _legend(analysis: Analysis) -> str:
@@ -77,12 +115,6 @@ def _resampled(analysis: Analysis) -> str:
         " *Resampled*: p of whole studies drawn from the runs themselves, with replacement, corrected as "
         f"well; it needs {FEWEST_RESAMPLED} runs in every arm, and no verdict rests on it."
     )
-
-
-def _summary(analysis: Analysis, benchmark: Benchmark) -> str:
-    outcome = analysis.outcome(benchmark)
-    unit = unit_name(outcome.unit)
-    return f"{place(analysis, benchmark)}{f' in {unit}' if unit else ''}, {outcome.better} is better"
 
 
 def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
@@ -140,3 +172,42 @@ def _interactions(analysis: Analysis, benchmark: Benchmark) -> str:
     ]
     of = f"{analysis.stratum.capitalize()} x {analysis.noun}"
     return f"{of} interaction, p alone and (Holm): {', '.join(known)}." if known else ""
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """Return one record for each comparison."""
+    return pd.DataFrame(
+        {**_fields(c), "dropped": ", ".join(c.dropped), "verdict": c.verdict} for c in comparisons
+    )
+
+
+def _fields(comparison: Comparison) -> dict[str, Any]:
+    own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
+    own |= {"unit": comparison.unit, "better": comparison.outcome.better}
+    own |= {"p_sequential": comparison.p_sequential}
+    if comparison.choice_error is None:
+        own.pop("choice_error")
+    for name in ("outcome", "look"):
+        own.pop(name, None)
+    return own
+
+
+def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
+    """Differences are in ``unit``."""
+    first = both.own
+    named = {"benchmark": first.benchmark, "contrast": first.contrast, "family": first.family}
+    sides = {
+        f"{name}_{side}": getattr(c, name)
+        for side, c in (("shared", both.shared), ("own", first))
+        for name in ("estimate", "low_simultaneous", "high_simultaneous", "p_corrected", "verdict")
+    }
+    return {
+        **named,
+        "unit": first.unit,
+        **sides,
+        "choice_error": first.choice_error,
+        "changed": both.is_changed,
+    }
+
+
+PART = Part(name="comparisons", compute=compute, section=section, figures=figures, tables=tables)

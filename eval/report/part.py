@@ -1,0 +1,99 @@
+"""A part of a report: what it computes, what it says, its figures and its tables, in one file.
+
+Files under ``eval.report.parts`` have one each, and ``PARTS`` there is the one list of them: from it come the
+page, the JSON file, the tables and the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from eval.report.analysis import Analysis
+from eval.report.document.markdown import details, escape
+
+Result = TypeVar("Result")
+Drawing = tuple[Figure, str]
+"""A figure and its alternative text, one sentence."""
+Draw = Callable[[], Drawing | None]
+"""Draws a figure, or None where there is nothing to draw."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a section may refer to: figures that were drawn."""
+
+    alternative_texts: Mapping[str, str]
+    """Of each figure, by its file name without suffix."""
+
+    def figure(self, name: str) -> str:
+        """Link a figure, or return nothing if it was not drawn."""
+        if name not in self.alternative_texts:
+            return ""
+        return f"![{escape(self.alternative_texts[name])}](figures/{name}.svg)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """What a part says: one line that stands on the page, and details that are folded away."""
+
+    title: str
+    summary: str
+    """One line; empty where the title says enough."""
+    body: str
+    """Markdown."""
+
+    @property
+    def markdown(self) -> str:
+        """A fold whose line is the title and the summary."""
+        return details(f"{self.title}: {self.summary}" if self.summary else self.title, self.body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStep:
+    """Further runs, and what they are worth to what is undecided."""
+
+    text: str
+    """``2 more tuning seeds of `kan` (10 runs) narrow its interval to 84%``."""
+    command: str
+    """What runs them; empty where a user must decide more than a command says."""
+    share: float
+    """Width of an undecided interval then, as a share of what it is."""
+    num_runs: int
+
+    @property
+    def worth(self) -> float:
+        """How much narrower an interval becomes for each run."""
+        return (1 - self.share) / max(1, self.num_runs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part(Generic[Result]):
+    """One question that a report answers.
+
+    Args:
+        name: Of its result, in lower case with hyphens.
+        compute: Returns the result, or None where there is nothing to say. It reads the analysis with the
+            results of the parts before it in ``PARTS``.
+        section: Says it.
+        figures: Return what draws each figure, by its file name without suffix.
+        tables: Return its numbers by name, one record a row; written as tables/NAME.csv and in report.json.
+        checks: Return sentences for the answer card on whether the answer can be believed.
+        steps: Return what the card proposes to run next.
+    """
+
+    name: str
+    compute: Callable[[Analysis], Result | None]
+    section: Callable[[Analysis, Result, Page], Section | None]
+    figures: Callable[[Analysis, Result], Mapping[str, Draw]] = lambda analysis, result: {}
+    tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = lambda analysis, result: {}
+    checks: Callable[[Analysis, Result], Iterable[str]] = lambda analysis, result: ()
+    steps: Callable[[Analysis, Result], Iterable[NextStep]] = lambda analysis, result: ()
+
+    def of(self, analysis: Analysis) -> Result | None:
+        """Return the part's result in an analysis."""
+        return analysis.results.get(self.name)

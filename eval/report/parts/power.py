@@ -1,0 +1,388 @@
+"""What the study could see: noise of every metric, the detectable difference, and the seeds it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from eval.report.analysis import Analysis
+from eval.report.document.markdown import amount, difference, table
+from eval.report.document.names import family_label, title
+from eval.report.part import NextStep, Page, Part, Section
+from eval.report.verdicts.findings import place
+from eval.report.verdicts.ranking import by_standing
+from eval.significance.arms import ArmTable, Sample
+from eval.significance.axes import Benchmark, Family
+from eval.significance.compare import margins_of
+from eval.significance.comparison import AT_CHANCE, SHOWN, Comparison, Inference
+from eval.significance.statistics.power import (
+    MAX_RUNS,
+    POWER,
+    minimum_detectable_effect,
+    runs_to_detect,
+    runs_to_show_equivalence,
+)
+from eval.significance.statistics.signal_noise import SignalNoise, signal_noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """What a comparison finds with 80% power, at the level of its interval.
+
+    Differences are in the comparison's unit, seeds are those of every arm. None: no number, or more seeds
+    than are looked for.
+    """
+
+    comparison: Comparison
+    sd: float
+    """Within arms over seeds: the root of the mean variance."""
+    detectable: float | None
+    """The smallest true difference that is found with as many seeds as there are."""
+    seeds_to_detect: int | None
+    """To find a true difference as large as the one seen."""
+    seeds_for_equivalence: int | None
+    """To show equivalence at the margin, in every family and by itself, where there is no difference."""
+
+    @property
+    def seeds(self) -> int | None:
+        """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
+        found = [self.seeds_to_detect]
+        margin, estimate = self.comparison.margin, self.comparison.estimate
+        if margin is not None and estimate is not None and abs(estimate) < margin:
+            found.append(self.seeds_for_equivalence)
+        return min((seeds for seeds in found if seeds is not None), default=None)
+
+
+def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_tests: int) -> Power:
+    """Work out what an estimable comparison would need, its arms' variances being the true ones.
+
+    Args:
+        arms: All runs of its outcome.
+        comparison: What was found.
+        inference: Level and pairing.
+        num_tests: Among how many it is corrected, where its interval has no level.
+    """
+    contrast, is_relative = comparison.contrast, comparison.is_relative
+    scaled = arms.logarithms if is_relative else arms
+    sample = scaled.sample(contrast, comparison.families, inference.paired)
+    variances = [noise.variance for noise in sample.noises]
+    effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
+    level = comparison.level_simultaneous or inference.level / num_tests
+    detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
+    return Power(
+        comparison=comparison,
+        sd=percent_or_own(math.sqrt(np.mean(variances)), is_relative),
+        detectable=None if detectable is None else percent_or_own(detectable, is_relative),
+        seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level, choice=sample.choice),
+        seeds_for_equivalence=_seeds_for_equivalence(
+            sample, margins_of(arms, contrast, comparison.families), inference.level
+        ),
+    )
+
+
+def _seeds_for_equivalence(
+    sample: Sample, margins: Mapping[Family, float] | None, level: float
+) -> int | None:
+    """Find how many seeds show equivalence in every family, which that of the average asks for."""
+    if margins is None:
+        return None
+    power, needed = equivalence_power_each(len(margins)), []
+    for family, margin in margins.items():
+        own = sample.of_family(family)
+        variances = [noise.variance for noise in own.noises]
+        needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power, own.choice))
+    known = [seeds for seeds in needed if seeds is not None]
+    return max(known) if len(known) == len(needed) else None
+
+
+def equivalence_power_each(num_families: int) -> float:
+    """Return the power in each family with which all of them pass at the usual power."""
+    return POWER ** (1 / num_families)
+
+
+def percent_or_own(size: float, is_relative: bool) -> float:
+    """Return a difference of 100 times logarithms in percent; any other as it is."""
+    return 100 * math.expm1(size / 100) if is_relative else size
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricPower:
+    """One outcome in one scope, in the unit of its comparisons; None where the runs do not allow a number."""
+
+    comparisons: tuple[Comparison, ...]
+    """Of every variant with the baseline."""
+    power: tuple[Power, ...]
+    """Of those that are estimable."""
+    spreads: SignalNoise | None
+    """Between variants and between seeds, of those variants that have a run in every family."""
+    num_arms: int
+    num_above_chance: int
+    """Arms that are shown to score more than the margin above chance; all of them where it is not known."""
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """Which outcome."""
+        return self.comparisons[0].benchmark
+
+    @property
+    def family(self) -> Family | None:
+        """One family, or None for the average."""
+        return self.comparisons[0].family
+
+    @property
+    def margin(self) -> float | None:
+        """What was named negligible."""
+        return next((c.margin for c in self.comparisons if c.margin is not None), None)
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether no arm is shown to have learnt anything, or no comparison has a verdict for that reason."""
+        verdicts = {c.verdict for c in self.comparisons if c.p is not None}
+        return self.num_above_chance == 0 or verdicts == {AT_CHANCE}
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest difference that is found: the median over variants."""
+        known = [power.detectable for power in self.power if power.detectable is not None]
+        return median(known) if known else None
+
+    @property
+    def detectable_in_margins(self) -> float | None:
+        """The same as a multiple of the margin: above 1, what is found is never negligible."""
+        detectable, margin = self.detectable, self.margin
+        return None if detectable is None or margin is None else detectable / margin
+
+    def seeds_for(self, share: float) -> int | None:
+        """Return how many seeds in every arm give a verdict on this share of the estimable variants."""
+        needed = sorted(float("inf") if power.seeds is None else power.seeds for power in self.power)
+        found = needed[max(0, int(np.ceil(share * len(needed))) - 1)] if needed else float("inf")
+        return None if found == float("inf") else int(found)
+
+
+def metric_powers(
+    tables: Sequence[ArmTable], comparisons: Sequence[Comparison], inference: Inference
+) -> Iterable[MetricPower]:
+    """Describe every outcome, averaged over families and in each.
+
+    Args:
+        tables: The runs of every outcome.
+        comparisons: Of every variant with the baseline, in every scope.
+        inference: How they were made.
+    """
+    num_claims = sum(c.is_primary and c.p is not None for c in comparisons)
+    for arms in tables:
+        own = [c for c in comparisons if c.benchmark == arms.benchmark]
+        for family in dict.fromkeys(c.family for c in own):
+            yield _row(arms, tuple(c for c in own if c.family == family), num_claims, inference)
+
+
+def _row(
+    arms: ArmTable, comparisons: tuple[Comparison, ...], num_claims: int, inference: Inference
+) -> MetricPower:
+    families, is_relative = comparisons[0].families, comparisons[0].is_relative
+    scaled = arms.logarithms if is_relative else arms
+    variants = [v for v in arms.variants() if all(len(arms.runs.get((f, v), ())) for f in families)]
+    scores = [[scaled.runs[f, v].to_numpy() for v in variants] for f in families]
+    spreads = signal_noise(scores)
+    if spreads is not None and is_relative:
+        signal, noise = (percent_or_own(x, True) for x in (spreads.signal, spreads.noise))
+        spreads = replace(spreads, signal=signal, noise=noise)
+    estimable = [c for c in comparisons if c.p is not None]
+    keys = [key for key, arm in arms.runs.items() if key[0] in families and len(arm)]
+    return MetricPower(
+        comparisons=comparisons,
+        power=tuple(
+            power_of(arms, c, inference, num_claims if c.is_primary else len(estimable)) for c in estimable
+        ),
+        spreads=spreads,
+        num_arms=len(keys),
+        num_above_chance=sum(key in arms.above_chance for key in keys),
+    )
+
+
+def compute(analysis: Analysis) -> tuple[MetricPower, ...] | None:
+    """Describe every metric, averaged over families and in each; None where nothing is estimable."""
+    rows = tuple(metric_powers(list(analysis.tables.values()), analysis.comparisons, analysis.inference))
+    return rows if any(row.power for row in rows) else None
+
+
+def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Section:
+    """One line a primary metric, and one a variant."""
+    primary = _primary(analysis, rows)
+    families = [row for row in rows if row.family != analysis.scopes(row.benchmark)[0]]
+    several = bool(analysis.others[1:])
+    header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
+              "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
+    labelled = [[place(analysis, row.benchmark), *_cells(row)] for row in primary]
+    labelled += [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
+    parts = [table(header, labelled), _LEGEND, _of_variants(primary, analysis.noun)]
+    return Section(title="What could this study see?", summary=_detectable(primary), body="\n\n".join(parts))
+
+
+_LEGEND = (
+    "*Between variants*: the largest difference between two means. *Between seeds*: standard deviation of a "
+    "run's score. *Ratio*: of the two, beside what it would be if all variants were equal. *Detectable*: the "
+    f"smallest true difference found with {POWER:.0%} power, the median over variants. *Seeds*: how many in "
+    "every arm give half of the variants, or all, a verdict. Few runs tell a spread only roughly."
+)
+
+
+def _primary(analysis: Analysis, rows: Sequence[MetricPower]) -> list[MetricPower]:
+    order = by_standing(analysis)
+    shown = [row for row in rows if row.family == analysis.scopes(row.benchmark)[0]]
+    shown.sort(key=lambda row: order.index(row.benchmark))
+    return [row for row in shown if row.benchmark in analysis.primary] or shown
+
+
+def _detectable(rows: Sequence[MetricPower]) -> str:
+    first = rows[0]
+    if first.detectable is None:
+        return ""
+    size = amount(first.detectable, first.comparisons[0])
+    return f"a difference of {size} on {title(first.benchmark)} is found in {POWER:.0%} of such studies"
+
+
+def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[str]:
+    """Say whether the leading metric could show a difference of the margin."""
+    leading = _primary(analysis, rows)[0]
+    if leading.detectable is None or leading.is_at_chance:
+        return
+    size = amount(leading.detectable, leading.comparisons[0])
+    if leading.margin is None:
+        yield f"A difference of {size} is found in {POWER:.0%} of such studies."
+    else:
+        margin = amount(leading.margin, leading.comparisons[0])
+        is_seen = leading.detectable <= leading.margin
+        yield (
+            f"A difference of {size} is found in {POWER:.0%} of such studies; the margin, {margin}, is "
+            f"{'not smaller' if is_seen else 'smaller, so equivalence is out of reach'}."
+        )
+
+
+def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[NextStep]:
+    """Propose as many seeds as half of the undecided comparisons of the leading metric need."""
+    leading = _primary(analysis, rows)[0]
+    undecided = [p for p in leading.power if p.comparison.verdict not in SHOWN and p.seeds is not None]
+    if not undecided or leading.is_at_chance:
+        return
+    needed = sorted(undecided, key=lambda p: p.seeds or 0)[(len(undecided) - 1) // 2]
+    current = max(needed.comparison.num_runs_plus, 1)
+    seeds = max(needed.seeds or 0, current + 1)
+    yield NextStep(
+        text=f"{seeds} seeds in every arm would decide `{needed.comparison.contrast.compared}`, if its "
+        "difference is what it seems",
+        command="",
+        share=math.sqrt(current / seeds),
+        num_runs=(seeds - current) * len(analysis.variants) * len(needed.comparison.families),
+    )
+
+
+def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd.DataFrame]:
+    """Return metrics and comparisons."""
+    return {
+        "metrics": pd.DataFrame(map(_outcome, rows)),
+        "power": pd.DataFrame(_power(power) for row in rows for power in row.power),
+    }
+
+
+def _cells(row: MetricPower) -> list[str]:
+    unit = row.comparisons[0]
+    spreads, in_margins = row.spreads, row.detectable_in_margins
+    return [
+        amount(spreads.signal, unit) if spreads else "-",
+        amount(spreads.noise, unit) if spreads else "-",
+        f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
+        amount(row.detectable, unit),
+        "-" if in_margins is None else f"{in_margins:.1f}",
+        _seeds_of(row),
+        _chance(row),
+    ]
+
+
+def _seeds_of(row: MetricPower) -> str:
+    if not row.power or row.is_at_chance:
+        return "-"
+    half, every = (seeds_text(row.seeds_for(share)) for share in (0.5, 1.0))
+    return half if len(row.power) == 1 else f"{half} / {every}"
+
+
+def _chance(row: MetricPower) -> str:
+    chance = row.comparisons[0].outcome.chance
+    if chance is None:
+        return "-"
+    if row.is_at_chance:
+        return f"{chance:.4g}: **at chance**"
+    above = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
+    return f"{chance:.4g}: {above} above"
+
+
+def _of_variants(rows: Sequence[MetricPower], noun: str) -> str:
+    header = ["outcome", noun, "difference", "sd", "detectable", "seeds to find it", "seeds for equivalence"]
+    return table(header, [_variant_cells(power) for row in rows for power in row.power])
+
+
+def _variant_cells(power: Power) -> list[str]:
+    found = power.comparison
+    return [
+        title(found.benchmark),
+        f"`{found.contrast.compared}`",
+        difference(found),
+        amount(power.sd, found),
+        amount(power.detectable, found),
+        seeds_text(power.seeds_to_detect),
+        "-" if found.margin is None else seeds_text(power.seeds_for_equivalence),
+    ]
+
+
+def seeds_text(seeds: int | None) -> str:
+    """Write a number of seeds."""
+    return f"over {MAX_RUNS}" if seeds is None else str(seeds)
+
+
+def _outcome(row: MetricPower) -> dict[str, Any]:
+    """Spreads, differences and margins are in ``unit``."""
+    outcome, spreads = row.comparisons[0].outcome, row.spreads
+    return {
+        "benchmark": row.benchmark,
+        "family": row.family,
+        "unit": row.comparisons[0].unit,
+        "better": outcome.better,
+        "margin": row.margin,
+        "spread_between_variants": spreads and spreads.signal,
+        "spread_between_seeds": spreads and spreads.noise,
+        "signal_to_noise": spreads and spreads.ratio,
+        "signal_to_noise_of_equals": spreads and spreads.ratio_of_equals,
+        "detectable_difference": row.detectable,
+        "detectable_difference_in_margins": row.detectable_in_margins,
+        "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
+        "seeds_for_every_verdict": row.seeds_for(1.0),
+        "chance": outcome.chance,
+        "num_arms": row.num_arms,
+        "num_arms_above_chance": None if outcome.chance is None else row.num_above_chance,
+        "is_at_chance": row.is_at_chance,
+    }
+
+
+def _power(power: Power) -> dict[str, Any]:
+    """Standard deviation, differences and margin are in ``unit``."""
+    comparison = power.comparison
+    return {
+        "benchmark": comparison.benchmark,
+        "contrast": comparison.contrast,
+        "family": comparison.family,
+        "unit": comparison.unit,
+        "sd": power.sd,
+        "detectable_difference": power.detectable,
+        "seeds_to_detect_estimate": power.seeds_to_detect,
+        "seeds_for_equivalence": power.seeds_for_equivalence,
+        "seeds_for_verdict": power.seeds,
+    }
+
+
+PART = Part(name="power", compute=compute, section=section, tables=tables, checks=checks, steps=steps)
