@@ -153,12 +153,12 @@ def outcome_names(count: int) -> list[str]:
     return [f"outcome{place:02}" for place in range(count)]
 
 
-def findings_of(tables: Tables, inference: Inference | None = None, only_claims: bool = True) -> Findings:
-    """Compare and correct as the report does, leaving out what no verdict of a claim rests on."""
+def findings_of(tables: Tables, inference: Inference | None = None) -> Findings:
+    """Compare and correct as the report does, leaving out what no verdict rests on."""
     arms = next(iter(tables.values()))
     others = [name for name in arms.variants() if name != BASELINE]
     claims = Claims(tables, tuple(tables), inference or Inference())
-    return find(claims, "ffn", arms.families, BASELINE, others, thorough=False, only_claims=only_claims)
+    return find(claims, "ffn", arms.families, BASELINE, others, thorough=False)
 
 
 def may_claim(tables: Tables, inference: Inference) -> bool:
@@ -168,7 +168,7 @@ def may_claim(tables: Tables, inference: Inference) -> bool:
     found = [
         c.p
         for arms in tables.values()
-        for c in compare_with_baseline(arms, BASELINE, others, inference, thorough=False, only_claims=True)
+        for c in compare_with_baseline(arms, BASELINE, others, inference, thorough=False)
     ]
     return any(p is None or p < inference.level for p in found)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, listed, margin
-from eval.report.document.names import counted, family_label, loss_of
+from eval.report.document.names import counted, family_label
 from eval.report.part import NextStep
 from eval.report.parts import PARTS
 from eval.report.verdicts.findings import Findings, place
 from eval.report.verdicts.ranking import by_standing, is_at_chance
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, Comparison
 from eval.significance.factor import FACTORS
 
@@ -67,42 +67,64 @@ def answer(findings: Findings) -> tuple[str, ...]:
             "is concluded. Train several seeds of each.",
         )
     at_chance = [name for name in metrics if is_at_chance(findings, name)]
-    sentences = [_of_metric(findings, name) for name in metrics if name not in at_chance]
+    sentences = [
+        sentence for name in metrics if name not in at_chance for sentence in _of_metric(findings, name)
+    ]
     if at_chance:
         names = listed([place(findings, name) for name in at_chance])
         sentences.append(f"{names} {'is' if len(at_chance) == 1 else 'are'} at chance, without a verdict")
     return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
-def _of_metric(findings: Findings, benchmark: Benchmark) -> str:
+def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Say what is concluded on average, else in the first family; then where a family says something else."""
+    scopes = findings.scopes(benchmark)
+    has_average = scopes[0] is None
+    for scope in scopes:
+        comparisons = findings.of(benchmark, scope)
+        if has_average and scope is not None:
+            comparisons = [c for c in comparisons if c.is_different and not _is_on_average(findings, c)]
+            if comparisons:
+                words = "; ".join(_different(findings, comparisons))
+                yield f"on {place(findings, benchmark)} in {family_label(scope)} alone, {words}"
+        else:
+            where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
+            yield f"on {where}, {'; '.join(_clauses(findings, comparisons))}"
+
+
+def _is_on_average(findings: Findings, comparison: Comparison) -> bool:
+    """Whether the average says the same: a difference of the same direction."""
+    average = findings.of(comparison.benchmark, None)[findings.others.index(comparison.contrast.plus[0])]
+    return average.is_different and average.is_better is comparison.is_better
+
+
+def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
     """Count and name the better, the worse, the equivalent and the undecided, the largest first."""
-    comparisons = findings.overall(benchmark)
     different = [c for c in comparisons if c.is_different]
-    counts = [_differences(findings, different, is_better) for is_better in (True, False)]
-    clauses = [clause for clause in counts if clause]
+    clauses = _different(findings, different)
     if not different:
         clauses.append(f"no {findings.noun} is shown to differ from `{findings.baseline}`")
     clauses += _equivalences(findings, comparisons)
     clauses += _undecided(comparisons)
     clauses += _not_estimable(comparisons)
-    return f"on {place(findings, benchmark)}{_averaged(findings, benchmark)}, {'; '.join(clauses)}"
+    return clauses
+
+
+def _different(findings: Findings, different: Sequence[Comparison]) -> list[str]:
+    counts = [_differences(findings, different, is_better) for is_better in (True, False)]
+    return [clause for clause in counts if clause]
 
 
 def _differences(findings: Findings, different: Sequence[Comparison], is_better: bool) -> str:
     chosen = sorted((c for c in different if c.is_better is is_better), key=_size_first)
     if not chosen:
         return ""
-    first = chosen[0]
-    than = (
-        f"by these percentages of `{findings.baseline}`'s {loss_of(first.outcome)}"
-        if first.is_relative
-        else f"than `{findings.baseline}`"
-    )
+    than = f"than `{findings.baseline}`"
     named = [f"{_named(c)} by {_size(c)}" for c in chosen[:NAMED]]
     more = [f"{len(chosen) - NAMED} more"] if len(chosen) > NAMED else []
     word = "better" if is_better else "worse"
     if len(chosen) == 1:
-        return f"{_named(first)} is {word} {than} by {_size(first)}"
+        return f"{_named(chosen[0])} is {word} {than} by {_size(chosen[0])}"
     return f"{len(chosen)} {findings.noun}s are {word} {than}: {listed([*named, *more])}"
 
 
@@ -142,9 +164,10 @@ def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"{word}: {_names(chosen)}"
 
 
-def _averaged(findings: Findings, benchmark: Benchmark) -> str:
-    if findings.scopes(benchmark)[0] is not None:
-        return ""
+def _averaged(findings: Findings, scope: Family | None, num_scopes: int) -> str:
+    """Say over what it is averaged, or in which of several families it is."""
+    if scope is not None:
+        return f" in {family_label(scope)}" if num_scopes > 1 else ""
     if findings.stratum == "setting" or findings.factor not in FACTORS:
         return f", averaged over {counted(findings.families)}"
     labels = [family_label(family) for family in findings.families]

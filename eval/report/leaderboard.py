@@ -26,12 +26,18 @@ def leaderboard(analysis: Analysis) -> str:
     others = [name for name in order[1:] if name in analysis.primary and not is_at_chance(analysis, name)]
     scope = analysis.scopes(leading)[0]
     columns = {**_columns(analysis, leading, scope), **_of_others(analysis, others[:OTHER_METRICS])}
-    levels = sorted(analysis.variants, key=lambda level: _place(analysis, leading, scope, level))
     rows = [
         [f"`{level}`", *(cell(analysis, leading, scope, level) for cell in columns.values())]
-        for level in levels
+        for level in sorted_variants(analysis)
     ]
     return table([analysis.noun, *columns], rows)
+
+
+def sorted_variants(analysis: Analysis) -> list[Level]:
+    """Return all variants, that with the best estimate on the leading metric first."""
+    leading = by_standing(analysis)[0]
+    scope = analysis.scopes(leading)[0]
+    return sorted(analysis.variants, key=lambda level: _place(analysis, leading, scope, level))
 
 
 def _columns(analysis: Analysis, leading: Benchmark, scope: Family | None) -> Mapping[str, Column]:
@@ -40,7 +46,7 @@ def _columns(analysis: Analysis, leading: Benchmark, scope: Family | None) -> Ma
     A column of one's own is one line here, and its function.
     """
     first = analysis.of(leading, scope)[0]
-    unit = f"% of `{analysis.baseline}`'s" if first.is_relative else unit_name(first.unit)
+    unit = unit_name(first.unit)
     named = f"{place(analysis, leading)} {arrow(first.outcome)}"
     return {
         **({named: _mean} if scope is not None or len(analysis.families) == 1 else {}),

@@ -18,10 +18,9 @@ from eval.report.analysis import Request
 from eval.report.document.markdown import table, unit_name
 from eval.report.document.names import family_label
 from eval.report.inputs.sources import read_source
-from eval.report.parts.power import equivalence_power_each, percent_or_own, seeds_text
+from eval.report.parts.power import equivalence_power_each, seeds_text
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Family, Level
-from eval.significance.compare import margin_of
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.corrections import MaxT
@@ -52,11 +51,10 @@ class Spread:
 
     Attributes:
         name: Of the outcome; empty where the spread is assumed.
-        sd: Standard deviation, in the unit or, of ratios, that of 100 times the logarithm.
+        sd: Standard deviation, in the unit.
         margin: The largest difference that is negligible, in the same; None where nobody named one.
         unit: As a reader sees it; may be empty.
         digits: Decimals that are worth showing.
-        is_relative: Whether differences are ratios, averaged over families of different scales.
         is_paired: Whether it is that of differences between runs of one seed.
         df: Degrees of freedom of ``sd``; None where it is assumed.
         of_families: Each family's own standard deviation, by its label; empty where there is one.
@@ -67,20 +65,18 @@ class Spread:
     margin: float | None
     unit: str = "the unit of both"
     digits: int = 2
-    is_relative: bool = False
     is_paired: bool = False
     df: int | None = None
     of_families: Mapping[str, float] = field(default_factory=dict)
 
     def shown(self, size: float) -> str:
         """Write a difference in the unit."""
-        return f"{percent_or_own(size, self.is_relative):.{self.digits}f}"
+        return f"{size:.{self.digits}f}"
 
     @property
     def in_unit(self) -> str:
         """Say what the numbers are in; empty where nobody said it."""
-        unit = "percent of the baseline's" if self.is_relative else self.unit
-        return f", in {unit}" if unit else ""
+        return f", in {self.unit}" if self.unit else ""
 
 
 def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spread | None:
@@ -88,12 +84,10 @@ def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spr
 
     Args:
         arms: Its runs.
-        variants: Those compared, the baseline first, whose scores a ratio is of.
+        variants: Those compared, the baseline first, .
         is_paired: Compare runs of one seed: then it is the spread of their differences.
     """
-    is_relative = arms.has_ratios(arms.families)
-    scaled = arms.logarithms if is_relative else arms
-    samples = [_samples(scaled, variants, family, is_paired) for family in arms.families]
+    samples = [_samples(arms, variants, family, is_paired) for family in arms.families]
     repeated = [[arm for arm in family if len(arm) > 1] for family in samples]
     if not all(repeated):
         return None
@@ -101,17 +95,15 @@ def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spr
     squares = [sum(float(((arm - arm.mean()) ** 2).sum()) for arm in family) for family in repeated]
     variances = np.divide(squares, degrees)
     sd, labels = math.sqrt(variances.mean()), map(family_label, arms.families)
-    baseline = variants[:1]
     return (
         None
         if sd < NO_SPREAD
         else Spread(
             name=str(arms.benchmark),
             sd=sd,
-            margin=margin_of(arms, Contrast(tuple(baseline), tuple(baseline)), arms.families),
+            margin=arms.outcome.margin,
             unit=unit_name(arms.outcome.unit),
-            digits=scaled.digits(arms.families),
-            is_relative=is_relative,
+            digits=arms.digits(arms.families),
             is_paired=is_paired,
             df=sum(degrees),
             of_families=dict(zip(labels, np.sqrt(variances).tolist(), strict=True)) if degrees[1:] else {},

@@ -168,37 +168,18 @@ class ArmTable:
         """Return every variant that has a run, by name."""
         return sorted({variant for _, variant in self.runs})
 
-    def has_ratios(self, families: Sequence[Family]) -> bool:
-        """Whether what is averaged over these families are ratios, as their scores differ in scale.
+    def scopes(self, families: Sequence[Family] | None = None) -> list[Family | None]:
+        """Return what is compared: the average over families, as None, then each; or the only family.
 
-        Settings of one family have one objective, and their losses one scale.
+        Losses of different objectives differ in scale, so they have no average. Settings of one family have
+        one objective.
+
+        Args:
+            families: In the order wanted, those that have runs; None takes them by name.
         """
-        return self.outcome.is_relative and len(set(map(plain, families))) > 1
-
-    @cached_property
-    def logarithms(self) -> ArmTable:
-        """The same runs with 100 times the logarithm of their scores, whose differences are ratios.
-
-        A difference d of these is one of 100 (exp(d / 100) - 1) percent, about d itself. Other units of the
-        scores, nats or bits, give the same differences.
-        """
-        runs = {
-            key: pd.Series(self.sign * 100 * np.log(np.abs(arm.to_numpy())), arm.index)
-            for key, arm in self.runs.items()
-        }
-        # In this scale the error of a mean is 100 times that of the score over its mean.
-        scales = {key: 100 / arm.mean() for key, arm in self.runs.items() if key in self.choices and len(arm)}
-        choices = {
-            key: choice._replace(variance=choice.variance * scales[key] ** 2)
-            for key, choice in self.choices.items()
-            if key in scales
-        }
-        return ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, choices)
-
-    @cached_property
-    def sign(self) -> int:
-        """Of all scores, where ratios of them can be taken."""
-        return -1 if any((arm.to_numpy() < 0).any() for arm in self.runs.values()) else 1
+        ordered = [family for family in families or self.families if family in self.families]
+        has_average = not (self.outcome.is_relative and len(set(map(plain, ordered))) > 1)
+        return [None, *ordered] if len(ordered) > 1 and has_average else list(ordered)
 
     def digits(self, families: Sequence[Family]) -> int:
         """Decimals with which the spread over seeds has two digits that count; 2 where there is none.

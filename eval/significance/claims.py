@@ -1,10 +1,10 @@
-"""What a report claims, and what it only explores: the one place where comparisons are corrected.
+"""What a report concludes, and what it only explores: the one place where comparisons are corrected.
 
-Claims are the comparisons of every variant with the baseline on every primary outcome, averaged over families
-or in the only one. They are corrected together: the chance that any of them is called different although it
-is not is at most the level, and the chance that any is called equivalent although it is not is, too.
-Everything else is exploratory: corrected over the variants of one outcome and scope, each of these groups at
-its own level.
+Primary comparisons are those of every variant with the baseline on every primary metric, averaged over
+families and in each. They are corrected together: the chance that any of them is called different although it
+is not is at most the level, and so is the chance that any is called equivalent although it is not. Everything
+else is exploratory: corrected over the variants of one metric and scope, each of these groups at its own
+level.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from base.errors import unknown_name
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.compare import compare_arms, interval_at, scopes
+from eval.significance.compare import compare_arms, interval_at
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.dependence import max_t_of, resampled_p
 from eval.significance.statistics.corrections import Correction, Holm, MaxT
 from eval.significance.statistics.looks import OneLook
-from eval.significance.together import Group, Interactions, Members, corrected_in, in_groups
+from eval.significance.together import Group, Members, corrected_in, in_groups
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,13 @@ class Claims:
         beside = dict(zip(map(id, group), resampled_p(group, self.tables, self.inference), strict=True))
         return [replace(c, p_resampled=beside[id(c)]) if id(c) in beside else c for c in comparisons]
 
-    def is_claim(self, comparison: Comparison) -> bool:
-        """Whether it is about a primary outcome, and over all families that this was scored in."""
-        families = self.tables[comparison.benchmark].families
-        return comparison.benchmark in self.primary and comparison.family == scopes(families)[0]
+    def is_primary(self, comparison: Comparison) -> bool:
+        """Whether it is about a primary metric: averaged over families, and in each."""
+        return comparison.benchmark in self.primary
 
     def with_intervals(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
         """Give each corrected comparison the interval that agrees with its verdict."""
-        return [with_interval(c, self.tables[c.benchmark], self.inference) for c in comparisons]
+        return [with_interval(c, self.inference.level) for c in comparisons]
 
 
 def is_near(p_values: Iterable[float | None], level: float, num_draws: int) -> bool:
@@ -124,11 +123,10 @@ class Together:
 
     def __init__(self, claims: Claims, comparisons: Sequence[Comparison]) -> None:
         self._claims, self._guessed = claims, guessed(comparisons)
-        found = [replace(c, is_primary=claims.is_claim(c)) for c in comparisons]
+        found = [replace(c, is_primary=claims.is_primary(c)) for c in comparisons]
         level = claims.inference.level
         self._groups = [
-            *(Group(own, claims.correction([*own.values()]), level) for own in in_groups(found, _group)),
-            *map(Interactions, in_groups(found, _scope)),
+            Group(own, claims.correction([*own.values()]), level) for own in in_groups(found, _group)
         ]
 
     def correct(self, exchanged: Members) -> dict[int, Comparison]:
@@ -138,7 +136,7 @@ class Together:
             exchanged: By the place of the one that each stands for, of its outcome, contrast and scope.
         """
         found = {
-            place: replace(c, is_primary=self._claims.is_claim(c))
+            place: replace(c, is_primary=self._claims.is_primary(c))
             for place, c in with_siblings_at_chance(exchanged, self._guessed).items()
         }
         return corrected_in(self._groups, found)
@@ -153,7 +151,7 @@ def _scope(comparison: Comparison) -> Hashable:
     return comparison.benchmark, comparison.family
 
 
-def with_interval(comparison: Comparison, arms: ArmTable, inference: Inference) -> Comparison:
+def with_interval(comparison: Comparison, level: float) -> Comparison:
     """Give a corrected comparison the interval that agrees with its verdict.
 
     What is not shown to differ has an interval that holds zero; where that of what is shown still reaches
@@ -161,9 +159,9 @@ def with_interval(comparison: Comparison, arms: ArmTable, inference: Inference) 
     """
     if comparison.level_simultaneous is None:
         return comparison
-    low, high = interval_at(arms, comparison, comparison.level_simultaneous, inference)
+    low, high = interval_at(comparison, comparison.level_simultaneous)
     p = comparison.p_corrected if comparison.p_bh is None else comparison.p_bh
-    if p is None or p >= inference.level:
+    if p is None or p >= level:
         low, high = min(low, 0.0), max(high, 0.0)  # an end may be zero but for rounding
     elif (comparison.estimate or 0.0) > 0:
         low = max(low, 0.0)
@@ -190,17 +188,13 @@ def compare_as_asked(
         compare_arms(arms, contrast, family, claims.inference)
         for contrast in contrasts
         for arms in claims.tables.values()
-        for family in scopes(arms.families)
+        for family in arms.scopes()
     ]
     asked = {(c.benchmark, c.family, _sides(c.contrast)): c for c in found}
     new = [c for sides, c in asked.items() if sides not in known]  # one asked for twice is one question
     level = claims.inference.level
     groups = [
-        *(
-            Group(own, claims.correction([*own.values()]), level)
-            for own in in_groups(new, lambda c: c.family)
-        ),
-        *map(Interactions, in_groups(new, _scope)),
+        Group(own, claims.correction([*own.values()]), level) for own in in_groups(new, lambda c: c.family)
     ]
     corrected = corrected_in(groups, dict(enumerate(new))).values()
     known |= {(c.benchmark, c.family, _sides(c.contrast)): c for c in corrected}
@@ -216,8 +210,7 @@ def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
 def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     """Take over what does not depend on the way round."""
     names = ("is_primary", "p", "look", "p_corrected", "level_simultaneous", "p_equivalence",
-             "p_equivalence_everywhere", "p_equivalence_holm", "p_interaction", "p_interaction_holm",
-             "is_at_chance")  # fmt: skip
+             "p_equivalence_everywhere", "p_equivalence_holm", "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})
 
 

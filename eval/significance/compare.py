@@ -8,7 +8,7 @@ rule on a page: docs/how-a-difference-is-judged.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -30,7 +30,6 @@ from eval.significance.statistics.welch import (
     hedges_g,
     probability_of_superiority,
     welch,
-    welch_anova_p,
 )
 
 
@@ -70,55 +69,35 @@ def compare_arms(
     """
     arms = arms.as_decided(contrast)
     strata = tuple(arms.families) if family is None else (family,)
-    scaled = arms.logarithms if arms.has_ratios(strata) else arms
-    margins = margins_of(arms, contrast, strata)
-    found = replace(
-        _inferred(scaled, contrast, family, margins, inference, thorough),
-        is_at_chance=not any((f, v) in arms.above_chance for f in strata for v in contrast.weights()),
-    )
-    return replace(_as_percent(found, arms.sign), is_relative=True) if arms.has_ratios(strata) else found
+    is_above = any((f, v) in arms.above_chance for f in strata for v in contrast.weights())
+    return replace(_inferred(arms, contrast, family, inference, thorough), is_at_chance=not is_above)
 
 
-def interval_at(
-    arms: ArmTable, comparison: Comparison, level: float, inference: Inference
-) -> tuple[float, float]:
+def interval_at(comparison: Comparison, level: float) -> tuple[float, float]:
     """Return the interval of an estimable comparison at a two-sided level."""
-    if not comparison.is_relative:
-        # Of thousands of parts, as ``welch`` has it; ratios need their logarithms again.
-        half_width = special.stdtrit(comparison.df, (1 + (1 - level)) / 2) * comparison.standard_error
-        middle = cast(float, comparison.estimate)
-        return float(middle - half_width), float(middle + half_width)
-    how = replace(inference, confidence=1 - level)
-    found = compare_arms(arms, comparison.contrast, comparison.family, how, thorough=False)
-    return cast(float, found.low), cast(float, found.high)
+    half_width = special.stdtrit(comparison.df, 1 - level / 2) * comparison.standard_error
+    middle = cast(float, comparison.estimate)
+    return float(middle - half_width), float(middle + half_width)
 
 
 def _inferred(
     arms: ArmTable,
     contrast: Contrast,
     family: Family | None,
-    margins: Mapping[Family, float] | None,
     inference: Inference,
     thorough: bool,
 ) -> Comparison:
-    """Compare in the scale of the arms and of the margins, one for each family."""
     strata = tuple(arms.families) if family is None else (family,)
     sample = arms.sample(contrast, strata, inference.paired)
     known = _known(arms, contrast, family, strata, sample, inference)
-    if margins is not None:
-        known = replace(known, margin=float(np.mean(list(margins.values()))))
     if known.reason is not None:
         return known
     result = _welch(sample.moments, inference)
     estimate, standard_error, df = (float(x) for x in (result.estimate, result.standard_error, result.df))
     if standard_error < NO_SPREAD:
         return replace(known, reason="no spread between seeds in any arm")
-    of_families = (
-        {f: _welch(sample.moments_of(f), inference) for f in strata}
-        if len(strata) > 1
-        else {strata[0]: result}
-    )
-    p_equivalence, everywhere = _equivalence(result, known.margin, of_families, margins)
+    of_families = [_welch(sample.moments_of(f), inference) for f in strata] if len(strata) > 1 else []
+    p_equivalence, everywhere = _equivalence(result, known.margin, of_families)
     look = inference.looks.at(known.fewest_runs)
     known = replace(
         known,
@@ -137,46 +116,20 @@ def _inferred(
             df,
             one_sided_level(look.nominal(2 * inference.level) / 2, float(result.regret)),
         ),
-        p_interaction=_interaction(list(of_families.values())) if len(strata) > 1 else None,
     )
     if thorough:
         known = replace(known, **_beside(arms, contrast, strata, sample, known, inference))
     return known
 
 
-def margins_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> dict[Family, float] | None:
-    """Return the margin of a comparison in each family, in the scale of the comparison.
-
-    That is the outcome's unit, or logarithms: of ratios it is what the outcome's margin is of the scores that
-    are subtracted. None where nobody named a margin, or the scores of a family are not there.
-    """
-    margin = arms.outcome.margin
-    if margin is None or not arms.has_ratios(families):
-        return None if margin is None else dict.fromkeys(families, margin)
-    means = {f: [arms.runs[f, v].mean() for v in contrast.minus if (f, v) in arms.runs] for f in families}
-    if not all(means.values()):
-        return None
-    return {f: float(100 * np.log1p(margin / abs(np.mean(of_f)))) for f, of_f in means.items()}
-
-
-def margin_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> float | None:
-    """Return the margin of a comparison in its own scale, averaged over families."""
-    margins = margins_of(arms, contrast, families)
-    return None if margins is None else float(np.mean(list(margins.values())))
-
-
 def _equivalence(
-    whole: Welch,
-    margin: float | None,
-    of_families: Mapping[Family, Welch],
-    margins: Mapping[Family, float] | None,
+    whole: Welch, margin: float | None, of_families: Sequence[Welch]
 ) -> tuple[float | None, float | None]:
     """Return p of the average's tests, and the largest of it and those in each family."""
-    if margin is None or margins is None:
+    if margin is None:
         return None, None
     p = _equivalence_of(whole, margin)
-    of_each = (_equivalence_of(found, margins[family]) for family, found in of_families.items())
-    return p, max(p, *of_each)
+    return p, max([p, *(_equivalence_of(family, margin) for family in of_families)])
 
 
 def _equivalence_of(found: Welch, margin: float) -> float:
@@ -185,33 +138,12 @@ def _equivalence_of(found: Welch, margin: float) -> float:
     return float(equivalence_p(found.estimate, found.standard_error, found.df, margin, found.regret))
 
 
-FARTHEST_EXPONENT = 700.0
-_SIGNED = ("estimate", "low", "high")
-_SIZES = ("margin", "smallest_margin", "minimum_detectable_effect")
-
-
-def _as_percent(found: Comparison, sign: int) -> Comparison:
-    """Turn differences of 100 times logarithms into percent; ``sign`` is that of the scores."""
-    signs = {**dict.fromkeys(_SIGNED, sign), **dict.fromkeys(_SIZES, 1)}
-    percent: dict[str, Any] = {
-        name: own * 100 * _expm1(own * value / 100)
-        for name, own in signs.items()
-        if (value := getattr(found, name)) is not None
-    }
-    return replace(found, **percent)
-
-
-def _expm1(value: float) -> float:
-    return math.expm1(value) if value < FARTHEST_EXPONENT else math.inf
-
-
 def compare_with_baseline(
     arms: ArmTable,
     baseline: Level,
     variants: Sequence[Level],
     inference: Inference,
     thorough: bool = True,
-    only_claims: bool = False,
 ) -> list[Comparison]:
     """Compare every variant with the baseline in every scope, each by itself (``claims`` corrects them).
 
@@ -221,19 +153,11 @@ def compare_with_baseline(
         variants: The others, in the order wanted; those without a run give ``not estimable``.
         inference: How.
         thorough: Also what a verdict does not rest on.
-        only_claims: Leave out single families, unless there is but one.
     """
     pairs = [Contrast((name,), (baseline,)) for name in variants]
     return [
-        compare_arms(arms, pair, family, inference, thorough)
-        for family in scopes(arms.families)[: 1 if only_claims else None]
-        for pair in pairs
+        compare_arms(arms, pair, family, inference, thorough) for family in arms.scopes() for pair in pairs
     ]
-
-
-def scopes(families: Sequence[Family]) -> list[Family | None]:
-    """What is compared: the average over families (the primary one), then each; or the only family."""
-    return [None, *families] if len(families) > 1 else list(families)
 
 
 def _known(
@@ -255,6 +179,7 @@ def _known(
         contrast=contrast,
         family=family,
         families=strata,
+        margin=arms.outcome.margin,
         num_runs_plus=sum(n for (_, v), n in counts.items() if v in contrast.plus),
         num_runs_minus=sum(n for (_, v), n in counts.items() if v in contrast.minus),
         fewest_runs=min(map(len, sample.arms), default=0),
@@ -295,12 +220,3 @@ def _beside(
             known.standard_error or 0.0, known.df or 0.0, inference.confidence
         ),
     }
-
-
-def _interaction(of_families: Sequence[Welch]) -> float | None:
-    """Test whether families differ in the difference; not where one of them has no spread."""
-    errors = [float(x.standard_error) for x in of_families]
-    if min(errors) < NO_SPREAD:
-        return None
-    estimates, df = [float(x.estimate) for x in of_families], [float(x.df) for x in of_families]
-    return welch_anova_p(estimates, np.square(errors), df)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eval.results.outcome import Outcome
-from eval.significance.axes import Benchmark, Family, places_of
+from eval.significance.axes import Benchmark, Family
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.looks import Look, Looks, OneLook, one_sided
 from eval.significance.statistics.welch import CONFIDENCE
 
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
-WITHIN_MARGIN, FAMILIES_DIFFER = "within margin", "families differ"
-SETTINGS_DIFFER = "settings differ"
-"""The same of families at several places on a study's axes."""
+WITHIN_MARGIN = "within margin"
 INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
 SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
 """Verdicts that something is shown with; of a claim they decide it."""
@@ -51,9 +49,6 @@ class Comparison:
     benchmark: Benchmark
     outcome: Outcome
     """What the scores are."""
-    is_relative: bool = False
-    """Whether it is a ratio of scores, averaged over families of different scales: in percent of the scores
-    that are subtracted. ``standard_error`` is then that of 100 times the logarithm."""
     digits: int = 2
     """Decimals that are worth showing."""
     contrast: Contrast
@@ -84,10 +79,10 @@ class Comparison:
     """Of whole studies drawn from the runs themselves, with replacement, corrected over the same group; no
     verdict rests on it. None below five runs in every arm."""
     is_primary: bool = False
-    """Whether it is one of the report's claims, which are corrected together; else exploratory."""
+    """Whether its metric is primary: these are corrected together, and the others explored."""
     p_corrected: float | None = None
-    """Corrected over all claims; of an exploratory one over the variants of its outcome and scope, of a
-    contrast asked for over those in its scope. None outside such a group of tests."""
+    """Corrected over all primary comparisons; of an exploratory one over the variants of its metric and
+    scope, of a contrast asked for over those in its scope. None outside such a group of tests."""
     level_simultaneous: float | None = None
     """Two-sided level of the interval that agrees with ``p_corrected`` or ``p_bh``."""
     low_simultaneous: float | None = None
@@ -106,10 +101,6 @@ class Comparison:
     """The latter, corrected over the same group as ``p_corrected``."""
     smallest_margin: float | None = None
     """The smallest margin at which the two one-sided tests would pass."""
-    p_interaction: float | None = None
-    """Whether families differ in this difference; None within one family."""
-    p_interaction_holm: float | None = None
-    """Corrected over the variants of this outcome."""
     p_permutation: float | None = None
     """None where there are too many arrangements to count them all."""
     permutation_floor: float | None = None
@@ -129,7 +120,7 @@ class Comparison:
     @property
     def unit(self) -> str | None:
         """Of the estimate and its interval; None where nobody said the unit of the scores."""
-        return "percent" if self.is_relative else self.outcome.unit
+        return self.outcome.unit
 
     @property
     def is_better(self) -> bool | None:
@@ -138,7 +129,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One of eight, the first that holds; the last three never say that there is no effect."""
+        """One of seven, the first that holds; the last three never say that there is no effect."""
         level = 1 - self.confidence
         p = next((p for p in (self.p_bh, self.p_corrected, self.p_sequential) if p is not None), None)
         if p is None:
@@ -153,12 +144,7 @@ class Comparison:
             return (
                 EQUIVALENT if not is_corrected or _is_below(self.p_equivalence_holm, level) else WITHIN_MARGIN
             )
-        return self.disputed if self.has_interaction else INCONCLUSIVE
-
-    @property
-    def disputed(self) -> str:
-        """What is said where what it is averaged over differs in it."""
-        return SETTINGS_DIFFER if any(map(places_of, self.families)) else FAMILIES_DIFFER
+        return INCONCLUSIVE
 
     @property
     def p_sequential(self) -> float | None:
@@ -170,12 +156,6 @@ class Comparison:
         """``p_equivalence_everywhere`` over all looks."""
         p = self.p_equivalence_everywhere
         return None if p is None else one_sided(self.look, p)
-
-    @property
-    def has_interaction(self) -> bool:
-        """Whether families are shown to differ in the difference, which its average then hides."""
-        p = self.p_interaction if self.p_interaction_holm is None else self.p_interaction_holm
-        return _is_below(p, 1 - self.confidence)
 
     @property
     def is_different(self) -> bool:

@@ -71,9 +71,8 @@ def cells_of(
     comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
 ) -> Cells:
     """Arrange the runs of comparisons as whole runs with all of their outcomes."""
-    scaled = {c.benchmark: _scaled(tables[c.benchmark], c) for c in reversed(comparisons)}
     benchmarks = list(dict.fromkeys(c.benchmark for c in comparisons))
-    of_outcomes = [scaled[benchmark] for benchmark in benchmarks]
+    of_outcomes = [tables[benchmark] for benchmark in benchmarks]
     families = sorted({family for c in comparisons for family in c.families})
     keys = _keys(comparisons, of_outcomes, families, inference)
     weights = np.zeros((len(comparisons), len(keys)))
@@ -86,7 +85,7 @@ def cells_of(
     outcomes = np.array([benchmarks.index(c.benchmark) for c in comparisons], int)
     family_of = np.array([families.index(family) for family, _ in keys])
     if inference.paired:
-        choices = _choices_of_pairs(comparisons, scaled, families)
+        choices = _choices_of_pairs(comparisons, tables, families)
         return cells_of_pairs(scores, weights, outcomes, family_of, choices)
     variants = list(dict.fromkeys(variant for _, variant in keys))
     choices = [[arms.choices.get(key, NO_CHOICE) for arms in of_outcomes] for key in keys]
@@ -113,15 +112,11 @@ def _keys(
 
 
 def _choices_of_pairs(
-    comparisons: Sequence[Comparison], scaled: Mapping[Benchmark, ArmTable], families: Sequence
+    comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], families: Sequence
 ) -> np.ndarray:
     """(2, F, m) what tuning adds to each difference within each family."""
-    choices = [[scaled[c.benchmark].choice(c.contrast, family) for c in comparisons] for family in families]
+    choices = [[tables[c.benchmark].choice(c.contrast, family) for c in comparisons] for family in families]
     return np.moveaxis(np.array(choices, dtype=float), -1, 0)
-
-
-def _scaled(arms: ArmTable, comparison: Comparison) -> ArmTable:
-    return arms.logarithms if arms.has_ratios(comparison.families) else arms
 
 
 def _scores(tables: Sequence[ArmTable], keys: Sequence[Key]) -> np.ndarray:

@@ -51,24 +51,7 @@ class Group:
         }
 
 
-class Interactions:
-    """Interactions with families that are corrected together, by Holm.
-
-    Args:
-        members: The comparisons.
-    """
-
-    def __init__(self, members: Members) -> None:
-        self._p = {place: _interaction(c) for place, c in members.items()}
-
-    def fields(self, exchanged: Members) -> dict[int, dict[str, Any]]:
-        """Return the corrected fields of members that are exchanged for others."""
-        own = {place: _interaction(c) for place, c in exchanged.items() if place in self._p}
-        corrected = _adjusted(self._p | own, Holm()) if own else {}
-        return {place: {"p_interaction_holm": corrected[place]} for place in own}
-
-
-def corrected_in(groups: Iterable[Group | Interactions], exchanged: Members) -> dict[int, Comparison]:
+def corrected_in(groups: Iterable[Group], exchanged: Members) -> dict[int, Comparison]:
     """Correct comparisons within their groups, among those that stay."""
     fields: dict[int, dict[str, Any]] = {place: {} for place in exchanged}
     for group in groups:
@@ -85,11 +68,6 @@ def in_groups(
     for place, comparison in enumerate(comparisons):
         groups.setdefault(key(comparison), {})[place] = comparison
     return list(groups.values())
-
-
-def _interaction(comparison: Comparison) -> float | None:
-    p = comparison.p_interaction
-    return None if p is None else comparison.look.p(p)
 
 
 def _adjusted(p_values: Mapping[int, float | None], correction: Correction) -> dict[int, float | None]:

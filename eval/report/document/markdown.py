@@ -41,9 +41,8 @@ def signed(value: float | None, digits: int = 2) -> str:
 
 
 def difference(comparison: Comparison) -> str:
-    """Write an estimate with the decimals of its outcome; a ratio with a percent sign."""
-    sign = "%" if comparison.is_relative and comparison.estimate is not None else ""
-    return signed(comparison.estimate, comparison.digits) + sign
+    """Write an estimate with the decimals of its metric."""
+    return signed(comparison.estimate, comparison.digits)
 
 
 def amount(value: float | None, comparison: Comparison) -> str:
@@ -52,30 +51,15 @@ def amount(value: float | None, comparison: Comparison) -> str:
         return "-"
     if math.isinf(value):
         return "any size"
-    if comparison.is_relative:
-        return f"{value:.{comparison.digits}f}%" if value < MANY_DIGITS else f"{value:.0e}%"
     if comparison.unit == "percent" and value >= 100:
         return "any size"
     return f"{value:.{comparison.digits}f} {unit_name(comparison.unit)}".strip()
-
-
-def effect(comparison: Comparison) -> str:
-    """Say an estimate with its unit: ``better by 0.25 nats``, or ``-0.25 nats`` where it is not shown."""
-    if comparison.estimate is None or comparison.is_better is None:
-        return "level"
-    if not comparison.is_different:
-        unit = "" if comparison.is_relative else unit_name(comparison.unit)
-        return f"{difference(comparison)} {unit}".strip()
-    word = "better" if comparison.is_better else "worse"
-    return f"{word} by {amount(abs(comparison.estimate), comparison)}"
 
 
 def margin(comparison: Comparison) -> str:
     """Write what counts as negligible, in the scale of a comparison."""
     if comparison.margin is None:
         return "none named"
-    if comparison.is_relative:
-        return f"{comparison.margin:.2g}%"
     unit = unit_name(comparison.unit)
     return f"{comparison.margin:g} {unit.removesuffix('s') if comparison.margin == 1 else unit}".strip()
 

@@ -43,7 +43,7 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
     figures = figure_names("forest", analysis.benchmarks)
     for benchmark in by_standing(analysis):
         parts += [f"**{_heading(analysis, benchmark)}**", page.figure(figures[benchmark])]
-        parts += [_tests(analysis, benchmark), _interactions(analysis, benchmark)]
+        parts.append(_tests(analysis, benchmark))
     if analysis.contrasts:
         rows = [
             [place(analysis, c.benchmark), f"`{c.contrast}`", *_test_cells(analysis, c)]
@@ -161,17 +161,6 @@ def verdict_text(comparison: Comparison) -> str:
     if comparison.reason:
         return f"{comparison.verdict}: {comparison.reason}"
     return bold(comparison.verdict, comparison.is_different)
-
-
-def _interactions(analysis: Analysis, benchmark: Benchmark) -> str:
-    """Whether the families differ in a difference, which an average would hide."""
-    known = [
-        f"`{variant}` {p_value(c.p_interaction)} ({p_value(c.p_interaction_holm)})"
-        for variant, c in zip(analysis.others, analysis.overall(benchmark), strict=True)
-        if c.p_interaction is not None
-    ]
-    of = f"{analysis.stratum.capitalize()} x {analysis.noun}"
-    return f"{of} interaction, p alone and (Holm): {', '.join(known)}." if known else ""
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:

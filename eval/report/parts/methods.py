@@ -33,8 +33,8 @@ def methods_text(analysis: Analysis) -> str:
     return (
         "The unit of replication is the run: items, tasks and fine-tunings of one run are "
         "averaged first and never counted as replicates. A difference is the variant's mean minus the "
-        "baseline's within a family; the average gives each family the same weight and is the primary "
-        f"comparison.{_ratios(analysis)} {_intervals(analysis)}, alone and, as verdicts rest on "
+        "baseline's within a family; the average gives each family the same weight, and losses of different "
+        f"objectives have none. {_intervals(analysis)}, alone and, as verdicts rest on "
         "them, together. P-values are two-sided and come "
         f"from the same statistic. {_claims(analysis)}{_looks(analysis)}{_tuned(analysis)} "
         "Benjamini and Hochberg's correction runs over all differences by phenomenon, whose intervals keep "
@@ -43,9 +43,7 @@ def methods_text(analysis: Analysis) -> str:
         f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
         f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
         f"stands a permutation test of Welch's t, where all arrangements can be counted"
-        f"{_known_to(analysis)}. Families differ in a difference where Welch's analysis of "
-        f"variance of it has a p below {how.level:.2g} after Holm's "
-        f"correction over the {analysis.noun}s. "
+        f"{_known_to(analysis)}. "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
         "is inferred from an arm with one run, which has no spread."
     )
@@ -125,15 +123,6 @@ def _tuned(analysis: Analysis) -> str:
         "tuning leaves open, with the variance of each variant's own runs, drawn to what is usual among them "
         "(docs/statistics.md, *Equal tuning*). Its equivalence is tested at half the level on each side, as "
         "what a choice misses has a direction. Other outcomes are compared at the rates that were chosen."
-    )
-
-
-def _ratios(analysis: Analysis) -> str:
-    if not any(c.is_relative for c in analysis.comparisons):
-        return ""
-    return (
-        " Losses of families with different objectives differ in scale, so what is averaged over them are "
-        "logarithms of ratios, shown in percent of the baseline's; within a family a loss stays in its unit."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -19,7 +19,6 @@ from eval.report.verdicts.findings import place
 from eval.report.verdicts.ranking import by_standing
 from eval.significance.arms import ArmTable, Sample
 from eval.significance.axes import Benchmark, Family
-from eval.significance.compare import margins_of
 from eval.significance.comparison import AT_CHANCE, SHOWN, Comparison, Inference
 from eval.significance.statistics.power import (
     MAX_RUNS,
@@ -68,32 +67,27 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
         inference: Level and pairing.
         num_tests: Among how many it is corrected, where its interval has no level.
     """
-    contrast, is_relative = comparison.contrast, comparison.is_relative
-    scaled = arms.logarithms if is_relative else arms
-    sample = scaled.sample(contrast, comparison.families, inference.paired)
+    sample = arms.sample(comparison.contrast, comparison.families, inference.paired)
     variances = [noise.variance for noise in sample.noises]
     effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
     level = comparison.level_simultaneous or inference.level / num_tests
     detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
     return Power(
         comparison=comparison,
-        sd=percent_or_own(math.sqrt(np.mean(variances)), is_relative),
-        detectable=None if detectable is None else percent_or_own(detectable, is_relative),
+        sd=math.sqrt(np.mean(variances)),
+        detectable=detectable,
         seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level, choice=sample.choice),
-        seeds_for_equivalence=_seeds_for_equivalence(
-            sample, margins_of(arms, contrast, comparison.families), inference.level
-        ),
+        seeds_for_equivalence=_seeds_for_equivalence(sample, comparison.margin, inference.level),
     )
 
 
-def _seeds_for_equivalence(
-    sample: Sample, margins: Mapping[Family, float] | None, level: float
-) -> int | None:
+def _seeds_for_equivalence(sample: Sample, margin: float | None, level: float) -> int | None:
     """Find how many seeds show equivalence in every family, which that of the average asks for."""
-    if margins is None:
+    if margin is None:
         return None
-    power, needed = equivalence_power_each(len(margins)), []
-    for family, margin in margins.items():
+    families = dict.fromkeys(sample.strata)
+    power, needed = equivalence_power_each(len(families)), []
+    for family in families:
         own = sample.of_family(family)
         variances = [noise.variance for noise in own.noises]
         needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power, own.choice))
@@ -104,11 +98,6 @@ def _seeds_for_equivalence(
 def equivalence_power_each(num_families: int) -> float:
     """Return the power in each family with which all of them pass at the usual power."""
     return POWER ** (1 / num_families)
-
-
-def percent_or_own(size: float, is_relative: bool) -> float:
-    """Return a difference of 100 times logarithms in percent; any other as it is."""
-    return 100 * math.expm1(size / 100) if is_relative else size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,14 +174,10 @@ def metric_powers(
 def _row(
     arms: ArmTable, comparisons: tuple[Comparison, ...], num_claims: int, inference: Inference
 ) -> MetricPower:
-    families, is_relative = comparisons[0].families, comparisons[0].is_relative
-    scaled = arms.logarithms if is_relative else arms
+    families = comparisons[0].families
     variants = [v for v in arms.variants() if all(len(arms.runs.get((f, v), ())) for f in families)]
-    scores = [[scaled.runs[f, v].to_numpy() for v in variants] for f in families]
+    scores = [[arms.runs[f, v].to_numpy() for v in variants] for f in families]
     spreads = signal_noise(scores)
-    if spreads is not None and is_relative:
-        signal, noise = (percent_or_own(x, True) for x in (spreads.signal, spreads.noise))
-        spreads = replace(spreads, signal=signal, noise=noise)
     estimable = [c for c in comparisons if c.p is not None]
     keys = [key for key, arm in arms.runs.items() if key[0] in families and len(arm)]
     return MetricPower(

@@ -19,7 +19,7 @@ from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import Claims, Together
-from eval.significance.compare import compare_arms, scopes
+from eval.significance.compare import compare_arms
 from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, SHOWN, WITHIN_MARGIN, Comparison
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.looks import Look
@@ -61,7 +61,7 @@ class _Again:
     def compare(self, arms: ArmTable, variants: Sequence[Level]) -> dict[Key, Comparison]:
         """Compare each by itself over all families, with other arms."""
         # Families are those of all runs: where one is left without any, the average cannot be had.
-        scope = scopes(self.claims.tables[arms.benchmark].families)[0]
+        scope = self.claims.tables[arms.benchmark].scopes()[0]
         how = self.claims.inference
         pairs = [Contrast((name,), (self.baseline,)) for name in variants]
         found = {
@@ -89,7 +89,7 @@ def sensitivities(
     overall = {
         (c.benchmark, c.contrast): c
         for c in comparisons
-        if c.family == scopes(claims.tables[c.benchmark].families)[0]
+        if c.family == claims.tables[c.benchmark].scopes()[0]
     }
     again = _Again(
         claims=claims,

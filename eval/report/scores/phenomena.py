@@ -13,7 +13,7 @@ from eval.results.run_scores import SINGLE_TASK
 from eval.significance.arms import ArmTable, Key, arms_in_order
 from eval.significance.axes import Benchmark, Level
 from eval.significance.claims import with_interval
-from eval.significance.compare import compare_arms, scopes
+from eval.significance.compare import compare_arms
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.corrections import BenjaminiHochberg
@@ -109,7 +109,7 @@ def _corrected(
 ) -> Iterator[Comparison]:
     """Compare on every part of a benchmark, corrected over all of them."""
     found = [
-        (arms, compare_arms(arms, contrast, scopes(arms.families)[0], inference, thorough=False))
+        (arms, compare_arms(arms, contrast, arms.scopes()[0], inference, thorough=False))
         for arms in tables
         for contrast in contrasts
     ]

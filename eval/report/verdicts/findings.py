@@ -10,7 +10,7 @@ from eval.report.document.names import family_label, title
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level, places_of
 from eval.significance.claims import Claims
-from eval.significance.compare import compare_with_baseline, scopes
+from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.factor import OF_HEADS, Factor, noun
 
@@ -112,9 +112,8 @@ class Findings:
         return list(dict.fromkeys(c.benchmark for c in self.comparisons if c.is_primary))
 
     def scopes(self, benchmark: Benchmark) -> list[Family | None]:
-        """The average over families first, then each; the average is None."""
-        present = self.tables[benchmark].families
-        return scopes([family for family in self.families if family in present])
+        """The average over families first, where there is one, then each; the average is None."""
+        return self.tables[benchmark].scopes(self.families)
 
     def overall(self, benchmark: Benchmark) -> list[Comparison]:
         """One comparison per variant, averaged over families or in the only one."""
@@ -132,7 +131,6 @@ def find(
     baseline: Level,
     others: Sequence[Level],
     thorough: bool = True,
-    only_claims: bool = False,
 ) -> Findings:
     """Compare every variant with the baseline on every outcome in every scope, and correct all of it.
 
@@ -143,13 +141,12 @@ def find(
         baseline: The variant that the others are compared with.
         others: The others, in the order wanted.
         thorough: Also what no verdict rests on: permutation, power.
-        only_claims: Leave out single families, which no claim rests on.
     """
     how = claims.inference
     alone = [
         comparison
         for arms in claims.tables.values()
-        for comparison in compare_with_baseline(arms, baseline, others, how, thorough, only_claims)
+        for comparison in compare_with_baseline(arms, baseline, others, how, thorough)
     ]
     corrected = claims.with_intervals(claims.correct(alone))
     return Findings(

@@ -106,27 +106,6 @@ def sum_of_regrets(squares: ArrayLike, df: ArrayLike, weights: ArrayLike) -> tup
     return variance, denominator
 
 
-def welch_anova_p(means: ArrayLike, variances: ArrayLike, df: ArrayLike) -> float:
-    """Test whether groups have one mean, each group's mean with its own variance (Welch 1951).
-
-    Of the differences between two variants, one a family, this is the family x variant interaction. Two
-    groups give Welch's t-test of their difference.
-
-    Args:
-        means: (K,) estimates, K at least 2.
-        variances: (K,) squares of their standard errors, above zero.
-        df: (K,) degrees of freedom of the variances.
-    """
-    means, variances, df = (np.asarray(x, dtype=float) for x in (means, variances, df))
-    num_groups = len(means)
-    precision = 1 / variances
-    share = precision / precision.sum()
-    between = (precision * (means - (share * means).sum()) ** 2).sum() / (num_groups - 1)
-    excess = ((1 - share) ** 2 / df).sum()
-    f = between / (1 + 2 * (num_groups - 2) / (num_groups**2 - 1) * excess)
-    return float(special.fdtrc(num_groups - 1, (num_groups**2 - 1) / (3 * excess), f))
-
-
 def hedges_g(estimate: float, arms: Sequence[np.ndarray]) -> float | None:
     """Standardise by the spread within arms, with Hedges' (1981) small-sample factor 1 - 3/(4 df - 1).
 

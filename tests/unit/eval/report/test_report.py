@@ -20,14 +20,13 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Request
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.sources import read_source
-from eval.report.markdown_report import render
-from eval.report.sections.context import Context
 from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, write_rows
 from pretrain.run.folders import RunFolder, StudyFolder
 from tests.cases import first_is_fast
 from tests.processes import run_command
+from tests.unit.eval.report.rendering import render
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
 TASKS = {
@@ -37,12 +36,9 @@ TASKS = {
 SHIFT = {"gelu": 0.0, "kan": -8.0, "swish": 0.2}
 
 
-NO_FIGURES = Context(command="", versions={}, figures={})
-
-
 def text_of(source: Path, **request) -> str:
     """The words of a report, without drawing its figures."""
-    return render(analyse(read_source(source), Request(**request)), NO_FIGURES)
+    return render(analyse(read_source(source), Request(**request)))
 
 
 def numbers_of(source: Path, **request) -> dict:

@@ -46,22 +46,32 @@ def test_a_single_run_and_runs_that_happen_to_agree_are_not_above_chance_by_them
     assert not arms_of(accuracy, **arms).above_chance
 
 
-def test_what_a_choice_adds_follows_the_scale_of_the_comparison_and_its_pairs():
+def test_losses_of_families_with_different_objectives_have_no_average():
+    runs = {(f, v): pd.Series([3.0, 3.1]) for f in ("roberta", "gpt_neo") for v in ("gelu", "kan")}
+    loss = Outcome(name="loss", better="lower", unit="nats", is_relative=True)
+    assert ArmTable(runs, Benchmark("x"), outcome=loss).scopes() == ["gpt_neo", "roberta"]
+    assert ArmTable(runs, Benchmark("x"), outcome=loss).scopes(["roberta", "gpt_neo"])[0] == "roberta"
+    accuracy = Outcome(name="accuracy", better="higher", unit="percent")
+    assert ArmTable(runs, Benchmark("x"), outcome=accuracy).scopes() == [None, "gpt_neo", "roberta"]
+    one = {key: arm for key, arm in runs.items() if key[0] == "roberta"}
+    assert ArmTable(one, Benchmark("x"), outcome=accuracy).scopes() == ["roberta"]
+
+
+def test_what_a_choice_adds_is_in_the_standard_error_of_the_comparison_and_its_pairs():
     rng = np.random.default_rng(0)
     keys = [(family, variant) for family in ("gpt_neo", "roberta") for variant in ("gelu", "kan")]
     runs = {key: pd.Series(3 + 0.01 * rng.standard_normal(5)) for key in keys}
     choices = {key: Selection(1e-6 * place, 9.0) for place, key in enumerate(keys, start=1)}
-    loss = Outcome(name="loss", better="lower", unit="nats", margin=0.02, is_relative=True)
+    loss = Outcome(name="loss", better="lower", unit="nats", margin=0.02)
     plain, tuned = (ArmTable(runs, Benchmark("x"), outcome=loss, choices=own) for own in (None, choices))
     for paired in (False, True):
         how = Inference(paired=paired)
         without, found = (compare_arms(t, Contrast(("kan",), ("gelu",)), None, how) for t in (plain, tuned))
-        missed = {key: c.variance**0.5 * 100 / 2 / runs[key].mean() for key, c in choices.items()}
+        missed = {key: c.variance**0.5 / 2 for key, c in choices.items()}
         # One side of the difference is kan's in both families, one gelu's; of pairs it is a family's own.
         sides = [sum(x for (_, v), x in missed.items() if v == own) for own in ("gelu", "kan")]
         pairs = sum(np.hypot(missed[f, "gelu"], missed[f, "kan"]) for f in ("gpt_neo", "roberta"))
         added = pairs**2 if paired else np.hypot(*sides) ** 2
-        assert found.is_relative
         assert found.choice_error == pytest.approx(np.sqrt(added))
         assert found.standard_error == pytest.approx(np.sqrt(without.standard_error**2 + added))
         assert found.estimate == without.estimate

@@ -33,7 +33,6 @@ NUMBERS = (
     "smallest_margin",
     "minimum_detectable_effect",
     "hedges_g",
-    "p_interaction",
 )
 
 
@@ -42,10 +41,8 @@ def numbers(comparison: Comparison) -> list[float | None]:
 
 
 PUBLISHED = {
-    "blimp": [-0.101833, 0.563593, 9.18302, 0.860539, -1.37291, 1.16924, 0.0724037, 1.13262, 1.7706, -0.07757,
-              0.2710],
-    "glue": [-1.001333, 0.972254, 5.39492, 0.346995, -3.44656, 1.44389, 0.500522, 2.92923, 3.35203, -0.46544,
-             0.5285],
+    "blimp": [-0.101833, 0.563593, 9.18302, 0.860539, -1.37291, 1.16924, 0.0724037, 1.13262, 1.7706, -0.07757],
+    "glue": [-1.001333, 0.972254, 5.39492, 0.346995, -3.44656, 1.44389, 0.500522, 2.92923, 3.35203, -0.46544],
 }  # fmt: skip
 """Of the source study's table, in the order of NUMBERS."""
 
@@ -121,8 +118,8 @@ def test_swapping_arms_mirrors_everything(cells, how, family):
     def near(value):
         return None if value is None else pytest.approx(value, rel=1e-7, abs=1e-7)
 
-    for name in ("standard_error", "df", "p", "p_equivalence", "smallest_margin", "p_interaction",
-                 "p_permutation", "permutation_floor", "minimum_detectable_effect"):  # fmt: skip
+    for name in ("standard_error", "df", "p", "p_equivalence", "smallest_margin", "p_permutation",
+                 "permutation_floor", "minimum_detectable_effect"):  # fmt: skip
         assert getattr(backward, name) == near(getattr(forward, name)), name
     mirrors = {"estimate": "estimate", "hedges_g": "hedges_g", "low": "high"}
     for name, mirrored in (*mirrors.items(), *((high, low) for low, high in mirrors.items())):

@@ -18,8 +18,8 @@ from tests.unit.eval.significance.comparing import compare
 FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan")
 IN_UNIT = ("margin", "smallest_margin", "standard_error", "minimum_detectable_effect")
 WITHOUT_DIRECTION = (
-    *("p", "p_equivalence", "p_interaction", "p_permutation", "permutation_floor", "df", "verdict"),
-    *("is_better", "is_at_chance", "is_relative", "unit", *IN_UNIT),
+    *("p", "p_equivalence", "p_permutation", "permutation_floor", "df", "verdict"),
+    *("is_better", "is_at_chance", "unit", *IN_UNIT),
 )
 ENDS = ("estimate", "low", "high", "hedges_g")
 
@@ -92,15 +92,14 @@ def test_a_loss_may_be_written_with_either_sign(rows: pd.DataFrame, chance: floa
 @given(rows=losses(), factor=st.sampled_from([1 / math.log(2), 0.1, 1000.0]))
 @pytest.mark.ci
 def test_a_unit_changes_no_verdict(rows: pd.DataFrame, factor: float):
-    """Nats to bits, with the margin: differences scale; averages over families are ratios, which do not."""
+    """Nats to bits, with the margin: differences scale."""
     said = declared(margin=0.02 * factor)
     scaled = both_scopes(rows.assign(score=factor * rows["score"]), said)
     for one, other in zip(both_scopes(rows, declared()), scaled, strict=True):
-        share = 1.0 if one.is_relative else factor
         assert_same(undirected(other), undirected(one), leave_out=IN_UNIT)
-        wanted = share * numbers(one, IN_UNIT)
+        wanted = factor * numbers(one, IN_UNIT)
         assert numbers(other, IN_UNIT) == pytest.approx(wanted, rel=1e-6, nan_ok=True)
-        wanted = numbers(one) * ([share] * 3 + [1])
+        wanted = numbers(one) * ([factor] * 3 + [1])
         assert numbers(other) == pytest.approx(wanted, rel=1e-6, nan_ok=True)
 
 

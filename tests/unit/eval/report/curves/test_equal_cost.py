@@ -16,12 +16,10 @@ from eval.report.exports import number_tables
 from eval.report.figures.cost import draw_cost
 from eval.report.inputs.run_facts import Evaluation, RunFacts
 from eval.report.inputs.sources import Source, source_of_frame
-from eval.report.sections.context import Context
 from eval.report.sections.equal_cost import equal_cost_section
 from eval.report.sections.training import cost_section
 from eval.significance.axes import Benchmark
 
-CONTEXT = Context(command="", versions={}, figures={"cost": "alt"})
 SEEDS = (1, 2, 3, 4)
 TOKENS = 1_000_000
 # Loss above the baseline's, parameters, FLOPs and hours over the baseline's, FFN width, budget.

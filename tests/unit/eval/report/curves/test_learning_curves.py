@@ -19,10 +19,9 @@ from eval.report.curves.plateaus import LEAST_FALL, LEAST_SPREAD, Plateau, find_
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.run_facts import Evaluation, RunFacts, read_facts
 from eval.report.inputs.sources import read_source
-from eval.report.markdown_report import render
-from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import family_sentence, plateau_sentence
 from pretrain.run.folders import RunFolder
+from tests.unit.eval.report.rendering import render
 
 SHARES = np.linspace(0.1, 1.0, 10)
 TOKENS = 1_000_000

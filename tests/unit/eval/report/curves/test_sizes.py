@@ -17,18 +17,16 @@ from eval.report.exports import as_json, number_tables
 from eval.report.figures.sizes import draw_across_sizes, draw_size_laws
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source, source_of_frame
-from eval.report.markdown_report import render
-from eval.report.sections.context import Context
 from eval.report.sections.sizes import sizes_section, sizes_sentence
 from eval.results.outcome import Declared, Outcome
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, places_of, plain
 from eval.significance.comparison import Inference
 from eval.significance.statistics.tuning import Selection
+from tests.unit.eval.report.rendering import render
 
 PARAMETERS = {"0.2M": 2e5, "0.5M": 5.4e5, "2M": 2.09e6}
 LOSS = Benchmark("held-out-loss")
-CONTEXT = Context(command="", versions={}, figures={})
 # What is added to the baseline's law at the three sizes.
 SHAPES = {
     "gelu": (0.0, 0.0, 0.0),
@@ -148,7 +146,7 @@ def test_the_sentence_says_who_shrinks_and_that_it_is_no_claim(analysis: Analysi
     assert "(0.2M to 2M, exploratory)" in said
     assert "shrinks for `kan` (+0.29" in said
     assert "changes sign for `relu2`" in said
-    assert said in render(analysis, CONTEXT)
+    assert said in render(analysis)
 
 
 def test_laws_go_through_the_losses_of_a_variants_own_parameters(analysis: Analysis):

@@ -14,7 +14,6 @@ from scipy import stats
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import read_source
-from eval.report.sections.context import Context
 from eval.report.sections.design import questions_note
 from eval.report.sections.methods import methods_section
 from eval.results.outcome import Declared

@@ -22,14 +22,13 @@ from eval.report.document.names import family_label
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.design import design_from
 from eval.report.inputs.sources import read_source, source_of_frame
-from eval.report.markdown_report import render
 from eval.report.sections.answer import answer, explored
-from eval.report.sections.context import Context
 from eval.results.decisions import Decisions, Look
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.axes import Benchmark, Setting, in_order
 from pretrain.run.folders import RunFolder
 from slurm.state.cell_state import CellState, write_state
+from tests.unit.eval.report.rendering import render
 from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, SIZES, SEEDS = ("gpt_neo", "roberta"), ("0.1M", "0.5M", "2M"), (1, 2, 3)

@@ -13,10 +13,9 @@ import yaml
 from base.records import write_record
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import read_source
-from eval.report.markdown_report import render
-from eval.report.sections.context import Context
 from eval.results.rows import write_rows
 from pretrain.run.folders import RunFolder
+from tests.unit.eval.report.rendering import render
 
 A, B, C = "a" * 12, "b" * 12, "c" * 12
 

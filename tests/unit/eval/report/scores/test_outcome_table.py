@@ -16,7 +16,6 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.sources import read_source
-from eval.report.sections.context import Context
 from eval.report.sections.outcomes import outcomes_section
 from eval.results.outcome import Declared
 

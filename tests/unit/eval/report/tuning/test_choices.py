@@ -19,7 +19,6 @@ from eval.report.exports import number_tables
 from eval.report.figures.tuning import draw_tuning
 from eval.report.inputs.sources import read_source
 from eval.report.sections.answer import answer
-from eval.report.sections.context import Context
 from eval.report.sections.methods import methods_section
 from eval.report.sections.tuning import tuning_section
 from eval.report.tuning.choices import TUNED_BY, Line, failing_choices
@@ -49,7 +48,6 @@ from tests.unit.eval.report.tuned_study import (
     write_study,
 )
 
-CONTEXT = Context(command="", versions={}, figures={"tuning": "a figure"})
 RATES = np.array([3e-4, 1e-3, 3e-3, 9e-3])
 """The grid widened once, as kan's best is at its edge."""
 

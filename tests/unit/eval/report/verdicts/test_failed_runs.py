@@ -15,8 +15,6 @@ from scipy import stats
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import read_source
 from eval.report.inputs.study_checks import FailedRun, failed_runs
-from eval.report.markdown_report import render
-from eval.report.sections.context import Context
 from eval.report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from eval.results.outcome import Outcome
 from eval.results.rows import ROW_COLUMNS, write_rows
@@ -26,6 +24,7 @@ from eval.significance.claims import Claims
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from slurm.state.cell_state import CellState, write_state
+from tests.unit.eval.report.rendering import render
 
 NAME = Benchmark("x")
 
