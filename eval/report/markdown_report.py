@@ -49,10 +49,8 @@ def render(analysis: Analysis, context: Context) -> str:
         checks_section(analysis),
         methods_section(analysis, context),
         limits_section(analysis),
-        f"## Reproduce\n\n```bash\n{context.command}\n```",
     ]
     first = [
-        f"# Report: {analysis.source.title}",
         " ".join(answer(analysis)),
         explored(analysis),
         sizes_sentence(analysis),
@@ -60,9 +58,9 @@ def render(analysis: Analysis, context: Context) -> str:
         context.figure("forest"),
         reading(analysis),
         warnings(analysis),
-        contents(sections),
+        contents((*sections, "## Reproduce")),
     ]
-    return "\n\n".join(section for section in (*first, *sections) if section) + "\n"
+    return "\n\n".join(section for section in (*first, *sections) if section)
 
 
 def contents(sections: Iterable[str]) -> str:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
-from base.errors import UsageError
-from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.document.html import to_html
+from eval.report.document.document import (
+    Document,
+    Drawing,
+    refuse_file,
+    shown_path,
+    write_document,
+    write_files,
+)
 from eval.report.exports import as_json, number_tables
-from eval.report.figures import draw_all, to_png, to_svg
+from eval.report.figures import draw_all
 from eval.report.inputs.sources import Source, read_source
 from eval.report.markdown_report import render
 from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
 from eval.report.sections.context import Context
-from eval.results.columns import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
 
@@ -41,7 +47,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     Raises:
         UsageError: For a source, baseline or contrast that cannot be used.
     """
-    _refuse_file(out)
+    refuse_file(out)
     analysis = analyse(_read(source, request or Request()), request)
     write_analysis(analysis, out)
     return analysis
@@ -61,53 +67,39 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     Raises:
         UsageError: If ``out`` is a file.
     """
-    _refuse_file(out)
+    refuse_file(out)
     drawn = draw_all(analysis)
     context = Context(
         command=_command(analysis, out),
         versions=installed_versions(),
         figures={name: alt for name, (_, alt) in drawn.items()},
     )
-    images = {
-        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), alt)
-        for name, (figure, alt) in drawn.items()
-    }
-    tables, markdown = number_tables(analysis), render(analysis, context)
-    files: dict[str, str | bytes] = {**images}
-    files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
-    files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
-    files["report.json"] = as_json(analysis, context, tables, _shown(analysis.source.path))
     if analysis.request.paper:
-        labels = analysis.request.labels
-        made = paper_files(
-            analysis,
-            read_labels(labels) if labels else Labels(),
-            labels,
-            context.versions,
-            context.command,
-        )
-        files |= {f"{FOLDER}/{name}": content for name, content in made.items()}
-    files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
-    files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
-    for place in (out, *out.glob("*/"), *out.glob("*/*/")):
-        remove_leftovers(place, ABANDONED_S)
-    for name, content in files.items():
-        _write(out / name, content if isinstance(content, bytes) else content.encode())
+        write_files(out / FOLDER, _paper(analysis, context))
+    write_document(_document(analysis, context, drawn), out, Path(REPORT_NAME).stem)
 
 
-def _refuse_file(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")
+def _document(analysis: Analysis, context: Context, drawn: Mapping[str, Drawing]) -> Document:
+    return Document(
+        title=f"Report: {analysis.source.title}",
+        blocks=(render(analysis, context),),
+        figures=drawn,
+        tables=number_tables(analysis),
+        record=json.loads(as_json(analysis, context, {}, shown_path(analysis.source.path))),
+        command=context.command,
+    )
 
 
-def _write(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda temporary: temporary.write_bytes(content))
+def _paper(analysis: Analysis, context: Context) -> Mapping[str, str | bytes]:
+    labels = analysis.request.labels
+    read = read_labels(labels) if labels else Labels()
+    return paper_files(analysis, read, labels, context.versions, context.command)
 
 
 def _command(analysis: Analysis, out: Path) -> str:
     """The command that makes this report again, with every choice written out that was made for it."""
     request, how = analysis.request, analysis.inference
-    words = ["ffn-ablations", "report", _shown(analysis.source.path), "--out", _shown(out)]
+    words = ["ffn-ablations", "report", shown_path(analysis.source.path), "--out", shown_path(out)]
     words += ["--baseline", str(analysis.baseline)]
     words += declarations(request.declared)
     margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}
@@ -138,12 +130,6 @@ def declarations(declared: Declared) -> list[str]:
         "--chance": [f"{name}={chance:g}" for name, chance in declared.chances.items()],
     }
     return [word for flag, values in flags.items() if values for word in (flag, *values)]
-
-
-def _shown(path: Path) -> str:
-    """A path as typed from here, so that a report names no folder of the machine it was made on."""
-    absolute = path.resolve()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else os.fspath(path)
 
 
 def installed_versions() -> dict[str, str]:
