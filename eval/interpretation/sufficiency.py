@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import matplotlib
@@ -41,15 +41,17 @@ from eval.classification.prediction import Predictions, decide
 from eval.interpretation.arguments import ExplainArguments
 from eval.interpretation.classifiers import (
     ATTENTION_HEAD,
-    Findings,
     Subject,
+    frame,
     like_cut,
     note_few_segments,
     segment_texts,
     table,
 )
 from eval.interpretation.lime import WordForest
-from eval.report.figures.style import STYLE, panels, to_svg
+from eval.report.document.document import Document, Drawing
+from eval.report.document.markdown import figure
+from eval.report.figures.style import STYLE, panels
 
 CONFIDENCE = 0.95
 NUM_FEATURES = 2**18
@@ -128,7 +130,7 @@ class Measured:
     results: list[Sufficiency]
 
 
-def measure(subject: Subject, asked: ExplainArguments) -> Findings:
+def measure(subject: Subject, asked: ExplainArguments) -> Document:
     """Measure the head that is asked for, at every length that is asked for.
 
     Raises:
@@ -143,16 +145,33 @@ def measure(subject: Subject, asked: ExplainArguments) -> Findings:
         for choice in [_of_length(head, length) for length in lengths] or [head]
     ]
     names = ("segments_kept", "draws", "seed", "train_documents")
-    results = [asdict(result) for result in measured[0].results]
-    content = {name: getattr(asked, name) for name in names} | {"results": results}
-    if not lengths:
-        return Findings(content, {".md": f"{table(results)}\n"})
+    results = [{"head": one.head, **asdict(result)} for one in measured for result in one.results]
+    document = Document(
+        title=f"Do the segments suffice that {head} points at in {subject.task.name}?",
+        blocks=(table([asdict(result) for result in measured[0].results]),),
+        figures={},
+        tables={"results": frame(results)},
+        record={name: getattr(asked, name) for name in names},
+        command=asked.command,
+    )
+    return _with_lengths(document, measured) if lengths else document
+
+
+def _with_lengths(document: Document, measured: Sequence[Measured]) -> Document:
+    """The page of several lengths: what each does, and from which on the accuracy is nearly the best."""
     enough = sweet_spot(measured).window
-    content |= {"lengths": [asdict(one) for one in measured], "enough_from": enough}
-    rows = [_length_row(one) for one in measured]
-    closing = f"97% of the best accuracy is reached from {enough} tokens on."
-    return Findings(
-        content, {".md": f"{table(rows)}\n\n{closing}\n", ".svg": draw_lengths(measured, closing)}
+    closing = f"{ENOUGH:.0%} of the best accuracy is reached from {enough} tokens on."
+    drawing = draw_lengths(measured, closing)
+    held_out = {one.head: one.held_out for one in measured}
+    return replace(
+        document,
+        blocks=(f"{table(list(map(_length_row, measured)))}\n\n{closing}", figure("lengths", drawing[1])),
+        figures={"lengths": drawing},
+        tables={
+            **document.tables,
+            "lengths": frame({"head": one.head, **_length_row(one)} for one in measured),
+        },
+        record={**document.record, "enough_from": enough, "held_out": held_out},
     )
 
 
@@ -233,19 +252,19 @@ def _length_row(one: Measured) -> dict[str, Any]:
     }
 
 
-def draw_lengths(measured: Sequence[Measured], closing: str) -> str:
-    """Draw accuracy and seconds against the length of segments, as an SVG with an alt text."""
+def draw_lengths(measured: Sequence[Measured], closing: str) -> Drawing:
+    """Draw accuracy and seconds against the length of segments."""
     rows = pd.DataFrame([_length_row(one) for one in measured]).set_index("tokens")
     is_seconds = rows.columns.isin(["seconds of training", "of reading"])
     with matplotlib.rc_context(STYLE):
-        figure, (left, right) = panels(2, 2.7, columns=2)
+        drawn, (left, right) = panels(2, 2.7, columns=2)
         rows.loc[:, ~is_seconds].drop(columns="interval").plot(ax=left, marker="o", ylabel="percent right")
         rows.loc[:, is_seconds].plot(ax=right, marker="s", ylabel="seconds", logy=True)
         for axes in (left, right):
             axes.set_xscale("log", base=2)
             axes.set_xticks(rows.index, rows.index.astype(str))
             axes.set_xlabel("tokens of a segment")
-    return to_svg(figure, "Accuracy and seconds against the length of segments", closing)
+    return drawn, f"Accuracy and seconds against the length of segments: {closing}"
 
 
 def select_top(scores: Sequence[np.ndarray], kept: int) -> Selection:

@@ -1,4 +1,4 @@
-"""A page as data, and the one writer of pages: Markdown, HTML, JSON, figures and tables of the same numbers."""
+"""A page as data, and the one writer of pages: Markdown, HTML, JSON, figures and tables."""
 
 from __future__ import annotations
 
