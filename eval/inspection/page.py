@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -55,11 +55,12 @@ class Page:
 def document(page: Page, title: str, command: str) -> Document:
     """Make the document of a page that a command makes again."""
     record = {"runs": list(map(asdict, page.runs)), "notes": page.notes, "versions": page.versions}
+    findings = pd.DataFrame(map(asdict, page.findings), columns=[x.name for x in fields(Finding)])
     return Document(
         title=f"A look inside {title}",
         blocks=blocks(page),
         figures=page.figures,
-        tables={"findings": pd.DataFrame(map(asdict, page.findings)), "summaries": _summaries(page.runs)},
+        tables={"findings": findings, "summaries": _summaries(page.runs)},
         record=record,
         command=command,
     )

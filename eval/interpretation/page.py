@@ -165,12 +165,17 @@ def _findings(
         f"{who} classifies {is_right.sum()} correctly. Each segment is shaded by {shade} the likeliest "
         "label; point at it for its score."
     )
+    return document(shown, intro, asked, subject.task.name)
+
+
+def document(examples: Sequence[Explained], intro: str, asked: ExplainArguments, task: str) -> Document:
+    """Make the page of examples; ``intro`` is plain text that says what it shows."""
     return Document(
-        title=f"What decides {subject.task.name}",
-        blocks=blocks(shown, plain(intro)),
+        title=f"What decides {task}",
+        blocks=blocks(examples, plain(intro)),
         figures={},
-        tables={"segments": _segment_table(shown)},
-        record={"examples": [{**asdict(example), "is_right": example.is_right} for example in shown]},
+        tables={"segments": _segment_table(examples)},
+        record={"examples": [{**asdict(example), "is_right": example.is_right} for example in examples]},
         command=asked.command,
     )
 

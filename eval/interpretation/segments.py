@@ -81,13 +81,18 @@ def measure(subject: Subject, asked: ExplainArguments) -> Document:
         UsageError: For a task without labels of turns, a head without segments, or data or a run that cannot
             be used.
     """
-    results = [asdict(result) for result in judge_heads(subject, asked.seed)]
+    return document(judge_heads(subject, asked.seed), asked, subject.task.name)
+
+
+def document(judged: Sequence[SegmentF1], asked: ExplainArguments, task: str) -> Document:
+    """Make the page of what was judged of a task's turns."""
+    results = list(map(asdict, judged))
     meaning = (
         "F1 in percent of the labels that turns are given, with 95% intervals over documents, and of the "
         "labels of whole documents."
     )
     return Document(
-        title=f"What is said of the turns of {subject.task.name}",
+        title=f"What is said of the turns of {task}",
         blocks=(table(results), meaning),
         figures={},
         tables={"results": frame(results)},

@@ -50,22 +50,36 @@ def draw(subject: Subject, asked: ExplainArguments) -> Document:
     if len(data) < 2:
         raise UsageError(f"--examples: {len(data)} is drawn of {len(examples)}; a plot needs 2 or more")
     concepts = concept_vectors(classifier.classifier, data)
-    names = subject.task.label_names
-    shares = {
-        f"space of {name}": share_between(concepts[:, place], data.labels) for place, name in enumerate(names)
-    }
     title = f"{subject.task.name}, head {head}, {RunFolder(subject.run.resolve()).run_id}"
-    alt = f"Scatter plots of {len(data):,} examples in the concept spaces of {title}, a colour a label."
+    return document(concepts, data.labels, subject.task.label_names, asked, title)
+
+
+def document(
+    concepts: np.ndarray, labels: np.ndarray, names: Sequence[str], asked: ExplainArguments, title: str
+) -> Document:
+    """Make the page of texts in concept spaces.
+
+    Args:
+        concepts: (n, C, m) centroid of each text in each class's space.
+        labels: (n,) from 0.
+        names: C names of the labels.
+        asked: Of the command.
+        title: What the spaces are of.
+    """
+    shares = [
+        (f"space of {name}", share_between(concepts[:, place], labels)) for place, name in enumerate(names)
+    ]
+    alt = f"Scatter plots of {len(labels):,} examples in the concept spaces of {title}, a colour a label."
     intro = (
-        f"{len(data):,} validation examples, each the centroid of its tokens, and the mean of each label. "
+        f"{len(labels):,} validation examples, each the centroid of its tokens, and the mean of each label. "
         "The share of the variance that lies between the labels' means says how far a space parts them."
     )
     return Document(
         title=f"Concept spaces of {title}",
         blocks=(intro, markdown.figure("spaces", alt)),
-        figures={"spaces": (draw_concept_space(concepts, data.labels, names), alt)},
-        tables={"shares": pd.DataFrame(shares.items(), columns=["space", "share_between_labels"])},
-        record={"examples": len(data)},
+        figures={"spaces": (draw_concept_space(concepts, labels, names), alt)},
+        tables={"shares": pd.DataFrame(shares, columns=["space", "share_between_labels"])},
+        record={"examples": len(labels)},
         command=asked.command,
     )
 

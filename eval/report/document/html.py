@@ -40,7 +40,7 @@ RAW_TAG = re.compile(
     r"(</?(?:details|summary|code|sub|sup)>|<details open>|<br ?/?>|</mark>"
     r'|<mark class="(?:favour|against)" style="--strength:[\d.]+"(?: title="[^"<>&]*")?>)'
 )
-WHOLE = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]|\d+ / \d+")
+WHOLE = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\]|\d+ / \d+|[+-]?[\d.]+ ± [\d.]+")
 LONG_CELL = 30  # characters in a line
 CONTENTS = "**Contents:**"
 """How the line of links begins that a page has instead of a list."""
@@ -178,7 +178,7 @@ def _frame(
 def _text(
     self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
 ) -> str:
-    """Keep an interval, and the sizes of two arms, on one line."""
+    """Keep an interval, the sizes of two arms, and a mean with its spread on one line."""
     return WHOLE.sub(r'<span class="whole">\g<0></span>', html.escape(tokens[place].content))
 
 
