@@ -54,19 +54,19 @@ def write_page(study: Path, rows: Sequence[tuple[str, str, str, str]], notes: Se
 def _document(
     study: StudyFolder, rows: Sequence[tuple[str, str, str, str]], notes: Sequence[str]
 ) -> Document:
-    drawn = draw_losses(study, [run_id for run_id, *_ in rows])
+    plot = draw_losses(study, [run_id for run_id, *_ in rows])
     report = study.report_file.with_suffix(".html")
     lines = [(f"`{run_id}`", *map(plain, others)) for run_id, *others in rows]
     blocks = (
         *map(plain, notes),
         f"[The report](../{report.relative_to(study.path)})" if study.report_file.is_file() else "",
-        figure(LOSSES, ALT) if drawn else "",
+        figure(LOSSES, ALT) if plot else "",
         table(COLUMNS, lines),
     )
     return Document(
         title=f"Status of {study.path.resolve().name}",
         blocks=blocks,
-        figures={LOSSES: (drawn, ALT)} if drawn else {},
+        figures={LOSSES: (plot, ALT)} if plot else {},
         tables={"runs": pd.DataFrame(rows, columns=list(COLUMNS))},
         record={"notes": notes},
         command=shlex.join(["ffn-ablations", "study", "status", shown_path(study.path), "--html"]),
@@ -94,16 +94,16 @@ def _drawn(curves: Mapping[str, Curve], label: str) -> Figure:
         family, variant, _ = run_id.split("/", 2)
         by_family.setdefault(family, []).append((variant, curve))
     styles = variant_styles(list(dict.fromkeys(run_id.split("/")[1] for run_id in curves)))
-    drawn, axes = panels(len(by_family), PANEL_IN, columns=1)
+    plot, axes = panels(len(by_family), PANEL_IN, columns=1)
     for panel, (family, lines) in zip(axes, by_family.items(), strict=True):
         for variant, curve in lines:
             style = styles[variant]
             panel.plot(*zip(*thin(curve), strict=True), color=style.colour, ls=style.dashes, lw=0.9)
         panel.set_title(family_label(family))
         panel.set_xlabel("step")
-    drawn.supylabel(label, fontsize=9.5)
-    add_legend(drawn, [style.line(str(variant)) for variant, style in styles.items()])
-    return drawn
+    plot.supylabel(label, fontsize=9.5)
+    add_legend(plot, [style.line(str(variant)) for variant, style in styles.items()])
+    return plot
 
 
 def read_curve(run: RunFolder, metric: str) -> list[tuple[int, float]]:

@@ -274,7 +274,7 @@ def draw_lengths(measured: Sequence[Measured], closing: str) -> Drawing:
     rows = pd.DataFrame([_length_row(one) for one in measured]).set_index("tokens").drop(columns="interval")
     seconds = ["seconds of training", "of reading"]
     with matplotlib.rc_context(STYLE):
-        drawn, (left, right) = panels(2, 2.7, columns=2)
+        plot, (left, right) = panels(2, 2.7, columns=2)
         lines = left.plot(rows.drop(columns=seconds), marker="o", label=list(rows.drop(columns=seconds)))
         for name, colour, dashes in zip(seconds, (AVERAGE_COLOUR, GREY), DASHES, strict=False):
             lines += right.plot(rows[name], marker="s", label=name, color=colour, ls=dashes)
@@ -286,8 +286,8 @@ def draw_lengths(measured: Sequence[Measured], closing: str) -> Drawing:
             axes.set_xscale("log", base=2)
             axes.set_xticks(rows.index, rows.index.astype(str))
             axes.set_xlabel("tokens of a segment")
-        add_legend(drawn, lines)
-    return drawn, f"Accuracy and seconds against the length of segments: {closing}"
+        add_legend(plot, lines)
+    return plot, f"Accuracy and seconds against the length of segments: {closing}"
 
 
 def select_top(scores: Sequence[np.ndarray], kept: int) -> Selection:

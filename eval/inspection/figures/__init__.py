@@ -20,17 +20,17 @@ from eval.results.inspection import RunInspection
 
 def draw_all(runs: Sequence[RunInspection]) -> dict[str, Drawing]:
     """Draw what these runs have; by name a figure and its alt text."""
-    drawn = {
+    drawings = {
         "functions": draw_functions(runs),
         "components": draw_components(runs),
         "pruning": draw_pruning(runs),
         "stability": draw_stability(runs),
     }
     for name, arm in by_arm(runs):
-        drawn[file_name("parameters", name)] = draw_parameters(runs, arm)
-        drawn[file_name("atlas", name)] = draw_atlas(runs, arm)
-        drawn[file_name("strip", name)] = draw_strip(runs, arm)
-    shown = {name: drawing for name, drawing in drawn.items() if drawing is not None}
+        drawings[file_name("parameters", name)] = draw_parameters(runs, arm)
+        drawings[file_name("atlas", name)] = draw_atlas(runs, arm)
+        drawings[file_name("strip", name)] = draw_strip(runs, arm)
+    shown = {name: drawing for name, drawing in drawings.items() if drawing is not None}
     with matplotlib.rc_context(STYLE):
         for figure, _ in shown.values():
             settle(figure)  # once, whatever files are made of it

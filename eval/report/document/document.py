@@ -89,11 +89,11 @@ def write_document(document: Document, folder: Path, name: str = "report") -> Pa
     """
     refuse_file(folder)
     images = {
-        f"{FIGURES}/{figure}.svg": to_svg(drawn, figure.replace("-", " "), alt)
-        for figure, (drawn, alt) in document.figures.items()
+        f"{FIGURES}/{figure}.svg": to_svg(plot, figure.replace("-", " "), alt)
+        for figure, (plot, alt) in document.figures.items()
     }
     files: dict[str, str | bytes] = {**images}
-    files |= {f"{FIGURES}/{figure}.png": to_png(drawn) for figure, (drawn, _) in document.figures.items()}
+    files |= {f"{FIGURES}/{figure}.png": to_png(plot) for figure, (plot, _) in document.figures.items()}
     files |= {f"{TABLES}/{table}.csv": to_csv(rows) for table, rows in document.tables.items()}
     files[f"{name}.json"] = document.json
     files[f"{name}.html"] = to_html(document.markdown, document.title, images)

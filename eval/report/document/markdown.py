@@ -178,8 +178,8 @@ def shaded(text: str, share: float, title: str = "") -> str:
         share: Of the strongest shade, from -1 (against) to 1 (for).
         title: What is shown where the pointer rests, without markup.
     """
-    kind, told = "favour" if share > 0 else "against", f' title="{title}"' if title else ""
-    return f'<mark class="{kind}" style="--strength:{min(1.0, abs(share)):.3f}"{told}>{text}</mark>'
+    kind, tooltip = "favour" if share > 0 else "against", f' title="{title}"' if title else ""
+    return f'<mark class="{kind}" style="--strength:{min(1.0, abs(share)):.3f}"{tooltip}>{text}</mark>'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
