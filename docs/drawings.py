@@ -174,7 +174,7 @@ STUDY_FOLDER = (
     ("code/", "copies of the code that jobs run", "submit"),
     ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
-    ("status.html", "a page of all of it", "status"),
+    ("status/", "a page of all of it: status.html, ...", "status"),
     ("inspection/", "a look inside: .html, .md, .json, figures", "look"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )

@@ -2,7 +2,7 @@
 
     ffn-ablations study status runs/quickstart
     ffn-ablations study status runs/quickstart --watch
-    ffn-ablations study status runs/quickstart --watch --html    # also as a page, runs/quickstart/status.html
+    ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
 
 Reads the study's files and asks SLURM once, where the study has jobs; works from any shell and at any time.
 """
@@ -42,7 +42,7 @@ class StatusArgs(Section):
     every: float = 10.0
     """With --watch: seconds in between."""
     html: bool = False
-    """Write status.html into the study's folder too: a page with the same, and the losses so far. With
+    """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
     --watch it is written again each time."""
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
-import shlex
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from base.command_line import Positional, parse_flags
+from base.command_line import Positional, parse_flags, typed_command
 from base.config_input import read_yaml
 from base.errors import UsageError, first_line
-from base.files import write_atomically, write_text
 from base.names import BASELINE
 from base.progress import ProgressBar, duration
 from base.records import write_record
@@ -28,7 +23,7 @@ from eval.results.inspection import InspectionSummary, RunInspection
 from eval.runner.find_runs import find_runs
 from pretrain.run.folders import INSPECTION_SUMMARY, RunFolder, StudyFolder
 
-PAGE_NAME = "inspection.md"
+PAGE_NAME = "inspection"
 DEFAULT_OUT = Path("inspection")
 
 
@@ -39,9 +34,9 @@ class InspectArgs(Section):
 
     One run:  ffn-ablations inspect runs/learned-functions/gpt_neo/kan/seed1-*
 
-    Writes inspection.html (open it), inspection.md, inspection.json with every number, and figures/. With
-    several seeds of each variant every summary has an interval over them, and a verdict against its control.
-    What was measured of a run is kept in its folder, so that the same command again only draws.
+    Writes inspection.html (open it), inspection.md, inspection.json with every number, figures/ and tables/.
+    With several seeds of each variant every summary has an interval over them, and a verdict against its
+    control. What was measured of a run is kept in its folder, so that the same command again only draws.
     """
 
     runs: Positional[tuple[Path, ...]]
@@ -181,24 +176,19 @@ def _baseline(asked: InspectArgs) -> str:
 def _write(
     asked: InspectArgs, out: Path, runs: list[RunInspection], notes: list[str], seconds: float
 ) -> None:
-    from eval.inspection.draw import draw_all
+    from eval.inspection.figures import draw_all
     from eval.inspection.findings import find_all
-    from eval.inspection.page import Page, render
+    from eval.inspection.page import Page, document
     from eval.inspection.sentences import three_sentences
-    from eval.report.document.html import to_html
-    from eval.report.figures.style import to_svg
+    from eval.report.document.document import write_document, write_files
     from eval.report.paper.figures import to_pdf
     from eval.report.write import installed_versions
 
     findings = find_all(runs, _baseline(asked))
-    drawn = draw_all(runs)
-    title = asked.runs[0].resolve().name if len(asked.runs) == 1 else f"{len(runs)} runs"
     page = Page(
-        title=title,
         runs=runs,
         findings=findings,
-        figures={name: alt for name, (_, alt) in drawn.items()},
-        command=_command(asked, out),
+        figures=draw_all(runs),
         versions=installed_versions() | {name: version(name) for name in ("torch", "transformers")},
         cost=(
             f"Measured in {duration(sum(run.seconds for run in runs))} of one core in all, "
@@ -207,46 +197,18 @@ def _write(
         ),
         notes=notes,
     )
-    images = {
-        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), alt)
-        for name, (figure, alt) in drawn.items()
-    }
-    markdown = render(page)
-    for name, content in images.items():
-        write_text(out / name, content)
-    for name, (figure, _) in drawn.items() if asked.paper else ():
-        pdf = to_pdf(figure)
-        write_atomically(out / f"figures/{name}.pdf", lambda path, pdf=pdf: path.write_bytes(pdf))
-    everything = {
-        "runs": [asdict(run) for run in runs],
-        "findings": [asdict(x) for x in findings],
-        "notes": notes,
-    }
-    write_text(out / "inspection.json", json.dumps(_finite(everything), indent=1, allow_nan=False) + "\n")
-    write_text(out / "inspection.html", to_html(markdown, f"A look inside {title}", images))
+    if asked.paper:
+        pdfs = {f"figures/{name}.pdf": to_pdf(figure) for name, (figure, _) in page.figures.items()}
+        write_files(out, pdfs)
     sentences = three_sentences(runs, findings)
     summary = InspectionSummary(sentences=sentences, findings=findings, runs=len(runs), notes=notes)
     write_record(out / INSPECTION_SUMMARY, asdict(summary))
-    write_text(out / PAGE_NAME, markdown)  # last: whoever sees it finds the rest
-    print("\n".join(sentences), f"\n{out / 'inspection.html'} ({duration(seconds)})", sep="\n")
-
-
-def _finite(value: Any) -> Any:
-    """The same with null for numbers that are not finite, such as the loss of a model without its edges."""
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    title = asked.runs[0].resolve().name if len(asked.runs) == 1 else f"{len(runs)} runs"
+    path = write_document(document(page, title, _command(asked, out)), out, PAGE_NAME)
+    print("\n".join(sentences), f"\n{path.with_suffix('.html')} ({duration(seconds)})", sep="\n")
 
 
 def _command(asked: InspectArgs, out: Path) -> str:
-    words = ["ffn-ablations", "inspect", *(str(path) for path in asked.runs), "--out", str(out)]
-    words += ["--baseline", _baseline(asked)]
-    default = InspectArgs(runs=())
-    for name in ("text_file", "tokens", "pairs", "pairs_dir", "max_pairs"):
-        if (value := getattr(asked, name)) != getattr(default, name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    words += [] if asked.save_pruned else ["--no-save-pruned"]
-    words += ["--paper"] if asked.paper else []
-    return shlex.join(words)
+    """The command with every choice that was made for it; how many processes measured changes nothing."""
+    choices = {"out": out, "baseline": _baseline(asked), "workers": None}
+    return typed_command("ffn-ablations inspect", asked.model_copy(update=choices))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
+import pandas as pd
 
 from eval.inspection.closed_forms import FORMS, GOOD, NO_FORM
 from eval.inspection.figures.strip import by_arm
@@ -13,7 +14,9 @@ from eval.inspection.findings import DIFFERS, EQUAL, LEVEL, ONE_RUN
 from eval.inspection.kan_edges import MEASURES
 from eval.inspection.pruning import TOLERANCE
 from eval.inspection.sentences import enough_digits, name_of, three_sentences, written
-from eval.report.document.markdown import anchor, details, escape, p_value, signed, table
+from eval.report.document import markdown
+from eval.report.document.document import Document, Drawing
+from eval.report.document.markdown import anchor, details, p_value, signed, table
 from eval.report.document.names import file_name
 from eval.results.inspection import Finding, RunInspection
 
@@ -25,36 +28,57 @@ class Page:
     """What the page is made of.
 
     Attributes:
-        title: Of the study, or of the folder.
         runs: What was measured.
         findings: Over them.
-        figures: Alt text by name.
-        command: That makes it again.
+        figures: By name.
         versions: Of the software.
         cost: Of the measuring, in words.
         notes: What was left out.
     """
 
-    title: str
     runs: Sequence[RunInspection]
     findings: Sequence[Finding]
-    figures: Mapping[str, str]
-    command: str
+    figures: Mapping[str, Drawing]
     versions: Mapping[str, str]
     cost: str
     notes: Sequence[str]
 
     def figure(self, name: str) -> str:
         """Link a figure, or nothing if it was not drawn."""
-        return f"![{escape(self.figures[name])}](figures/{name}.svg)" if name in self.figures else ""
+        return markdown.figure(name, self.figures[name][1]) if name in self.figures else ""
 
     def of(self, part: str) -> list[Finding]:
         """The findings of a part."""
         return [finding for finding in self.findings if finding.question == part]
 
 
-def render(page: Page) -> str:
-    """Write the page."""
+def document(page: Page, title: str, command: str) -> Document:
+    """Make the document of a page that a command makes again."""
+    record = {"runs": list(map(asdict, page.runs)), "notes": page.notes, "versions": page.versions}
+    findings = pd.DataFrame(map(asdict, page.findings), columns=[x.name for x in fields(Finding)])
+    return Document(
+        title=f"A look inside {title}",
+        blocks=blocks(page),
+        figures=page.figures,
+        tables={"findings": findings, "summaries": _summaries(page.runs)},
+        record=record,
+        command=command,
+    )
+
+
+def _summaries(runs: Sequence[RunInspection]) -> pd.DataFrame:
+    """A row for each run, what was measured, and whether of the trained, untrained or random functions."""
+    rows = [
+        (run.run_id, run.family, run.variant, run.seed, measure, kind, value)
+        for run in runs
+        for measure, values in run.summaries.items()
+        for kind, value in values.items()
+    ]
+    return pd.DataFrame(rows, columns=["run_id", "family", "variant", "seed", "measure", "of", "value"])
+
+
+def blocks(page: Page) -> tuple[str, ...]:
+    """Write the page below its heading."""
     sections = [
         _activations(page),
         _edges(page),
@@ -63,10 +87,9 @@ def render(page: Page) -> str:
         _across(page),
         _methods(page),
     ]
-    titles = [section.split("\n", 1)[0].removeprefix("## ") for section in sections if section]
+    titles = [*(text.split("\n", 1)[0].removeprefix("## ") for text in sections if text), "Reproduce"]
     links = " · ".join(f"[{title}](#{anchor(title)})" for title in titles)
     first = [
-        f"# A look inside `{page.title}`",
         "\n".join(
             f"{number}. {text}" for number, text in enumerate(three_sentences(page.runs, page.findings), 1)
         ),
@@ -74,7 +97,7 @@ def render(page: Page) -> str:
         page.figure("functions"),
         f"**Contents:** {links}",
     ]
-    return "\n\n".join(part for part in (*first, *sections) if part) + "\n"
+    return (*first, *sections)
 
 
 def _scope(page: Page) -> str:
@@ -312,5 +335,5 @@ def _methods(page: Page) -> str:
         "untrained model has the weights that the run's seed gave it. Differences to it are taken run by "
         "run, as a paired t-test; between variants by Welch's; p-values are corrected for all findings by "
         "Holm, intervals by Bonferroni.\n\n"
-        f"{page.cost} {versions}.{notes}\n\n```bash\n{page.command}\n```"
+        f"{page.cost} {versions}.{notes}"
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from base.command_line import Positional
+from base.command_line import Positional, typed_command
 from base.config_input import SEED_END
 from base.errors import UsageError
 from base.mistakes import check
@@ -92,6 +92,11 @@ class ExplainArguments(Section):
     def look(self) -> Look | None:
         """What is looked at; None for the page."""
         return self.measure or self.plot
+
+    @property
+    def command(self) -> str:
+        """The command that looks again."""
+        return typed_command("ffn-ablations explain", self)
 
     def refuse_unused(self) -> None:
         """Refuse what has no effect on the look.

@@ -10,12 +10,13 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -53,19 +54,6 @@ _COURSE = "course"
 """Seconds and scores of a training, in the metadata."""
 _DIGEST = "sha256"
 """Of the weights and of the course, in the metadata."""
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a look into a classifier gave.
-
-    Attributes:
-        content: What the JSON file holds.
-        files: The text of each file beside it, by its suffix.
-    """
-
-    content: dict[str, Any]
-    files: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -200,6 +188,22 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return markdown.table(
         [name.replace("_", " ") for name in rows[0]],
         [[_cell(value) for value in row.values()] for row in rows],
+    )
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Put what was measured into a table; an interval becomes two columns, its ends."""
+    return pd.DataFrame(
+        {
+            column: end
+            for name, value in row.items()
+            for column, end in (
+                ((f"{name}_low", value[0]), (f"{name}_high", value[1]))
+                if isinstance(value, tuple)
+                else ((name, value),)
+            )
+        }
+        for row in rows
     )
 
 

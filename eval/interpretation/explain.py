@@ -1,20 +1,20 @@
 """Look into a run's classifier: ``ffn-ablations explain RUN TASK``.
 
-Each look gives ``Findings``; this module chooses the look and writes its files.
+Each look gives a ``Document``; this module chooses the look and writes it.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from base.command_line import parse_flags
-from base.files import write_text
 from eval.interpretation.arguments import ExplainArguments
 from pretrain.run.folders import RunFolder
 
+PAGE_NAME = "explanation"
 TELL_EVERY_S = 20.0
 EXAMPLES = """Look into a classifier: what speaks for the labels that it gives to texts.
 
@@ -27,18 +27,21 @@ Examples:
   ffn-ablations explain RUN sst2 --plot spaces --head "space num_dimensions=2"
 
 The classifier is the one that RUN keeps for this head and these settings; where there is none, it is
-fine-tuned and kept. What no flag says of fine-tuning is as in the run's study, or as the preset says. The
-files lie in RUN/eval/explanations."""
+fine-tuned and kept. What no flag says of fine-tuning is as in the run's study, or as the preset says.
+
+Writes explanation.html (open it), explanation.md, explanation.json with every number, figures/ and tables/
+into a folder of the task, the head and the measure in RUN/eval/explanations."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Read the flags, look, write the files and say where they are."""
+    """Read the flags, look, write the page and say where it is."""
     asked = parse_flags(ExplainArguments, args, prog="ffn-ablations explain", description=EXAMPLES)
     asked.refuse_unused()
     config = asked.settings()
     from eval.interpretation import page, segments, spaces, sufficiency
     from eval.interpretation.classifiers import Subject, find_task
     from eval.models.identity import admit_run
+    from eval.report.document.document import write_document
     from eval.report.document.names import file_name
 
     looks = {
@@ -50,16 +53,13 @@ def main(args: Sequence[str] | None = None) -> int:
     }
     subject = Subject(asked.run, find_task(asked.task, config), config, _tell_rarely())
     admit_run(asked.run, asked.trust_remote_code)
-    findings = looks[asked.look](subject, asked)
+    document = looks[asked.look](subject, asked)
     heads = [str(head) for head in config.finetune.heads]
-    content = {"run": str(asked.run), "task": subject.task.name, "heads": heads, **findings.content}
-    files = {**findings.files, ".json": json.dumps(content, indent=1)}
+    about = {"run": str(asked.run), "task": subject.task.name, "heads": heads}
+    document = replace(document, record={**about, **document.record})
     name = file_name(subject.task.name, heads[0]) + (f"-{asked.look}" if asked.look else "")
-    print(findings.files.get(".md", ""), end="")
-    for suffix, text in files.items():
-        path = RunFolder(asked.run).explanations_dir / f"{name}{suffix}"
-        write_text(path, text)
-        print(path)
+    path = write_document(document, RunFolder(asked.run).explanations_dir / name, PAGE_NAME)
+    print(document.blocks[0], f"\n{path.with_suffix('.html')}", sep="\n")
     return 0
 
 

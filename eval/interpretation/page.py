@@ -1,47 +1,33 @@
-"""What segments contribute to predictions, as a page that needs nothing beside itself and as JSON.
+"""What segments contribute to predictions, as a page of shaded texts.
 
 Shapes: n examples, m segments of one, C labels.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from string import Template
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit, softmax
 
 from eval.classification.prediction import decide
 from eval.interpretation.arguments import ExplainArguments
 from eval.interpretation.classifiers import (
-    Findings,
     FinetunedClassifier,
     Subject,
     note_few_segments,
     segment_texts,
 )
 from eval.interpretation.lime import WordForest
-from eval.report.document.page import PAGE
+from eval.report.document.document import Document
+from eval.report.document.markdown import plain, shaded
 from eval.zero_shot.task import evenly_spaced
 
 NUM_EXAMPLES = 20
-# Blue for, orange against: told apart by those who confuse red and green. Text stays readable on either.
-_FOR, _AGAINST = (0, 114, 178), (230, 120, 0)
-_STRONGEST = 0.6
-
-_BODY = Template("""<style>
-.document { max-width: 52rem; line-height: 1.9; white-space: pre-wrap; overflow-wrap: anywhere; }
-.wrong { color: var(--warning); }
-</style>
-<h1>$title</h1>
-<p>$intro</p>
-<p><span style="background:$against">speaks against: $low</span>
-<span style="background:$favour">speaks for: $high</span></p>
-$examples""")
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,7 @@ class Explained:
         return self.predictions == self.labels
 
 
-def explain(subject: Subject, asked: ExplainArguments) -> Findings:
+def explain(subject: Subject, asked: ExplainArguments) -> Document:
     """Show what segments contribute to what a run's classifier says.
 
     Raises:
@@ -98,7 +84,7 @@ def explain(subject: Subject, asked: ExplainArguments) -> Findings:
     return _findings(examples, subject, asked, who, "what it contributes to")
 
 
-def explain_by_lime(subject: Subject, asked: ExplainArguments) -> Findings:
+def explain_by_lime(subject: Subject, asked: ExplainArguments) -> Document:
     """Show in which segments of a run's head the keywords of a random forest are, which LIME finds.
 
     Raises:
@@ -171,7 +157,7 @@ def _explained(
 
 def _findings(
     examples: list[Explained], subject: Subject, asked: ExplainArguments, who: str, shade: str
-) -> Findings:
+) -> Document:
     is_right = np.array([example.is_right for example in examples])
     shown = [examples[number] for number in choose_examples(is_right, asked.examples or NUM_EXAMPLES)]
     intro = (
@@ -179,10 +165,30 @@ def _findings(
         f"{who} classifies {is_right.sum()} correctly. Each segment is shaded by {shade} the likeliest "
         "label; point at it for its score."
     )
-    content = [{**asdict(example), "is_right": example.is_right} for example in shown]
-    return Findings(
-        {"examples": content}, {".html": to_page(shown, f"What decides {subject.task.name}", intro)}
+    return document(shown, intro, asked, subject.task.name)
+
+
+def document(examples: Sequence[Explained], intro: str, asked: ExplainArguments, task: str) -> Document:
+    """Make the page of examples; ``intro`` is plain text that says what it shows."""
+    return Document(
+        title=f"What decides {task}",
+        blocks=blocks(examples, plain(intro)),
+        figures={},
+        tables={"segments": _segment_table(examples)},
+        record={"examples": [{**asdict(example), "is_right": example.is_right} for example in examples]},
+        command=asked.command,
     )
+
+
+def _segment_table(examples: Sequence[Explained]) -> pd.DataFrame:
+    """A row for each segment and label."""
+    rows = [
+        (example.idx, number, part.text, label, score)
+        for example in examples
+        for number, part in enumerate(example.segments, 1)
+        for label, score in part.scores.items()
+    ]
+    return pd.DataFrame(rows, columns=["example", "segment", "text", "label", "score"])
 
 
 def choose_examples(is_right: np.ndarray, number: int) -> np.ndarray:
@@ -200,26 +206,17 @@ def choose_examples(is_right: np.ndarray, number: int) -> np.ndarray:
     return np.array(sorted(evenly_spaced(wrong, num_wrong) + evenly_spaced(right, number - num_wrong)), int)
 
 
-def to_page(examples: Sequence[Explained], title: str, intro: str) -> str:
-    """Return a page of examples, their segments shaded by what they contribute.
+def blocks(examples: Sequence[Explained], intro: str) -> tuple[str, ...]:
+    """Write examples as Markdown, their segments shaded by what they contribute.
 
     Args:
         examples: What to show, in this order.
-        title: The heading.
-        intro: What the page shows, in a sentence or two of plain text.
+        intro: What the page shows, in a sentence or two of Markdown.
     """
     scores = [abs(part.scores[example.shown]) for example in examples for part in example.segments]
     scale = max(scores, default=0.0) or 1.0
-    body = _BODY.substitute(
-        title=html.escape(title),
-        intro=html.escape(intro),
-        low=f"{-scale:+.2f}",
-        high=f"{scale:+.2f}",
-        against=_colour(-scale, scale),
-        favour=_colour(scale, scale),
-        examples="\n".join(_section(example, scale) for example in examples),
-    )
-    return PAGE.substitute(title=html.escape(title), body=body)
+    legend = f"{shaded(f'speaks against: {-scale:+.2f}', -1)} {shaded(f'speaks for: {scale:+.2f}', 1)}"
+    return (intro, legend, *(_section(example, scale) for example in examples))
 
 
 def _section(example: Explained, scale: float) -> str:
@@ -229,11 +226,7 @@ def _section(example: Explained, scale: float) -> str:
         f"is {', '.join(example.labels) or 'none'}, predicted {', '.join(example.predictions) or 'none'}; "
         f"{example.shown} has probability {chance}"
     )
-    return (
-        f'<section class="example">\n<h2>{html.escape(example.idx)} '
-        f'<span class="{verdict}">{verdict}</span></h2>\n<p>{html.escape(about)}</p>\n'
-        f'<div class="document">{_shaded(example, scale)}</div>\n</section>'
-    )
+    return f"## {plain(example.idx)}: {verdict}\n\n{plain(about)}\n\n{_shaded(example, scale)}"
 
 
 def _shaded(example: Explained, scale: float) -> str:
@@ -243,16 +236,10 @@ def _shaded(example: Explained, scale: float) -> str:
     spans = np.array([(part.start, part.stop) for part in example.segments]).reshape(-1, 2)
     pieces = []
     for start, stop in pairwise(sorted(ends)):
-        text = html.escape(example.text[start:stop])
+        text = "<br>".join(map(plain, example.text[start:stop].split("\n")))
         over = np.flatnonzero((spans[:, 0] <= start) & (spans[:, 1] > start))
         if len(over):
             title = "; ".join(f"segment {place + 1}: {scores[place]:+.3f}" for place in over)
-            colour = _colour(float(np.mean([scores[place] for place in over])), scale)
-            text = f'<span style="background:{colour}" title="{title}">{text}</span>'
+            text = shaded(text, float(np.mean([scores[place] for place in over])) / scale, title)
         pieces.append(text)
     return "".join(pieces)
-
-
-def _colour(score: float, scale: float) -> str:
-    red, green, blue = _FOR if score > 0 else _AGAINST
-    return f"rgba({red},{green},{blue},{_STRONGEST * min(1.0, abs(score) / scale):.3f})"

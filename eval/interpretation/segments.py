@@ -37,15 +37,16 @@ from eval.classification.tasks.task import ClassificationTask
 from eval.interpretation.arguments import ExplainArguments
 from eval.interpretation.classifiers import (
     ATTENTION_HEAD,
-    Findings,
     FinetunedClassifier,
     Subject,
+    frame,
     like_cut,
     one_texts,
     table,
 )
 from eval.interpretation.lime import WordForest
 from eval.models.identity import model_folder
+from eval.report.document.document import Document
 
 NUM_BOOTSTRAPS = 1_000
 CONFIDENCE = 0.95
@@ -73,15 +74,31 @@ class SegmentF1:
     documents: float
 
 
-def measure(subject: Subject, asked: ExplainArguments) -> Findings:
+def measure(subject: Subject, asked: ExplainArguments) -> Document:
     """Fine-tune or load the heads, let them and their rivals explain the validation documents, and judge.
 
     Raises:
         UsageError: For a task without labels of turns, a head without segments, or data or a run that cannot
             be used.
     """
-    results = [asdict(result) for result in judge_heads(subject, asked.seed)]
-    return Findings({"seed": asked.seed, "results": results}, {".md": f"{table(results)}\n"})
+    return document(judge_heads(subject, asked.seed), asked, subject.task.name)
+
+
+def document(judged: Sequence[SegmentF1], asked: ExplainArguments, task: str) -> Document:
+    """Make the page of what was judged of a task's turns."""
+    results = list(map(asdict, judged))
+    meaning = (
+        "F1 in percent of the labels that turns are given, with 95% intervals over documents, and of the "
+        "labels of whole documents."
+    )
+    return Document(
+        title=f"What is said of the turns of {task}",
+        blocks=(table(results), meaning),
+        figures={},
+        tables={"results": frame(results)},
+        record={"seed": asked.seed},
+        command=asked.command,
+    )
 
 
 def judge_heads(subject: Subject, seed: int) -> list[SegmentF1]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,8 +20,10 @@ from base.errors import UsageError
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.heads.segment_heads import SpaceHead
 from eval.interpretation.arguments import ExplainArguments
-from eval.interpretation.classifiers import Findings, Subject
-from eval.report.figures.style import STYLE, add_legend, filled, panels, settle, to_svg, variant_styles
+from eval.interpretation.classifiers import Subject
+from eval.report.document import markdown
+from eval.report.document.document import Document
+from eval.report.figures.style import STYLE, add_legend, filled, panels, variant_styles
 from eval.zero_shot.task import evenly_spaced
 from pretrain.run.folders import RunFolder
 
@@ -28,7 +31,7 @@ BATCH_SIZE = 64
 NUM_EXAMPLES = 1000
 
 
-def draw(subject: Subject, asked: ExplainArguments) -> Findings:
+def draw(subject: Subject, asked: ExplainArguments) -> Document:
     """Fine-tune if need be, and draw where validation examples lie.
 
     Raises:
@@ -47,19 +50,38 @@ def draw(subject: Subject, asked: ExplainArguments) -> Findings:
     if len(data) < 2:
         raise UsageError(f"--examples: {len(data)} is drawn of {len(examples)}; a plot needs 2 or more")
     concepts = concept_vectors(classifier.classifier, data)
-    names = subject.task.label_names
-    shares = {
-        f"space of {name}": share_between(concepts[:, place], data.labels) for place, name in enumerate(names)
-    }
     title = f"{subject.task.name}, head {head}, {RunFolder(subject.run.resolve()).run_id}"
-    alt = (
-        f"Scatter plots of the concept space of {title}, one colour and marker per label: {len(data):,} "
-        "examples, each the centroid of its tokens, and the mean of each label. Share of the variance "
-        f"between the labels' means: {', '.join(f'{name} {share:.0%}' for name, share in shares.items())}."
+    return document(concepts, data.labels, subject.task.label_names, asked, title)
+
+
+def document(
+    concepts: np.ndarray, labels: np.ndarray, names: Sequence[str], asked: ExplainArguments, title: str
+) -> Document:
+    """Make the page of texts in concept spaces.
+
+    Args:
+        concepts: (n, C, m) centroid of each text in each class's space.
+        labels: (n,) from 0.
+        names: C names of the labels.
+        asked: Of the command.
+        title: What the spaces are of.
+    """
+    shares = [
+        (f"space of {name}", share_between(concepts[:, place], labels)) for place, name in enumerate(names)
+    ]
+    alt = f"Scatter plots of {len(labels):,} examples in the concept spaces of {title}, a colour a label."
+    intro = (
+        f"{len(labels):,} validation examples, each the centroid of its tokens, and the mean of each label. "
+        "The share of the variance that lies between the labels' means says how far a space parts them."
     )
-    figure = draw_concept_space(concepts, data.labels, names)
-    content = {"examples": len(data), "share_between_labels": shares, "alt": alt}
-    return Findings(content, {".svg": to_svg(figure, f"Concept space of {title}", alt)})
+    return Document(
+        title=f"Concept spaces of {title}",
+        blocks=(intro, markdown.figure("spaces", alt)),
+        figures={"spaces": (draw_concept_space(concepts, labels, names), alt)},
+        tables={"shares": pd.DataFrame(shares, columns=["space", "share_between_labels"])},
+        record={"examples": len(labels)},
+        command=asked.command,
+    )
 
 
 def concept_vectors(classifier: Classifier, data: Batch) -> np.ndarray:
@@ -98,7 +120,6 @@ def draw_concept_space(concepts: np.ndarray, labels: np.ndarray, names: Sequence
             for label in np.unique(labels)
         ]
         add_legend(figure, keys)
-        settle(figure)
     return figure
 
 

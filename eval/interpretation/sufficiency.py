@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import matplotlib
@@ -41,15 +41,25 @@ from eval.classification.prediction import Predictions, decide
 from eval.interpretation.arguments import ExplainArguments
 from eval.interpretation.classifiers import (
     ATTENTION_HEAD,
-    Findings,
     Subject,
+    frame,
     like_cut,
     note_few_segments,
     segment_texts,
     table,
 )
 from eval.interpretation.lime import WordForest
-from eval.report.figures.style import STYLE, panels, to_svg
+from eval.report.document.document import Document, Drawing
+from eval.report.document.markdown import figure
+from eval.report.figures.style import (
+    AVERAGE_COLOUR,
+    DASHES,
+    GREY,
+    STYLE,
+    add_legend,
+    label_log_axis,
+    panels,
+)
 
 CONFIDENCE = 0.95
 NUM_FEATURES = 2**18
@@ -128,7 +138,7 @@ class Measured:
     results: list[Sufficiency]
 
 
-def measure(subject: Subject, asked: ExplainArguments) -> Findings:
+def measure(subject: Subject, asked: ExplainArguments) -> Document:
     """Measure the head that is asked for, at every length that is asked for.
 
     Raises:
@@ -142,17 +152,43 @@ def measure(subject: Subject, asked: ExplainArguments) -> Findings:
         _measure(subject, asked, choice, forests)
         for choice in [_of_length(head, length) for length in lengths] or [head]
     ]
+    return document(measured, asked, f"{head} points at in {subject.task.name}")
+
+
+def document(measured: Sequence[Measured], asked: ExplainArguments, subject: str) -> Document:
+    """Make the page of what was measured.
+
+    Args:
+        measured: One, or one for each length from the shortest on.
+        asked: Of the command.
+        subject: Behind "Do the segments suffice that".
+    """
     names = ("segments_kept", "draws", "seed", "train_documents")
-    results = [asdict(result) for result in measured[0].results]
-    content = {name: getattr(asked, name) for name in names} | {"results": results}
-    if not lengths:
-        return Findings(content, {".md": f"{table(results)}\n"})
+    results = [{"head": one.head, **asdict(result)} for one in measured for result in one.results]
+    whole = Document(
+        title=f"Do the segments suffice that {subject}?",
+        blocks=(table([asdict(result) for result in measured[0].results]),),
+        figures={},
+        tables={"results": frame(results)},
+        record={name: getattr(asked, name) for name in names},
+        command=asked.command,
+    )
+    return _with_lengths(whole, measured) if asked.lengths else whole
+
+
+def _with_lengths(whole: Document, measured: Sequence[Measured]) -> Document:
+    """The page of several lengths: what each does, and from which on the accuracy is nearly the best."""
     enough = sweet_spot(measured).window
-    content |= {"lengths": [asdict(one) for one in measured], "enough_from": enough}
-    rows = [_length_row(one) for one in measured]
-    closing = f"97% of the best accuracy is reached from {enough} tokens on."
-    return Findings(
-        content, {".md": f"{table(rows)}\n\n{closing}\n", ".svg": draw_lengths(measured, closing)}
+    closing = f"{ENOUGH:.0%} of the best accuracy is reached from {enough} tokens on."
+    drawing = draw_lengths(measured, closing)
+    rows = [{"head": one.head, **_length_row(one)} for one in measured]
+    held_out = {one.head: one.held_out for one in measured}
+    return replace(
+        whole,
+        blocks=(f"{table(list(map(_length_row, measured)))}\n\n{closing}", figure("lengths", drawing[1])),
+        figures={"lengths": drawing},
+        tables={**whole.tables, "lengths": frame(rows)},
+        record={**whole.record, "enough_from": enough, "held_out": held_out},
     )
 
 
@@ -233,19 +269,25 @@ def _length_row(one: Measured) -> dict[str, Any]:
     }
 
 
-def draw_lengths(measured: Sequence[Measured], closing: str) -> str:
-    """Draw accuracy and seconds against the length of segments, as an SVG with an alt text."""
-    rows = pd.DataFrame([_length_row(one) for one in measured]).set_index("tokens")
-    is_seconds = rows.columns.isin(["seconds of training", "of reading"])
+def draw_lengths(measured: Sequence[Measured], closing: str) -> Drawing:
+    """Draw accuracy and seconds against the length of segments."""
+    rows = pd.DataFrame([_length_row(one) for one in measured]).set_index("tokens").drop(columns="interval")
+    seconds = ["seconds of training", "of reading"]
     with matplotlib.rc_context(STYLE):
-        figure, (left, right) = panels(2, 2.7, columns=2)
-        rows.loc[:, ~is_seconds].drop(columns="interval").plot(ax=left, marker="o", ylabel="percent right")
-        rows.loc[:, is_seconds].plot(ax=right, marker="s", ylabel="seconds", logy=True)
+        plot, (left, right) = panels(2, 2.7, columns=2)
+        lines = left.plot(rows.drop(columns=seconds), marker="o", label=list(rows.drop(columns=seconds)))
+        for name, colour, dashes in zip(seconds, (AVERAGE_COLOUR, GREY), DASHES, strict=False):
+            lines += right.plot(rows[name], marker="s", label=name, color=colour, ls=dashes)
+        right.set_yscale("log")
+        label_log_axis(right.yaxis)
+        left.set_ylabel("percent right")
+        right.set_ylabel("seconds")
         for axes in (left, right):
             axes.set_xscale("log", base=2)
             axes.set_xticks(rows.index, rows.index.astype(str))
             axes.set_xlabel("tokens of a segment")
-    return to_svg(figure, "Accuracy and seconds against the length of segments", closing)
+        add_legend(plot, lines)
+    return plot, f"Accuracy and seconds against the length of segments: {closing}"
 
 
 def select_top(scores: Sequence[np.ndarray], kept: int) -> Selection:

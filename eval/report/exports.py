@@ -1,8 +1,7 @@
-"""Every number of a report, as tables and as one JSON file."""
+"""Every number of a report: tables, and what report.json holds beside them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -53,21 +52,18 @@ def _label(value: object) -> str | None:
     return None if value is None or value != value else str(value)
 
 
-def record_of(analysis: Analysis, command: str, versions: Mapping[str, str], source: str) -> dict[str, Any]:
+def record_of(analysis: Analysis, versions: Mapping[str, str], source: str) -> dict[str, Any]:
     """Return what report.json holds beside the tables.
 
     Args:
         analysis: What was computed.
-        command: What makes the report again.
         versions: Of Python and of packages.
         source: The source's path as it is to be shown.
     """
     return {
-        "title": analysis.source.title,
         "answer": list(answer(analysis)),
         "source": source,
         "source_kind": analysis.source.kind,
-        "command": command,
         "versions": dict(versions),
         "factor": analysis.source.factor,
         **(
@@ -95,12 +91,3 @@ def _by_label(analysis: Analysis, known: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in known.items()
         for benchmark in [found for found in shown if found.name == name] or [Benchmark(name)]
     }
-
-
-def as_json(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
-    """Write a record and the rows of tables as JSON; what is not estimable is null, as JSON has no nan."""
-    rows = {
-        name: json.loads(table.to_json(orient="records", double_precision=15))
-        for name, table in tables.items()
-    }
-    return json.dumps({**record, **rows}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

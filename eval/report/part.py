@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import details, escape
+from eval.report.document.document import Drawing
+from eval.report.document.markdown import details, figure
 
 Result = TypeVar("Result")
-Drawing = tuple[Figure, str]
-"""A figure and its alternative text, one sentence."""
 Draw = Callable[[], Drawing | None]
 """Draws a figure, or None where there is nothing to draw."""
 
@@ -32,9 +30,7 @@ class Page:
 
     def figure(self, name: str) -> str:
         """Link a figure, or return nothing if it was not drawn."""
-        if name not in self.alternative_texts:
-            return ""
-        return f"![{escape(self.alternative_texts[name])}](figures/{name}.svg)"
+        return figure(name, self.alternative_texts[name]) if name in self.alternative_texts else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,19 +9,23 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from base.errors import UsageError
-from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.document.html import to_html
-from eval.report.draws import draw_all, to_png, to_svg
-from eval.report.exports import as_json, number_tables, record_of
+from eval.report.document.document import (
+    Document,
+    Drawing,
+    refuse_file,
+    shown_path,
+    write_document,
+    write_files,
+)
+from eval.report.draws import draw_all
+from eval.report.exports import number_tables, record_of
 from eval.report.inputs.sources import Source, read_source
 from eval.report.page import blocks
 from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
 from eval.report.part import Page
-from eval.results.columns import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
 
@@ -42,7 +46,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     Raises:
         UsageError: For a source, baseline or contrast that cannot be used.
     """
-    _refuse_file(out)
+    refuse_file(out)
     analysis = analyse(_read(source, request or Request()), request)
     write_analysis(analysis, out)
     return analysis
@@ -62,57 +66,38 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     Raises:
         UsageError: If ``out`` is a file.
     """
-    _refuse_file(out)
-    drawn, command = draw_all(analysis), _command(analysis, out)
-    page = Page(alternative_texts={name: text for name, (_, text) in drawn.items()})
-    images = {
-        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), text)
-        for name, (figure, text) in drawn.items()
-    }
-    tables, versions = number_tables(analysis), installed_versions()
-    markdown = _markdown(analysis, page, command, versions)
-    files: dict[str, str | bytes] = {**images}
-    files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
-    files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
-    record = record_of(analysis, command, versions, _shown(analysis.source.path))
-    files["report.json"] = as_json(record, tables)
+    refuse_file(out)
+    drawn, command, versions = draw_all(analysis), _command(analysis, out), installed_versions()
     if analysis.request.paper:
-        labels = analysis.request.labels
-        made = paper_files(
-            analysis,
-            read_labels(labels) if labels else Labels(),
-            labels,
-            versions,
-            command,
-        )
-        files |= {f"{FOLDER}/{name}": content for name, content in made.items()}
-    files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
-    files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
-    for place in (out, *out.glob("*/"), *out.glob("*/*/")):
-        remove_leftovers(place, ABANDONED_S)
-    for name, content in files.items():
-        _write(out / name, content if isinstance(content, bytes) else content.encode())
+        write_files(out / FOLDER, _paper(analysis, command, versions))
+    write_document(_document(analysis, drawn, command, versions), out, Path(REPORT_NAME).stem)
 
 
-def _markdown(analysis: Analysis, page: Page, command: str, versions: Mapping[str, str]) -> str:
-    made = ", ".join(f"{name} {version}" for name, version in versions.items())
-    first, last = f"# Report: {analysis.source.title}", f"```bash\n{command}\n```\n\nMade with {made}."
-    return "\n\n".join([first, *blocks(analysis, page), last]) + "\n"
+def _document(
+    analysis: Analysis, drawn: Mapping[str, Drawing], command: str, versions: Mapping[str, str]
+) -> Document:
+    page = Page(alternative_texts={name: text for name, (_, text) in drawn.items()})
+    made = "Made with " + ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
+    return Document(
+        title=f"Report: {analysis.source.title}",
+        blocks=(*blocks(analysis, page), made),
+        figures=drawn,
+        tables=number_tables(analysis),
+        record=record_of(analysis, versions, shown_path(analysis.source.path)),
+        command=command,
+    )
 
 
-def _refuse_file(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")
-
-
-def _write(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda temporary: temporary.write_bytes(content))
+def _paper(analysis: Analysis, command: str, versions: Mapping[str, str]) -> Mapping[str, str | bytes]:
+    labels = analysis.request.labels
+    read = read_labels(labels) if labels else Labels()
+    return paper_files(analysis, read, labels, versions, command)
 
 
 def _command(analysis: Analysis, out: Path) -> str:
     """The command that makes this report again, with every choice written out that was made for it."""
     request, how = analysis.request, analysis.inference
-    words = ["ffn-ablations", "report", _shown(analysis.source.path), "--out", _shown(out)]
+    words = ["ffn-ablations", "report", shown_path(analysis.source.path), "--out", shown_path(out)]
     words += ["--baseline", str(analysis.baseline)]
     words += declarations(request.declared)
     margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}
@@ -143,12 +128,6 @@ def declarations(declared: Declared) -> list[str]:
         "--chance": [f"{name}={chance:g}" for name, chance in declared.chances.items()],
     }
     return [word for flag, values in flags.items() if values for word in (flag, *values)]
-
-
-def _shown(path: Path) -> str:
-    """A path as typed from here, so that a report names no folder of the machine it was made on."""
-    absolute = path.resolve()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else os.fspath(path)
 
 
 def installed_versions() -> dict[str, str]:

@@ -178,7 +178,7 @@ class StudyFolder:
     """What its looks decided, where seeds are added until all is decided (see ``eval.results.decisions``)."""
     tuning_file = Inside("tuning.json")
     """What its tuning tried and chose, where each variant is tuned (see ``eval.results.tuning``)."""
-    status_page = Inside("status.html")
+    status_page = Inside("status/status.html")
     """Where its cells stand, for a browser (see ``slurm.page``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,9 +27,9 @@ EMBEDDED = next(iter(embedded_tasks(EvalConfig())))
 
 def explain(run: Path, task: Path | str, *flags: str) -> dict:
     """Call the command; returns what its JSON file holds."""
-    before = set((run / "eval" / "explanations").glob("*.json"))
+    before = set((run / "eval" / "explanations").glob("*/explanation.json"))
     assert main([str(run), str(task), *flags]) == 0
-    (path,) = set((run / "eval" / "explanations").glob("*.json")) - before
+    (path,) = set((run / "eval" / "explanations").glob("*/explanation.json")) - before
     return json.loads(path.read_text())
 
 
@@ -86,8 +87,8 @@ def test_the_deciding_sentence_is_shown_and_suffices(make_run: Callable[..., Pat
         assert num_right > 54
         best = [max(e["segments"], key=lambda part: part["scores"][e["shown"]])["text"] for e in examples]
         assert np.mean([text in DECISIVE.values() for text in best]) > 0.6
-    page = (run / "eval/explanations/mood-swipe-segments-sentences.html").read_text()
-    assert page.count('<section class="example">') == 60
+    page = (run / "eval/explanations/mood-swipe-segments-sentences/explanation.html").read_text()
+    assert len(re.findall(r"<h2 .*: (?:right|wrong)</h2>", page)) == 60
     assert "in a good mood has probability" in page
     kept = sorted((run / "eval" / "classifiers").rglob("*.safetensors"))
     assert len(kept) == 1
@@ -108,22 +109,24 @@ def test_lengths_are_swept(
     run = make_run("roberta")
     flags = ("--head", "swipe stride=2", *QUICK, "--draws", "1", "--lengths", "32", "12")
     content = explain(run, mood, "--measure", "sufficiency", *flags)
-    assert [one["head"] for one in content["lengths"]] == [f"swipe stride=2 window={n}" for n in (12, 32)]
-    assert content["results"] == content["lengths"][0]["results"]
+    heads = [f"swipe stride=2 window={n}" for n in (12, 32)]
+    assert [one["head"] for one in content["lengths"]] == heads
+    assert list(dict.fromkeys(row["head"] for row in content["results"])) == heads
+    assert content["lengths"][0]["words of: highest"] == content["results"][0]["accuracy"]
     best = max(one["accuracy"] for one in content["lengths"])
-    enough = min(one["window"] for one in content["lengths"] if one["accuracy"] >= 0.97 * best)
+    enough = min(one["tokens"] for one in content["lengths"] if one["accuracy"] >= 0.97 * best)
     assert content["enough_from"] == enough
     for one in content["lengths"]:
-        assert len(one["held_out"]) == 4  # epochs
-        assert one["train_seconds"] > one["predict_seconds"] > 0
-        low, high = one["accuracy_interval"]
-        assert low <= one["accuracy"] <= high
-    name = run / "eval/explanations/mood-swipe-stride-2-sufficiency"
-    assert name.with_suffix(".svg").read_text().startswith("<?xml")
-    table = name.with_suffix(".md").read_text()
+        assert len(content["held_out"][one["head"]]) == 4  # epochs
+        assert one["seconds of training"] > one["of reading"] > 0
+        assert one["interval_low"] <= one["accuracy"] <= one["interval_high"]
+    folder = run / "eval/explanations/mood-swipe-stride-2-sufficiency"
+    assert (folder / "figures/lengths.svg").read_text().startswith("<?xml")
+    table = (folder / "explanation.md").read_text().split("\n\n")[1]
     assert [line.split(" |")[0] for line in table.splitlines()[2:4]] == ["| 12", "| 32"]
-    assert f"97% of the best accuracy is reached from {enough} tokens on" in table
-    assert table in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"97% of the best accuracy is reached from {enough} tokens on" in told
+    assert table in told
 
 
 @pytest.mark.slow
@@ -140,8 +143,7 @@ def test_turns_are_judged_by_their_own_labels(make_run: Callable[..., Path], moo
     # One forest and one sentence a label: the sentence holds all keywords that there are.
     assert rows["LIME"]["micro_f1"] > 90
     for row in rows.values():
-        low, high = row["micro_interval"]
-        assert low <= row["micro_f1"] <= high
+        assert row["micro_interval_low"] <= row["micro_f1"] <= row["micro_interval_high"]
 
 
 @pytest.mark.parametrize(
@@ -199,12 +201,11 @@ def test_a_plot_comes_out_the_same_from_the_kept_classifier(
     content = explain(run, EMBEDDED, *flags)
     first = capsys.readouterr()
     assert first.err  # it was fine-tuned
-    picture = run / f"eval/explanations/{EMBEDDED}-space-spaces.svg"
+    picture = run / f"eval/explanations/{EMBEDDED}-space-spaces/figures/spaces.svg"
     before = picture.read_bytes()
     names = embedded_tasks(EvalConfig())[EMBEDDED].label_names
-    assert list(content["share_between_labels"]) == [f"space of {name}" for name in names]
-    assert f"{EMBEDDED}, head space, {'/'.join(run.parts[-3:])}" in content["alt"]
-    assert content["alt"] in picture.read_text()
+    assert [row["space"] for row in content["shares"]] == [f"space of {name}" for name in names]
+    assert f"{EMBEDDED}, head space, {'/'.join(run.parts[-3:])}" in picture.read_text()
     assert main([str(run), EMBEDDED, *flags]) == 0
     assert not capsys.readouterr().err
     assert picture.read_bytes() == before

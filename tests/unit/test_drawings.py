@@ -64,4 +64,5 @@ def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNames
         "backbone.yaml",
         "report/report.md",
         "inspection/findings.json",
+        "status/status.html",
     }

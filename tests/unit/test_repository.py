@@ -72,7 +72,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "command",
     ),
     "eval.report": (
-        "document readers",
+        "figures.style readers",
+        "document",
         "inputs",
         "verdicts scores tuning",
         "curves",

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from eval.inspection.figures.strip import by_arm, draw_density, line, looks, make_small
-from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure, settle
+from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure
 from eval.results.inspection import Edge, RunInspection
 
 SHOWN = 6
@@ -37,7 +37,6 @@ def draw_atlas(runs: Sequence[RunInspection], arm: Sequence[RunInspection]) -> t
                 draw_density(axes, layer.places, layer.density)
                 axes.set_xlim(min(edge.points), max(edge.points))
             row[0].set_ylabel(f"layer {layer.layer}, {layer.place}", fontsize=SMALL)
-        settle(figure)
     return figure, (
         f"The strongest edges of each KAN layer of {arm[0].variant} (seed {arm[0].seed}) on the inputs that "
         "occur, titled by output, input and the closed form that fits with R2 of 0.99, or by the best R2"
@@ -71,7 +70,6 @@ def draw_components(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
         figure.supxlabel("components", fontsize=9.5)
         add_legend(figure, [line(name, "black", dashes) for name, dashes in CONTROLS.items()]
                    + [line("most that the basis can have", GREY, "-", 0.8)])  # fmt: skip
-        settle(figure)
     return figure, (
         "Share of the variance of the edges that is left after the first components, mean over layers and "
         "runs: trained, untrained, and of random functions of the same basis; a line marks the number of "

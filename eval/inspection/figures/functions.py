@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.inspection.figures.strip import by_arm, draw_density, line, looks, make_small
-from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure, settle
+from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure
 from eval.results.inspection import ActivationLayer, EdgeLayer, RunInspection
 
 ROW_IN = 1.15
@@ -38,7 +38,6 @@ def draw_functions(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
             line("median channel, or strongest edge, of each run", "black"), line("start", GREY, "--"),
             line("5 to 95% of channels, or further edges", GREY, "-", 4), line("inputs", "#d5d5d5", "-", 8),
         ])  # fmt: skip
-        settle(figure)
     names = ", ".join(name for name, _ in rows)
     return figure, (
         f"What the functions inside {names} became: a row of panels for each variant, a panel for each "

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.inspection.figures.strip import line, looks, make_small
-from eval.report.figures.style import GREY, STYLE, add_legend, filled, new_figure, settle
+from eval.report.figures.style import GREY, STYLE, add_legend, filled, new_figure
 from eval.results.inspection import RunInspection
 
 MOST_COLUMNS = 4
@@ -35,7 +35,6 @@ def draw_parameters(runs: Sequence[RunInspection], arm: Sequence[RunInspection])
         figure.supxlabel("training step", fontsize=8.5)
         add_legend(figure, [line("median channel of each run", colour), line("start", GREY, "--"),
                             line("5 to 95% and 25 to 75% of channels", colour, "-", 5)])  # fmt: skip
-        settle(figure)
     return figure, (
         f"Parameters of {arm[0].variant} along training, by layer and place: quantiles over channels, with "
         f"the start dashed{'' if len(shown) == len(names) else f'; {len(shown)} of {len(names)} parameters'}"

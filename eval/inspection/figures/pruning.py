@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.inspection.figures.strip import by_arm, line, looks, mean_and_range
-from eval.report.figures.style import GREY, STYLE, add_legend, new_figure, settle
+from eval.report.figures.style import GREY, STYLE, add_legend, new_figure
 from eval.results.inspection import PruningCurve, RunInspection
 
 MOST_RISE = 4.0
@@ -42,7 +42,6 @@ def draw_pruning(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
                 axes.set_ylim(-0.1, MOST_RISE)
         handles = [line(name, styles[arm[0].variant].colour) for name, arm in found]
         add_legend(figure, [*handles, line("edges at random", "black", ":", 1)])
-        settle(figure)
     return figure, (
         "What a share of edges or neurons, removed without further training, costs: mean over runs with the "
         "range of runs; dotted, the rise of the loss where edges go at random"

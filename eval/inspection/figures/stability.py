@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.inspection.figures.strip import by_arm, line, looks, mean_and_range
-from eval.report.figures.style import STYLE, add_legend, label_log_axis, new_figure, settle
+from eval.report.figures.style import STYLE, add_legend, label_log_axis, new_figure
 from eval.results.inspection import RunInspection
 
 PANELS = {
@@ -41,7 +41,6 @@ def draw_stability(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
                 label_log_axis(axes.yaxis)
         figure.supxlabel("training step", fontsize=9.5)
         add_legend(figure, [line(name, styles[arm[0].variant].colour) for name, arm in found])
-        settle(figure)
     return figure, (
         "Gradient norms, effective rank, sizes of outputs and weights, and dead channels of the FFNs along "
         "training: mean over layers and runs, with the range of runs"

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.inspection.findings import arms
-from eval.report.figures.style import GREY, SMALL, STYLE, VariantStyle, new_figure, settle, variant_styles
+from eval.report.figures.style import GREY, SMALL, STYLE, VariantStyle, new_figure, variant_styles
 from eval.results.inspection import Moment, RunInspection
 from eval.zero_shot.task import evenly_spaced
 
@@ -88,7 +88,6 @@ def draw_strip(runs: Sequence[RunInspection], arm: Sequence[RunInspection]) -> t
             row[0].set_ylabel(f"layer {layer}, {number}", fontsize=SMALL)
         for axes, frame in zip(grid[0], frames, strict=True):
             axes.set_title(f"step {frame.step:,}", fontsize=8, pad=2)
-        settle(figure)
     return figure, (
         f"The functions of {run.variant} (seed {run.seed}) along training, a row a layer and a column a "
         "step: the median channel of an activation, or the edges that were the strongest in the end"

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing beside itself: no network, no script, no second file."""
+"""Markdown as one HTML file that needs nothing beside itself: no network, no script, no second file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import base64
 import html
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -14,22 +16,42 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
 from eval.report.document.markdown import anchor
-from eval.report.document.page import PAGE
 
-# Raw HTML that a report uses; anything else, such as a variant named <b>, is shown as it is written.
-RAW_TAG = re.compile(r"(</?(?:details|summary|code|sub|sup)>|<details open>|<br ?/?>)")
-WHOLE = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]|\d+ / \d+")
+STYLE_SHEET = Path(__file__).with_name("style.css")
+FRAME = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+<main>
+$body</main>
+</body>
+</html>
+""")
+# Raw HTML that a page uses; anything else, such as a variant named <b>, is shown as it is written.
+RAW_TAG = re.compile(
+    r"(</?(?:details|summary|code|sub|sup)>|<details open>|<br ?/?>|</mark>"
+    r'|<mark class="(?:favour|against)" style="--strength:[\d.]+"(?: title="[^"<>&]*")?>)'
+)
+WHOLE = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\]|\d+ / \d+|[+-]?[\d.]+ ± [\d.]+")
 LONG_CELL = 30  # characters in a line
 CONTENTS = "**Contents:**"
-"""How the line of links begins that a report has instead of a list."""
+"""How the line of links begins that a page has instead of a list."""
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
 
 
 def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
-    """Convert a report to a self-contained page.
+    """Convert Markdown to a self-contained page.
 
     Args:
-        markdown: GitHub's Markdown: tables, alerts (``> [!WARNING]``) and ``<details>`` are kept.
+        markdown: GitHub's: tables, alerts (``> [!WARNING]``), ``<details>`` and ``markdown.shaded`` are kept.
         title: What the browser's tab says.
         images: Link target (``figures/forest-blimp.svg``) to the text of the SVG, which the page embeds; an
             image with another target is replaced by its alt text.
@@ -37,11 +59,12 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
     Returns:
         The page, the same for the same input. Headings have the ids that GitHub gives them.
     """
-    return PAGE.substitute(title=html.escape(title), body=to_fragment(markdown, images))
+    body = to_fragment(markdown, images)
+    return FRAME.substitute(title=html.escape(title), style=STYLE_SHEET.read_text("utf-8"), body=body)
 
 
 def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
-    """Convert a part of a report, without a page around it; the arguments are those of ``to_html``."""
+    """Convert a part of a page, without a frame around it; the arguments are those of ``to_html``."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.core.ruler.after("block", "alerts", _mark_alerts)
     parser.core.ruler.push("heading_ids", _name_headings)
@@ -129,7 +152,7 @@ def _links(children: Sequence[Token]) -> Iterator[Token]:
 
 
 def _put_beside(state: StateCore) -> None:
-    """Put the first figure beside the text and table before it, from the report's title on."""
+    """Put the first figure beside the text and table before it, from the page's title on."""
     tokens = state.tokens
     ends = [place for place, token in enumerate(tokens) if token.type == "heading_open" and token.tag == "h2"]
     figures = [
@@ -155,7 +178,7 @@ def _frame(
 def _text(
     self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
 ) -> str:
-    """Keep an interval, and the sizes of two arms, on one line."""
+    """Keep an interval, the sizes of two arms, and a mean with its spread on one line."""
     return WHOLE.sub(r'<span class="whole">\g<0></span>', html.escape(tokens[place].content))
 
 

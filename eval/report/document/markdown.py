@@ -1,4 +1,4 @@
-"""Numbers and Markdown as the report writes them, with the decimals that their spread over seeds allows."""
+"""Numbers and Markdown as pages write them, with the decimals that their spread over seeds allows."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ MANY_DIGITS = 1e5
 ARROWS: dict[Better, str] = {"higher": "↑", "lower": "↓"}
 UNITS = {"percent": "points", "correlation": "points", "ratio": ""}
 """What a difference is said to be in, where that is not the name of the unit."""
+_MARKUP = re.compile(r"[\\`*\[\]<>#~&]|(?<![^\W_])_|_(?![^\W_])")
+_LIST = re.compile(r"^(\s*\d*)([-+.)=])")
 
 
 def listed(names: Iterable[str], word: str = "and") -> str:
@@ -140,6 +142,28 @@ def bold(text: str, wanted: bool) -> str:
 def escape(text: str) -> str:
     """Keep text inside its table cell."""
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def plain(text: str) -> str:
+    """Escape text that Markdown shall show as it stands, on one line."""
+    return _LIST.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", text)).replace("\n", " ")
+
+
+def figure(name: str, alt: str) -> str:
+    """Link a figure of a document by its file name without suffix."""
+    return f"![{escape(alt)}](figures/{name}.svg)"
+
+
+def shaded(text: str, share: float, title: str = "") -> str:
+    """Shade text, blue for and orange against.
+
+    Args:
+        text: Markdown.
+        share: Of the strongest shade, from -1 (against) to 1 (for).
+        title: What is shown where the pointer rests, without markup.
+    """
+    kind, tooltip = "favour" if share > 0 else "against", f' title="{title}"' if title else ""
+    return f'<mark class="{kind}" style="--strength:{min(1.0, abs(share)):.3f}"{tooltip}>{text}</mark>'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

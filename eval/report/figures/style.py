@@ -16,6 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.rcsetup import cycler
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -34,6 +35,7 @@ STYLE = {
     "font.size": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=PALETTE),
     "axes.titlesize": 10,
     "axes.labelsize": 9.5,
     "xtick.labelsize": SMALL,
@@ -182,6 +184,7 @@ def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
     """
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
+        settle(figure)
         metadata = {"Date": None, "Creator": None, **({"Title": title} if title else {})}
         figure.savefig(buffer, format="svg", metadata=metadata)
     told = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
@@ -191,6 +194,7 @@ def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
 def to_png(figure: Figure) -> bytes:
     """Draw a figure as PNG at 200 dots per inch, without a date or the software's name."""
     with matplotlib.rc_context(STYLE):
+        settle(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return buffer.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 from eval.config import EvalConfig
 from eval.interpretation.arguments import ExplainArguments
-from eval.interpretation.page import Explained, Segment, choose_examples, to_page
+from eval.interpretation.page import Explained, Segment, blocks, choose_examples
+from eval.report.document.document import Document
+from eval.report.document.html import to_html
 
 TEXT = "A <b>dull</b> start. But what an end & how!"
 EXAMPLE = Explained(
@@ -29,37 +32,44 @@ EXAMPLE = Explained(
 )
 
 
+def to_page(examples: Sequence[Explained], title: str, intro: str) -> str:
+    page = blocks(examples, intro)
+    document = Document(title=title, blocks=page, figures={}, tables={}, record={}, command="")
+    return to_html(document.markdown, title, {})
+
+
 class Reader(HTMLParser):
-    """Collects the text of the shaded document, its spans and every address that a browser would ask for."""
+    """Collects the last text with shades, its shades and every address that a browser would ask for."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.text, self.spans, self.addresses = "", list[tuple[str, str, str]](), list[str]()
-        self._in_document, self._style = False, ("", "")
+        self._paragraph, self._shades, self._look = "", list[tuple[str, str, str]](), ("", "")
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         self.addresses += [values[name] for name in ("src", "href") if name in values]
-        if values.get("class") == "document":
-            self._in_document = True
-        elif tag == "span" and self._in_document:
-            self._style = (values["style"], values["title"])
+        if tag == "p":
+            self._paragraph, self._shades = "", []
+        elif tag == "mark":
+            self._look = (f"{values['class']} {values['style']}", values.get("title", ""))
+        elif tag == "br":
+            self._paragraph += "\n"
 
     def handle_endtag(self, tag: str) -> None:
-        if tag == "div":
-            self._in_document = False
-        self._style = ("", "")
+        if tag == "p" and self._shades:
+            self.text, self.spans = self._paragraph, self._shades
+        self._look = ("", "")
 
     def handle_data(self, data: str) -> None:
-        if self._in_document:
-            self.text += data
-            if self._style[0]:
-                self.spans.append((data, *self._style))
+        self._paragraph += data
+        if self._look[0]:
+            self._shades.append((data, *self._look))
 
 
 def alpha(style: str) -> float:
-    return float(re.findall(r"[\d.]+(?=\))", style)[0])
+    return float(style.rpartition("--strength:")[2])
 
 
 def test_the_page_shows_the_text_and_its_segments() -> None:
@@ -70,9 +80,27 @@ def test_the_page_shows_the_text_and_its_segments() -> None:
     assert against[2] == "segment 1: -0.500"
     assert favour[2] == "segment 2: +2.000"
     # Other hues, and strength in proportion to the score.
-    assert against[1].split(",")[0] != favour[1].split(",")[0]
+    assert (against[1].split()[0], favour[1].split()[0]) == ("against", "favour")
     assert alpha(favour[1]) == pytest.approx(4 * alpha(against[1]), abs=0.002)
     assert reader.addresses == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- no list",
+        "1. no list",
+        "# no heading",
+        "a | b",
+        "*a* _b_ `c` ~d~",
+        "&lt; [x](y) \\* ![z](w)",
+        "a\n\nb",
+        "> c",
+    ],
+)
+def test_a_text_is_shown_as_it_stands(text: str) -> None:
+    segments = [Segment(0, len(text), text, {"good": 1.0})]
+    assert Reader(to_page([replace(EXAMPLE, text=text, segments=segments)], "t", "i")).text == text
 
 
 def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
@@ -80,9 +108,9 @@ def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
     page = to_page([example], "Title <x>", "Intro & more.")
     assert "<script" not in page
     assert "<b>dull" not in page
-    assert "Title &lt;x&gt;" in page
+    assert ">Title &lt;x&gt;</h1>" in page
     assert "is &lt;script&gt;, predicted good; good has probability 90.0%" in page
-    assert ">wrong<" in page
+    assert ">7: wrong<" in page
     assert "width=device-width" in page
     assert not re.search(r"https?:|url\(|@import", page)
     assert page == to_page([example], "Title <x>", "Intro & more.")
@@ -102,7 +130,9 @@ def test_overlapping_windows_are_shaded_by_their_mean() -> None:
 
 def test_scores_of_zero_alone_make_a_page() -> None:
     segments = [Segment(0, 2, "A ", {"good": 0.0})]
-    assert "rgba" in to_page([replace(EXAMPLE, segments=segments)], "t", "i")
+    assert 'class="against" style="--strength:0.000"' in to_page(
+        [replace(EXAMPLE, segments=segments)], "t", "i"
+    )
     assert "Title" in to_page([replace(EXAMPLE, segments=[])], "Title", "i")
     assert "Title" in to_page([], "Title", "i")
 

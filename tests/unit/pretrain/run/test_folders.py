@@ -48,7 +48,7 @@ STUDY_NAMES = {
     "report_file": "report/report.md",
     "decisions_file": "decisions.json",
     "tuning_file": "tuning.json",
-    "status_page": "status.html",
+    "status_page": "status/status.html",
 }
 
 

@@ -1,0 +1,247 @@
+"""Every kind of page has all of its files, needs none beside its HTML, and comes out the same again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from base.errors import UsageError
+from base.files import ABANDONED_S
+from eval.inspection.figures import draw_all
+from eval.inspection.findings import find_all
+from eval.inspection.page import Page
+from eval.inspection.page import document as inspection
+from eval.interpretation import page, segments, spaces, sufficiency
+from eval.interpretation.arguments import ExplainArguments
+from eval.report.document.document import Document, write_document
+from eval.report.document.html import to_html
+from eval.report.document.markdown import plain
+from eval.report.write import write_report
+from eval.results.inspection import LAYER_MEASURES, Moment, PruningCurve, RunInspection
+from pretrain.run.folders import StudyFolder
+from slurm.page import write_page
+
+ASKED = ExplainArguments(run=Path("runs/a study"), task="sst2")
+COMMAND = "ffn-ablations explain 'runs/a study' sst2"
+
+
+def report(folder: Path) -> Path:
+    generator = np.random.default_rng(0)
+    rows = [
+        ("gpt_neo", variant, seed, "blimp", 60 + place + generator.normal())
+        for place, variant in enumerate(("gelu", "kan", "x_y"))
+        for seed in range(4)
+    ]
+    source = folder.parent / "scores.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(
+        source, index=False
+    )
+    write_report(source, folder)
+    return folder / "report.md"
+
+
+def a_look_inside(folder: Path) -> Path:
+    generator, norms = np.random.default_rng(0), {"step": [1.0, 2.0], "largest": [2.0, 3.0]}
+    layers: dict[str, list[float | None]] = {name: [1.0] for name in LAYER_MEASURES}
+    moments = [Moment(step=step, loss=3.0, layers=layers) for step in (0, 10)]
+    runs = [
+        RunInspection(
+            key="", run_id=f"gpt_neo/{variant}/seed{seed}", family="gpt_neo", variant=variant, seed=seed,
+            ffn_parameters=1000, num_edges=0, num_tokens=100, loss=1.0, seconds=1.0, peak_mb=1.0, edges=[],
+            activations=[], moments=moments, resets={}, gradient_norms=norms, pruned_model="", notes=[],
+            pruning=[PruningCurve(what="neurons", order="activity", shares=[0, 0.5, 1],
+                                  loss=[3.0, 3.5, math.inf], accuracy=[], log_odds=[])],
+            summaries={"pruning neurons by activity, half": {"trained": 0.5 + generator.normal()}},
+        )
+        for variant in ("gelu", "kan") for seed in range(3)
+    ]  # fmt: skip
+    figures = draw_all(runs)
+    assert figures
+    made = Page(
+        runs=runs, findings=find_all(runs, "gelu"), figures=figures, versions={}, cost="Measured.", notes=[]
+    )
+    return write_document(inspection(made, "<b>", "ffn-ablations inspect runs/x"), folder, "inspection")
+
+
+def texts(folder: Path) -> Path:
+    text = "Dull. But *what* an end!"
+    parts = [page.Segment(0, 5, text[:5], {"good": -1.0}), page.Segment(6, 24, text[6:], {"good": 2.0})]
+    example = page.Explained("1", text, ("good",), ("good",), "good", {"good": 0.9}, parts)
+    return write_document(page.document([example], "One.", ASKED, "sst2"), folder, "explanation")
+
+
+def lengths(folder: Path) -> Path:
+    def measured(window: int) -> sufficiency.Measured:
+        result = sufficiency.Sufficiency("highest", 60 + window, (50.0, 70.0), 55.0, math.nan, (-1.0, 1.0))
+        return sufficiency.Measured(f"swipe {window}", window, 70, (60, 80), 9, 1, (60.0, 70.0), [result])
+
+    asked = ASKED.model_copy(update={"lengths": (8, 16)})
+    document = sufficiency.document([measured(8), measured(16)], asked, "swipe points at in sst2")
+    assert document.command == f"{COMMAND} --lengths 8 16"
+    return write_document(document, folder, "explanation")
+
+
+def turns(folder: Path) -> Path:
+    judged = [segments.SegmentF1("LIME", 60.0, (50.0, 70.0), 55.0, (45.0, 65.0), 90.0)]
+    return write_document(segments.document(judged, ASKED, "multiwoz"), folder, "explanation")
+
+
+def concept_spaces(folder: Path) -> Path:
+    generator = np.random.default_rng(0)
+    points, labels = generator.normal(size=(30, 2, 3)), generator.integers(0, 2, 30)
+    return write_document(spaces.document(points, labels, ["a", "b"], ASKED, "sst2"), folder, "explanation")
+
+
+def status(folder: Path) -> Path:
+    study = StudyFolder(folder.parent)
+    run = study.path / "gpt_neo" / "gelu" / "seed1-0"
+    run.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"step": step, "loss": 5 / step}) for step in range(1, 9)]
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    rows = [("gpt_neo/gelu/seed1-0", "size 10M", "running", "__init__ | <b>")]
+    return write_page(study.path, rows, ["1 runs: 1 running"]).with_suffix(".md")
+
+
+KINDS: dict[str, tuple[Callable[[Path], Path], int, int]] = {
+    "report": (report, 1, 2),
+    "inspection": (a_look_inside, 1, 2),
+    "texts": (texts, 0, 1),
+    "lengths": (lengths, 1, 2),
+    "turns": (turns, 0, 1),
+    "spaces": (concept_spaces, 1, 1),
+    "status": (status, 1, 1),
+}
+"""What writes each kind of page into a folder, and how many figures and tables it has at least."""
+
+
+class Addresses(HTMLParser):
+    """What a browser would fetch for a page, and the alternative text of its images."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.fetched, self.alternatives = list[str](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        names = ("src", "srcset", "data", "poster", *(("href",) if tag == "link" else ()))
+        self.fetched += [values[name] for name in names if name in values]
+        assert tag not in ("script", "iframe", "object")
+        if tag == "img":
+            self.alternatives.append(values["alt"])
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_has_its_files_and_comes_out_the_same_again(kind: str, tmp_path: Path) -> None:
+    write, least_figures, least_tables = KINDS[kind]
+    folder = tmp_path / "status"  # where that of a study is
+    markdown = write(folder)
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    before = {name: path.read_bytes() for name, path in files.items()}
+
+    stem = markdown.stem
+    figures = {path.stem for path in folder.glob("figures/*.svg")}
+    tables = {path.stem for path in folder.glob("tables/*.csv")}
+    expected = {f"{stem}.{suffix}" for suffix in ("html", "json", "md")}
+    expected |= {f"figures/{name}.{suffix}" for name in figures for suffix in ("svg", "png")}
+    assert files.keys() == expected | {f"tables/{name}.csv" for name in tables}
+    assert len(figures) >= least_figures
+    assert len(tables) >= least_tables
+    assert markdown.stat().st_mtime_ns == max(path.stat().st_mtime_ns for path in files.values())
+
+    text = markdown.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert "\n## Reproduce\n\n```bash\nffn-ablations " in text
+    assert set(re.findall(r"\]\(figures/(.*?)\.svg\)", text)) == figures
+
+    html = (folder / f"{stem}.html").read_text(encoding="utf-8")
+    addresses = Addresses(html)
+    assert all(address.startswith("data:") for address in addresses.fetched)
+    assert len(addresses.alternatives) == len(figures)
+    assert all(addresses.alternatives)
+    assert not re.search(r"@import|url\(", html)
+
+    content = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert content["command"] in text
+    for name in tables:
+        table = pd.read_csv(folder / "tables" / f"{name}.csv")
+        assert len(table) == len(content[name])
+        assert all(list(row) == list(table.columns) for row in content[name])
+    for name in figures:
+        assert ElementTree.parse(folder / "figures" / f"{name}.svg").getroot().tag.endswith("svg")
+        with Image.open(folder / "figures" / f"{name}.png") as image:
+            image.verify()
+
+    shutil.rmtree(folder)
+    write(folder)
+    assert {name: (folder / name).read_bytes() for name in before} == before
+
+
+def document(**changed: object) -> Document:
+    empty = {"title": "t", "blocks": (), "figures": {}, "tables": {}, "record": {}, "command": "x"}
+    return Document(**empty | changed)
+
+
+def test_a_record_holds_what_json_has_no_word_for_as_null(tmp_path: Path) -> None:
+    record = {"a": [math.nan, np.float32("inf"), np.int64(3)], "b": {"c": (-math.inf, 1.5, None, True)}}
+    write_document(document(record=record, tables={"d": pd.DataFrame({"x": [math.nan, 2.0]})}), tmp_path)
+    content = json.loads((tmp_path / "report.json").read_text(), parse_constant=refuse)
+    assert content["a"] == [None, None, 3]
+    assert content["b"] == {"c": [None, 1.5, None, True]}
+    assert content["d"] == [{"x": None}, {"x": 2.0}]
+
+
+def test_no_number_hides_another_of_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'runs'"):
+        write_document(document(record={"runs": 1}, tables={"runs": pd.DataFrame()}), tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with pytest.raises(UsageError, match="is a file"):
+        write_document(document(), tmp_path / "x")
+
+
+def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(tmp_path: Path) -> None:
+    left, fresh = tmp_path / "report.md.tmp-1", tmp_path / "report.json.tmp-2"
+    for path in (left, fresh):
+        path.write_text("half")
+    old = time.time() - ABANDONED_S - 60
+    os.utime(left, (old, old))
+    write_document(document(), tmp_path)
+    assert not left.exists()
+    assert fresh.exists()
+
+
+@pytest.mark.parametrize(
+    "title", ["a_b", "_a_", "__init__", "*a*", "`a`", "<b>&lt;", "[a](b)", "- a", "1. a", "#1", "~~a~~"]
+)
+def test_a_title_is_shown_as_it_stands(title: str) -> None:
+    class Text(HTMLParser):
+        shown = ""
+
+        def handle_data(self, data: str) -> None:
+            self.shown += data
+
+    reader = Text()
+    reader.feed(to_html(plain(title), "", {}).partition("<main>")[2])
+    assert reader.shown.strip() == title
+    assert plain("x_y") == "x_y"
