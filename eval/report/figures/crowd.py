@@ -19,7 +19,7 @@ MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
 COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
-VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, "not told from": GREY}
+VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, "not significantly different from": GREY}
 """By what is shown against the baseline: forty looks of their own are told apart by nobody."""
 ALONE = VariantStyle(BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
@@ -35,7 +35,7 @@ def is_crowd(analysis: Analysis) -> bool:
 def in_words(comparison: Comparison) -> str:
     """Say what is shown of a variant against the baseline: one of ``VERDICT_COLOURS``."""
     if not comparison.is_different:
-        return "not told from"
+        return "not significantly different from"
     return "better than" if comparison.is_better else "worse than"
 
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.report.analysis import Analysis
+from eval.report.analysis import Analysis, decimals_of
 from eval.report.document.markdown import arrow, difference, interval, millions, p_value, unit_name
 from eval.report.paper.labels import Labels
 from eval.report.paper.latex import booktabs, escape, number
-from eval.report.analysis import decimals_of
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import Comparison
 
