@@ -142,9 +142,9 @@ def _departures(runs: Sequence[RunFacts]) -> pd.DataFrame:
 def _first_below(tokens: np.ndarray, losses: np.ndarray, threshold: float) -> float:
     """Return at how many tokens a loss is first met; nan if never."""
     below = np.flatnonzero(losses <= threshold)
-    if not len(below):
-        return np.nan
-    ends = [below[0], max(below[0] - 1, 0)]
+    if not len(below) or below[0] == 0:
+        return float(tokens[0]) if len(below) else np.nan
+    ends = [below[0], below[0] - 1]
     return float(np.exp(np.interp(threshold, losses[ends], np.log(tokens[ends]))))
 
 
