@@ -128,7 +128,7 @@ def _law_rows(args: ScalingArgs) -> Iterator[dict[str, object]]:
                         "sizes": num_sizes,
                         "spread with size": spread_name,
                         "n": runs,
-                        "spread (nats)": sd,
+                        "spread (nats)": f"{sd:g}",
                     }
                     yield row | _law_row(args, num_sizes, runs, sd * spread)
 

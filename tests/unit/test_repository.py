@@ -75,7 +75,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "document readers",
         "inputs",
         "verdicts scores tuning",
-        "curves",
         "analysis",
         "figures sections",
         "paper",

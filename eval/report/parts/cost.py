@@ -38,6 +38,7 @@ QUESTIONS: Mapping[str, tuple[str, str]] = {
 COLUMNS: Mapping[str, tuple[str, float, int]] = {
     "parameters": ("num_parameters", 1, 0),
     "of them FFN": ("num_ffn_parameters", 1, 0),
+    "FFN width": ("intermediate_size", 1, 0),
     "MFLOP a token": ("flops_per_token", 1e6, 3),
     "tokens/s": ("tokens_per_s", 1, 0),
     "hours": ("train_hours", 1, 2),

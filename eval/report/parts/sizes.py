@@ -242,7 +242,7 @@ def _law(sizes: np.ndarray, floor: float, scale: float, exponent: float) -> np.n
 
 def section(analysis: Analysis, sizes: Sizes, page: Page) -> Section:
     """Trends of the leading metrics, and laws."""
-    body = [page.figure("sizes"), _trend_text(analysis, sizes), _law_text(analysis, sizes)]
+    body = [page.figure("across-sizes"), _trend_text(analysis, sizes), _law_text(analysis, sizes)]
     missing = [size for size in analysis.source.axes[SIZE] if size not in sizes.levels]
     if missing:
         body.append(f"Left out, as `{analysis.baseline}` has no run of a known size: {', '.join(missing)}.")
@@ -327,7 +327,7 @@ def tables(analysis: Analysis, sizes: Sizes) -> Mapping[str, pd.DataFrame]:
 
 def figures(analysis: Analysis, sizes: Sizes) -> Mapping[str, Draw]:
     """Draw differences and losses against size."""
-    return {"sizes": partial(draw_sizes, analysis, sizes)}
+    return {"across-sizes": partial(draw_sizes, analysis, sizes)}
 
 
 def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing | None:

@@ -25,7 +25,7 @@ from eval.significance.statistics.tuning import Selection
 
 PARAMETERS = {"0.2M": 2e5, "0.5M": 5.4e5, "2M": 2.09e6}
 LOSS = Benchmark("held-out-loss")
-PAGE = Page(alternative_texts={"sizes": "alt"})
+PAGE = Page(alternative_texts={"across-sizes": "alt"})
 # What is added to the baseline's law at the three sizes.
 SHAPES = {
     "gelu": (0.0, 0.0, 0.0),
