@@ -42,6 +42,8 @@ LEAST_FALL = 0.3
 
 While still on it, masked models were seen to sink by 13% on TinyStories, by 27% on the synthetic corpus.
 """
+LATE = 0.5
+"""Share of its training after which a run had little left to reach its level."""
 NAMED = 4
 """Variants that a sentence names."""
 PANEL_IN = 2.4
@@ -155,7 +157,8 @@ def plateau_sentence(departures: pd.DataFrame) -> str:
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
-        return f"All {num_runs} runs left {named}, the last after {latest:.0%} of its training."
+        care = ", so losses tell in part who left first" if latest > LATE else ""
+        return f"All {num_runs} runs left {named}, the last after {latest:.0%} of its training{care}."
     if len(staying) == num_runs:
         return f"None of {num_runs} runs left {named}, so their losses tell little."
     counts = staying.variant.astype(str).value_counts().items()
