@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -92,8 +92,8 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> tuple[Figure, str] | No
     add_legend(figure, _handles(analysis, {point.variant for _, _, points in shown for point in points}))
     families = ", ".join(dict.fromkeys(family_label(family) for family, _, _ in shown))
     return figure, (
-        f"{_label(analysis, benchmark)}, with its standard error over seeds, against what a variant costs: a "
-        f"panel for each cost of {families}; the dashed line is the mean of {analysis.baseline}"
+        f"Scatter plots of {_label(analysis, benchmark)}, with its standard error over seeds, against costs: "
+        f"a panel for each cost of {families}; the dashed line is the mean of {analysis.baseline}"
     )
 
 
@@ -155,7 +155,7 @@ def _styles(analysis: Analysis, benchmark: Benchmark, family: Family) -> dict[Le
 def _draw(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantStyle], baseline: Level) -> None:
     for variant, cost, score, error in points:
         style = styles[variant]
-        axes.errorbar(cost, score, yerr=error, elinewidth=1, **_look(style))
+        axes.errorbar(cost, score, yerr=error, ls="", elinewidth=1, **style.points)
         if variant == baseline:
             axes.axhline(score, color=GREY, lw=0.9, ls="--", zorder=1)
     low, high = min(x.cost for x in points), max(x.cost for x in points)
@@ -209,12 +209,7 @@ def _handles(analysis: Analysis, present: Collection[Level]) -> list[Line2D]:
 
 
 def _handle(name: str, style: VariantStyle) -> Line2D:
-    return Line2D([], [], label=name, **_look(style))
-
-
-def _look(style: VariantStyle) -> dict[str, Any]:
-    fill = "white" if style.hollow else style.colour
-    return {"color": style.colour, "marker": style.marker, "mfc": fill, "ms": 5.5, "mew": 1.3, "lw": 0}
+    return Line2D([], [], ls="", label=name, **style.points)
 
 
 def _label(analysis: Analysis, benchmark: Benchmark) -> str:

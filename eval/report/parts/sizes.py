@@ -356,17 +356,17 @@ def _draw_differences(
     middles = np.array([sizes.parameters[s, analysis.baseline] for s in ladder.values()])
     spread = MOST_SPREAD * np.log(middles[-1] / middles[0]) * np.linspace(-0.5, 0.5, len(analysis.others))
     axes.axhline(0, color=GREY, lw=0.9, zorder=1)
-    for number, (variant, shift) in enumerate(zip(analysis.others, np.exp(spread), strict=True)):
-        of_sizes = [(analysis.of(benchmark, s) or [None] * (number + 1))[number] for s in ladder.values()]
+    settings = [dict(zip(analysis.others, analysis.of(benchmark, s), strict=False)) for s in ladder.values()]
+    for variant, shift in zip(analysis.others, np.exp(spread), strict=True):
         rows = [
-            (x * shift, c.estimate, *(c.interval or (c.estimate, c.estimate)))
-            for x, c in zip(middles, of_sizes, strict=True)
-            if c is not None and c.estimate is not None
+            (middle * shift, c.estimate, *(c.interval or (c.estimate, c.estimate)))
+            for middle, of_setting in zip(middles, settings, strict=True)
+            if (c := of_setting.get(variant)) and c.estimate is not None
         ]
         if rows:
             x, y, low, high = np.array(rows, dtype=float).T
             style, errors = styles[variant], np.clip([y - low, high - y], 0, None)
-            axes.errorbar(x / MILLION, y, yerr=errors, ls=style.dashes, **_look(style))
+            axes.errorbar(x / MILLION, y, yerr=errors, ls=style.dashes, lw=1.4, **style.points)
     outcome = analysis.outcome(benchmark)
     unit = unit_name(outcome.unit)
     _finish(axes, f"{title(benchmark)} {arrow(outcome)}", rest, len(sizes.ladders) > 1)
@@ -377,7 +377,7 @@ def _draw_losses(axes: Axes, analysis: Analysis, laws: Sequence[VariantLaw]) -> 
     styles = variant_styles(analysis.variants)
     for x in laws:
         style = styles[x.variant]
-        axes.errorbar(np.array(x.parameters) / MILLION, x.losses, ls="", **_look(style))
+        axes.errorbar(np.array(x.parameters) / MILLION, x.losses, ls="", **style.points)
         if x.law is not None:
             fine = np.geomspace(x.parameters[0], x.parameters[-1], 100)
             axes.plot(fine / MILLION, x.law.at(fine), color=style.colour, ls=style.dashes, lw=1.2)
@@ -397,21 +397,8 @@ def _finish(axes: Axes, text: str, rest: Family, is_named: bool) -> None:
     axes.set_axisbelow(True)
 
 
-def _look(style: VariantStyle) -> dict[str, Any]:
-    fill = "white" if style.hollow else style.colour
-    return {
-        "color": style.colour,
-        "marker": style.marker,
-        "mfc": fill,
-        "ms": 5,
-        "mew": 1.2,
-        "lw": 1.4,
-        "zorder": 3,
-    }
-
-
 def _handle(name: str, style: VariantStyle) -> Line2D:
-    return Line2D([], [], ls=style.dashes, label=name, **_look(style))
+    return Line2D([], [], ls=style.dashes, lw=1.4, label=name, **style.points)
 
 
 PART = Part(name="sizes", compute=compute, section=section, figures=figures, tables=tables)
