@@ -1,4 +1,4 @@
-"""How often what a report says across sizes is wrong: verdicts of trends, power laws, predictions.
+"""How often what a report says across sizes is wrong: verdicts of trends, and exponents of power laws.
 
     python -m benchmarks.scaling
 
@@ -9,18 +9,16 @@ is said to be nats.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 
 import numpy as np
 import pandas as pd
-from scipy import special
-from tqdm import tqdm
+from scipy import special, stats
 
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
 from benchmarks.tables import print_table
-from eval.significance.statistics.scaling_laws import fit_power_law, law_interval, predict_largest
+from eval.report.parts.sizes import FEWEST_SIZES, fit_power_law
 from eval.significance.statistics.size_trends import (
     CHANGES_SIGN,
     GROWS,
@@ -54,8 +52,8 @@ class ScalingArgs(Section):
 
     studies: int = 1_000
     """Simulated studies for each entry about trends; of one variant, and of eight."""
-    laws: int = 200
-    """The same about power laws, which take longer."""
+    laws: int = 1_000
+    """The same about power laws."""
     runs: tuple[int, ...] = (3, 6)
     """Runs of each variant at each size."""
     generator_seed: int = 0
@@ -93,8 +91,8 @@ def weighted_p(x: np.ndarray, differences: np.ndarray, variances: np.ndarray, ru
 
 def study_verdicts(trend: SizeTrend, margin: float) -> Iterator[list[str]]:
     """Verdicts of one study after another, over its variants."""
-    for i in range(len(trend.change.p)):
-        yield trend_verdicts(trend.of(i), margin)
+    for study, variants in enumerate(trend.change.p):
+        yield trend_verdicts([trend.of((study, variant)) for variant in range(len(variants))], margin)
 
 
 def _trend_rows(args: ScalingArgs) -> Iterator[dict[str, object]]:
@@ -123,34 +121,39 @@ def _most_said(verdicts: list[str]) -> str:
 
 def _law_rows(args: ScalingArgs) -> Iterator[dict[str, object]]:
     for num_sizes in (3, 4, 5):
-        for runs in args.runs:
-            for sd in (0.01, 0.05):
-                yield {"sizes": num_sizes, "n": runs, "spread (nats)": sd} | _law_row(
-                    args, num_sizes, runs, sd
-                )
+        for spread_name, spread in (("equal", np.ones(num_sizes)), ("falls tenfold", _falling(num_sizes))):
+            for runs in args.runs:
+                for sd in (0.01, 0.05):
+                    row = {
+                        "sizes": num_sizes,
+                        "spread with size": spread_name,
+                        "n": runs,
+                        "spread (nats)": f"{sd:g}",
+                    }
+                    yield row | _law_row(args, num_sizes, runs, sd * spread)
 
 
-def _law_row(args: ScalingArgs, num_sizes: int, runs: int, sd: float) -> dict[str, object]:
-    """One entry: whether intervals hold the exponent and the error of the prediction its truth."""
+def _falling(num_sizes: int) -> np.ndarray:
+    """Spreads that fall tenfold from the smallest size to the largest, 1 in the middle."""
+    return np.geomspace(10**0.5, 10**-0.5, num_sizes)
+
+
+def _law_row(args: ScalingArgs, num_sizes: int, runs: int, spread: np.ndarray) -> dict[str, object]:
+    """One entry: whether the exponent is determined, and whether its standard error is large enough."""
     rng = np.random.default_rng([args.generator_seed, num_sizes, runs])
-    sizes = PARAMETERS[:num_sizes]
-    truth = [FLOOR + SCALE * size**-EXPONENT for size in sizes]
-    held, exponents, held_errors, errors = [], [], [], []
-    for _ in tqdm(range(args.laws), desc=f"{num_sizes} sizes, n = {runs}", leave=False, disable=None):
-        losses = [loss + sd * rng.normal(size=runs) for loss in truth]
-        low, high = law_interval(sizes, losses, attrgetter("exponent")) or (np.nan, np.nan)
-        held.append(low <= EXPONENT <= high)
-        exponents.append(float(fit_power_law(sizes, [x.mean() for x in losses]).exponent))
-        predicted = predict_largest(sizes, losses)
-        if predicted is not None and predicted.error_interval is not None:
-            errors.append(predicted.error)
-            held_errors.append(predicted.error_interval[0] <= 0 <= predicted.error_interval[1])
-    middle, (low, high) = np.median(exponents), np.quantile(exponents, [0.025, 0.975])
+    sizes = np.repeat(PARAMETERS[:num_sizes], runs)
+    truth, sd = FLOOR + SCALE * sizes**-EXPONENT, np.repeat(spread, runs)
+    reach = stats.t.ppf(0.975, len(sizes) - FEWEST_SIZES)
+    laws = [fit_power_law(sizes, truth + sd * rng.normal(size=len(sizes))) for _ in range(args.laws)]
+    determined = [law for law in laws if law is not None]
+    exponents = [law.exponent for law in determined]
+    middle, low, high = np.quantile(exponents, [0.5, 0.025, 0.975])
     return {
+        "determined": _percent([law is not None for law in laws]),
         "exponent (truth 0.3)": f"{middle:.2f} ({low:.2f} to {high:.2f})",
-        "interval holds it": _percent(held),
-        "error of the prediction (nats)": f"{np.mean(errors):+.3f} ± {np.std(errors, ddof=1):.3f}",
-        "its interval holds 0": _percent(held_errors),
+        "t times its standard error holds it": _percent(
+            [bool(abs(law.exponent - EXPONENT) <= reach * law.exponent_error) for law in determined]
+        ),
     }
 
 

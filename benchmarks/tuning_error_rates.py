@@ -67,7 +67,7 @@ class Setting:
     """How the curve bends: its second derivative is exp(this) times as large a threefold higher."""
     late: float = 0.0
     """Share of the runs at higher rates than the best that end ``LATE`` nats higher, as those do that leave
-    the plateau of word frequencies late."""
+    the unigram plateau late."""
     unstable: float = 1.0
     """How many times as wide the last variant's runs spread."""
     uneven: float = 0.0

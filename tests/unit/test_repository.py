@@ -76,7 +76,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "document",
         "inputs",
         "verdicts scores tuning",
-        "curves",
         "analysis",
         "figures sections",
         "paper",

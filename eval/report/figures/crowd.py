@@ -9,7 +9,16 @@ from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
 from eval.report.document.names import family_label
-from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, VariantStyle, in_two_lines, new_figure
+from eval.report.figures.style import (
+    BLUE,
+    GREY,
+    SMALL,
+    VERMILION,
+    VariantStyle,
+    in_two_lines,
+    new_figure,
+    text_width,
+)
 from eval.report.verdicts.ranking import by_standing
 from eval.significance.axes import Family, Level
 from eval.significance.comparison import Comparison
@@ -19,7 +28,9 @@ MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
 COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
-VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, "not told from": GREY}
+NAME_IN = 1.05
+"""Widest name of a panel; a longer one is written smaller."""
+VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, "not significantly different from": GREY}
 """By what is shown against the baseline: forty looks of their own are told apart by nobody."""
 ALONE = VariantStyle(BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
@@ -35,7 +46,7 @@ def is_crowd(analysis: Analysis) -> bool:
 def in_words(comparison: Comparison) -> str:
     """Say what is shown of a variant against the baseline: one of ``VERDICT_COLOURS``."""
     if not comparison.is_different:
-        return "not told from"
+        return "not significantly different from"
     return "better than" if comparison.is_better else "worse than"
 
 
@@ -85,7 +96,8 @@ def small_panels(
         for axes in grid[len(variants) :]:
             axes.remove()
         for place, (axes, variant) in enumerate(zip(grid, variants, strict=False)):
-            axes.set_title(in_two_lines(str(variant)), fontsize=SMALL, pad=2)
+            name = in_two_lines(str(variant), 16)
+            axes.set_title(name, fontsize=min(SMALL, SMALL * NAME_IN / text_width(name)), pad=2)
             axes.tick_params(labelsize=SMALL - 1.5, labelbottom=place >= len(variants) - COLUMNS)
             found[family, variant] = axes
     figure.supxlabel(xlabel, fontsize=9.5)

@@ -8,18 +8,25 @@ from typing import TypeVar
 
 from base.errors import UsageError, unknown_name
 from eval.report.analysis import Analysis
-from eval.report.figures.cost import COSTS, cost_panel
+from eval.report.figures.cost import COSTS, Cost, cost_panel
 from eval.report.figures.forest import forest_panel
 from eval.report.figures.heat_map import heat_map_panel
-from eval.report.figures.learning_curves import learning_curves_panel
 from eval.report.figures.seeds import seeds_panel
 from eval.report.figures.style import Panel
 from eval.report.figures.training import gradient_norms_panel
+from eval.report.parts import cost
+from eval.report.parts.learning_curves import learning_curves_panel
 from eval.report.verdicts.ranking import shown_first
 from eval.significance.axes import Benchmark, Family
 
 Name = TypeVar("Name")
 Find = Callable[[Analysis, Benchmark, Family], Panel | None]
+
+
+def _cost_panel(one: Cost, analysis: Analysis, outcome: Benchmark, family: Family) -> Panel | None:
+    result = cost.PART.of(analysis)
+    return None if result is None else cost_panel(analysis, result.arms, outcome, family, one)
+
 
 PLOTS: Mapping[str, Find] = {
     "forest": lambda analysis, outcome, _: forest_panel(analysis, outcome),
@@ -30,7 +37,7 @@ PLOTS: Mapping[str, Find] = {
         analysis, family, "difference"
     ),
     "gradient-norms": lambda analysis, _, family: gradient_norms_panel(analysis, family),
-    **{f"cost-{name.replace('_', '-')}": partial(cost_panel, cost=name) for name, _, _ in COSTS},
+    **{f"cost-{one[0].replace('_', '-')}": partial(_cost_panel, one) for one in COSTS},
 }
 """Every kind of figure that fits into one pair of axes, by its name."""
 

@@ -61,6 +61,12 @@ class VariantStyle(NamedTuple):
     hollow: bool
     dashes: str
 
+    @property
+    def points(self) -> dict[str, Any]:
+        """Return how matplotlib draws its points."""
+        fill = "white" if self.hollow else self.colour
+        return {"color": self.colour, "marker": self.marker, "mfc": fill, "ms": 5, "mew": 1.2, "zorder": 3}
+
     def line(self, label: str) -> Line2D:
         """Return its line in a legend."""
         return Line2D([], [], color=self.colour, ls=self.dashes, lw=1.7, label=label)

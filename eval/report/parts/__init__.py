@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from eval.report.part import Part
-from eval.report.parts import comparisons, design, methods, power, sensitivity
+from eval.report.parts import comparisons, cost, design, learning_curves, methods, power, sensitivity, sizes
 
 PARTS: tuple[Part[Any], ...] = (
     comparisons.PART,
+    sizes.PART,
+    learning_curves.PART,
+    cost.PART,
     power.PART,
     sensitivity.PART,
     design.PART,

@@ -11,6 +11,7 @@ of their own.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,14 +43,9 @@ class SizeTrend(NamedTuple):
     bend: Welch | None
     """How far the differences are from a line (their quadratic part); None with two sizes."""
 
-    def of(self, chosen: int | slice) -> SizeTrend:
-        """Return the trends of some studies."""
-
-        def take(part: Welch) -> Welch:
-            return Welch(*(values[chosen] for values in part))
-
-        ends = (take(self.first), take(self.last), take(self.change), take(self.middle))
-        return SizeTrend(*ends, None if self.bend is None else take(self.bend))
+    def of(self, place: tuple[int, ...]) -> SizeTrend:
+        """Return the trend of one study."""
+        return SizeTrend(*(part and Welch(*(x[place] for x in part)) for part in self))  # type: ignore
 
     @property
     def p_direction(self) -> np.ndarray:
@@ -122,31 +118,34 @@ def _bend(centred: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def trend_verdicts(trend: SizeTrend, margin: float | None, level: float = 1 - CONFIDENCE) -> list[str]:
-    """Return what is shown of each of V variants: the first that holds of sign, direction, holding.
+def trend_verdicts(
+    trends: Sequence[SizeTrend], margin: float | None, level: float = 1 - CONFIDENCE
+) -> list[str]:
+    """Return what is shown of each variant: the first that holds of sign, direction, holding.
 
     Each kind of verdict is corrected over the variants (Holm), so that at most ``level`` of studies have a
     false one of it. All who shrink or grow do so by their fitted ends, and may do so within the margin.
 
     Args:
-        trend: Fields of shape (V,).
+        trends: One a variant, fields of shape ().
         margin: The largest change that counts as none; with None nothing is said to hold.
         level: Of the tests of each kind together.
     """
-    is_sign, is_direction, is_holding = (
-        np.array(Holm().adjust([float(p) for p in values]), dtype=float) < level
-        for values in (
-            trend.p_sign,
-            trend.p_direction,
-            np.ones_like(trend.p_sign) if margin is None else trend.p_holds(margin),
-        )
+    kinds = (
+        [float(x.p_sign) for x in trends],
+        [float(x.p_direction) for x in trends],
+        [1.0 if margin is None else float(x.p_holds(margin)) for x in trends],
     )
-    towards_zero = trend.change.estimate * trend.middle.estimate < 0
-    direction = np.where(towards_zero, SHRINKS, GROWS)
-    chosen = np.select(
-        [is_sign, is_direction, is_holding], [CHANGES_SIGN, direction, HOLDS], default=CANNOT_TELL
-    )
-    return [str(name) for name in chosen]
+    corrected = zip(*(Holm().adjust(p_values) for p_values in kinds), strict=True)
+    return [
+        next((words for words, p in zip(_words(trend), p_values, strict=True) if p < level), CANNOT_TELL)
+        for trend, p_values in zip(trends, corrected, strict=True)
+    ]
+
+
+def _words(trend: SizeTrend) -> tuple[str, str, str]:
+    is_towards_zero = trend.change.estimate * trend.middle.estimate < 0
+    return CHANGES_SIGN, SHRINKS if is_towards_zero else GROWS, HOLDS
 
 
 def _largest(*p_values: np.ndarray) -> np.ndarray:

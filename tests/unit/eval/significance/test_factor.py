@@ -199,7 +199,7 @@ def test_words_say_what_is_compared(made: Path, tmp_path: Path):
     assert f"| `{FOURIER}` | **worse**<br>" in text
     assert "Family x head interaction" in text
     assert "Left out, as no head has part in it: blimp." in text
-    assert "## Quality and cost" not in text
+    assert "<summary>Cost: " not in text
     assert "always compared with each other (`--paired`), as heads share a pretrained" in text
     quiet = scores()
     quiet = quiet[quiet["head"] != FOURIER]

@@ -1,18 +1,17 @@
 """Figures of more variants than lines can be followed: sorted, and a small panel for each."""
 
-from dataclasses import replace
-from pathlib import Path
+import itertools
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
-from eval.report.figures.cost import draw_cost
+from eval.report.draws import draws
+from eval.report.figures.cost import BY_VERDICT
 from eval.report.figures.forest import draw_forest
-from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.seeds import draw_seeds
-from eval.report.figures.training import draw_gradient_norms
+from eval.report.parts import learning_curves
 from tests.unit.eval.report.figures.test_figures import BLIMP, NAMES, make_analysis
 
 FAMILIES = ("gpt_neo", "roberta")
@@ -58,37 +57,43 @@ def test_many_variants_are_sorted_alike_in_every_figure_that_lists_them(many: An
     assert drawn == pytest.approx([overall[name] for name in order if name != "gelu"])
 
 
-@pytest.mark.parametrize(
-    ("draw", "expected"), [(draw_learning_curves, NAMES[1:]), (draw_gradient_norms, NAMES)]
-)
+@pytest.mark.parametrize(("name", "expected"), [("learning-curves", NAMES[1:]), ("gradient-norms", NAMES)])
 @pytest.mark.ci
-def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, draw, expected):
-    figure, alt = draw(many)
-    found = panels_by_title(figure)
-    assert {name: len(axes) for name, axes in found.items()} == dict.fromkeys(expected, len(FAMILIES))
-    assert "a small panel for each" in alt
+def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, name, expected):
+    drawn = draws(many)[name]()
+    assert drawn is not None
+    titles = panels_by_title(drawn[0])
+    assert {name: len(axes) for name, axes in titles.items()} == dict.fromkeys(expected, len(FAMILIES))
+    assert "a small panel for each" in drawn[1]
 
 
 def test_small_panels_show_what_the_curves_say(many: Analysis):
-    found = panels_by_title(draw_learning_curves(many)[0])
+    result = learning_curves.PART.of(many)
+    assert result is not None
+    drawn = learning_curves.draw_learning_curves(many, result.curves)
+    assert drawn is not None
+    panels = panels_by_title(drawn[0])
+    losses = {
+        key: np.mean([[e.loss for e in run.curve] for run in runs], axis=0)
+        for key, runs in itertools.groupby(many.facts, lambda run: (run.family, run.variant))
+    }
     for place, family in enumerate(FAMILIES):
         for name in ("none", "relu"):
-            points = [x for x in many.curves.points if (x.family, x.variant) == (family, name)]
-            line = found[name][place].lines[0]
-            np.testing.assert_allclose(line.get_xdata(), [x.tokens / 1e6 for x in points])
-            np.testing.assert_allclose(line.get_ydata(), [x.difference for x in points])
+            mean = panels[name][place].lines[-2]  # before the line at zero
+            expected = losses[family, name] - losses[family, "gelu"]
+            np.testing.assert_allclose(mean.get_ydata(), expected, atol=1e-12)
 
 
-def test_hours_are_those_at_the_speed_of_the_fastest_run(tmp_path: Path):
-    analysis = make_analysis(tmp_path)
-    facts = [
-        replace(x, tokens_per_s=1000.0 / (1 + (x.seed == 1)), train_hours=1.0 + (x.seed == 1))
-        for x in analysis.facts
-    ]
-    shared = replace(analysis, source=replace(analysis.source, facts=tuple(facts)))
-    figure, _ = draw_cost(shared)
-    panels = [axes for axes in figure.axes if "hours" in axes.get_xlabel()]
-    hours = [
-        float(line.get_xdata()[0]) for line in panels[0].lines if line.get_marker() not in ("None", "", None)
-    ]
-    assert hours == pytest.approx([1.0] * len(analysis.variants))
+def test_many_variants_look_like_their_verdicts_against_cost(many: Analysis):
+    drawn = draws(many)["cost"]()
+    assert drawn is not None
+    panel = drawn[0].axes[0]
+    comparisons = {c.contrast.compared: c for c in many.of(BLIMP, "gpt_neo")}
+    different = {name for name, c in comparisons.items() if c.is_different}
+    colours = {
+        style.colour for words, style in BY_VERDICT.items() if words != "not significantly different from"
+    }
+    shown = [x.lines[0].get_color() in colours for x in panel.containers]
+    assert sum(shown) == len(different)
+    names = {text.get_text() for text in panel.texts}
+    assert names == {*different, "gelu"}

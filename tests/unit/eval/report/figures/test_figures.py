@@ -12,15 +12,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
-from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
-from eval.report.figures import draw_all, to_png, to_svg
-from eval.report.figures.cost import draw_cost
+from eval.report.draws import draw_all, to_png, to_svg
 from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
-from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
 from eval.report.figures.training import thin
 from eval.report.inputs.run_facts import Evaluation, RunFacts
@@ -229,23 +226,6 @@ def test_heat_map_shows_the_comparisons(tmp_path: Path):
     assert "percentage points" in scale.get_xlabel()
 
 
-def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
-    figure, _ = draw_cost(analysis)
-    axes = figure.axes[0]  # parameters, the first family
-    assert axes.get_xlabel() == "parameters (millions)"
-    scores = analysis.runs[analysis.runs.family == "gpt_neo"].groupby("variant").score
-    points = [line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", "")]
-    expected = [(10 + 0.3 * i, scores.mean()[v]) for i, v in enumerate(analysis.variants)]
-    np.testing.assert_allclose(points, expected)
-    bars = [container.get_segments()[0] for container in axes.collections]
-    errors = scores.std() / np.sqrt(scores.count())
-    np.testing.assert_allclose(
-        [(bar[1, 1] - bar[0, 1]) / 2 for bar in bars], [errors[v] for v in analysis.variants]
-    )
-    # One run has no standard error, so no bar.
-    assert len(figure.axes[1].collections) == len(analysis.variants) - 1
-
-
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
     axes = draw_forest(analysis, BLIMP)[0].axes[0]
     fills = {}
@@ -301,24 +281,3 @@ def test_thinned_curves_keep_their_mean():
     assert len(thinned) == 50
     np.testing.assert_allclose(np.mean(thinned, axis=0), np.mean(curve, axis=0))
     assert thin(curve[:50], 50) == curve[:50]
-
-
-def test_learning_curves_show_the_end_and_the_means_with_their_bands(analysis: Analysis):
-    figure, alt = draw_learning_curves(analysis)
-    assert "95% band" in alt
-    upper, lower = figure.axes[0], figure.axes[2]  # of the first family; three seeds of each variant
-    low, high = upper.get_ylim()
-    shown = [held_out_loss(step, 2) for step in range(100, 500, 50)]  # from a fifth of 450 steps on
-    assert low < min(shown)
-    assert max(shown) < high < held_out_loss(50, 2)
-    assert len(upper.lines) == len(upper.collections) == len(analysis.variants)
-    for line in upper.lines:
-        np.testing.assert_allclose(line.get_xdata(), np.arange(50, 500, 50) / 1e3)
-        np.testing.assert_allclose(line.get_ydata(), [held_out_loss(step, 2) for step in range(50, 500, 50)])
-    half_width = stats.t.ppf(0.975, 2) * 0.01 / math.sqrt(3)
-    ends = upper.collections[0].get_paths()[0].vertices[:, 1]
-    assert ends.min() == pytest.approx(held_out_loss(450, 2) - half_width)
-    assert ends.max() == pytest.approx(held_out_loss(50, 2) + half_width)
-    assert len(lower.lines) == len(analysis.others) + 1  # with that of zero, the baseline
-    # The second variant has one run in the last family, and so no band there.
-    assert len(figure.axes[1].collections) == len(analysis.variants) - 1

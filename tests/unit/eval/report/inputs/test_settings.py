@@ -159,7 +159,7 @@ def test_the_levels_of_an_axis_are_compared_within_family_and_variant(made: Path
 @pytest.mark.ci
 def test_tables_have_a_column_for_each_axis(made: Path):
     tables = number_tables(kept(made))
-    for name in ("scores", "seeds", "comparisons", "training", "learning_curves", "training_times"):
+    for name in ("scores", "seeds", "comparisons", "training", "learning_curves", "cost"):
         columns = list(tables[name].columns)
         assert columns[columns.index("family") + 1] == "size", name
     seeds = tables["seeds"]
