@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from eval.report.part import Part
-from eval.report.parts import comparisons, design, methods, power, sensitivity
+from eval.report.parts import (
+    comparisons,
+    design,
+    methods,
+    phenomena,
+    power,
+    published,
+    scores,
+    sensitivity,
+    source_study,
+    tuning,
+)
 
 PARTS: tuple[Part[Any], ...] = (
     comparisons.PART,
+    tuning.PART,
+    scores.PART,
     power.PART,
     sensitivity.PART,
+    phenomena.PART,
+    published.PART,
+    source_study.PART,
     design.PART,
     methods.PART,
 )
