@@ -74,8 +74,6 @@ class Published:
     """The source's that are not among the own scores."""
 
 
-Own = Mapping[Place, Mapping[int, float]]
-"""Scores by seed."""
 Term = tuple[float, np.ndarray]
 """Weight and scores of a group of runs."""
 Families = Mapping[str, tuple[str, np.ndarray]]
@@ -107,10 +105,14 @@ def beside_published(
     printed = read_published(source)
     own, counterparts = _own_runs(_as_the_source_names(rows, printed), scale), _counterparts(printed)
     pairs = {place: families for place in own if (families := _counterpart(counterparts, place))}
-    levels = [_level(place, own[place], families) for place, families in pairs.items()]
+    levels = [_record(place, [(1.0, own[place].to_numpy())], [(1.0, x)]) for place, x in pairs.items()]
     bases = {place: _baseline_of(place, factor, baseline) for place in pairs}
     effects = [
-        _effect(place, own[place], own[base], pairs[place], pairs[base], is_paired(factor))
+        _record(
+            place,
+            _effect(own[place], own[base], is_paired(factor)),
+            [(1.0, pairs[place]), (-1.0, pairs[base])],
+        )
         for place, base in bases.items()
         if base in pairs and base != place
     ]
@@ -120,8 +122,8 @@ def beside_published(
     return Published(
         source=source,
         baseline=str(baseline),
-        levels=levels,
-        effects=[record for record in effects if record is not None],
+        levels=[record for record in levels if record],
+        effects=[record for record in effects if record],
         own_alone=tuple(name for name in _names(own, benchmarks) if name not in both),
         published_alone=tuple(name for name in _names(places, benchmarks) if name not in both),
     )
@@ -135,16 +137,16 @@ def _as_the_source_names(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFr
     return rows.assign(benchmark=rows.benchmark.where(has_tasks, rows.benchmark.replace(names)))
 
 
-def _own_runs(rows: pd.DataFrame, scale: float) -> Own:
-    """Every task in every metric, and the mean of each benchmark under each head."""
+def _own_runs(rows: pd.DataFrame, scale: float) -> dict[Place, pd.Series]:
+    """Return scores by seed: of each task in each metric, and of each benchmark's mean under each head."""
     means = [run_scores(part)[0].assign(head=head) for head, part in rows.groupby("head")]
     of_benchmarks = pd.concat(means).assign(task=SINGLE_TASK, metric=NO_METRIC)
-    names = [*Place._fields, "seed", "score"]
-    every = pd.concat([rows.loc[rows.task != SINGLE_TASK, names], of_benchmarks[names]])
-    runs: dict[Place, dict[int, float]] = {}
-    for *texts, seed, score in every.itertuples(index=False):
-        runs.setdefault(Place(*map(str, texts)), {})[int(seed)] = scale * float(score)
-    return runs
+    names = list(Place._fields)
+    every = pd.concat([rows[rows.task != SINGLE_TASK], of_benchmarks])[[*names, "seed", "score"]]
+    return {
+        Place(*map(str, key)): scale * part.set_index("seed").score.astype(float)  # type: ignore[arg-type]
+        for key, part in every.groupby(names, sort=False)
+    }
 
 
 def _counterparts(printed: pd.DataFrame) -> dict[tuple[str, ...], Families]:
@@ -201,49 +203,32 @@ def _published_of(families: Families, place: Place) -> tuple[str, str, np.ndarra
     return next(iter(families)) if len(families) == 1 else f"mean of {len(families)} models", names, mean
 
 
-def _level(place: Place, runs: Mapping[int, float], families: Families) -> Record:
-    whose, name, scores = _published_of(families, place)
-    return _record(place, name, whose, [(1.0, _scores(runs))], [(1.0, scores)])
-
-
-def _effect(
-    place: Place, runs: Mapping[int, float], base: Mapping[int, float],
-    one: Families, other: Families, paired: bool,
-) -> Record | None:  # fmt: skip
-    """A level minus the baseline's; published over the families that have both."""
-    own = [(1.0, _scores(runs)), (-1.0, _scores(base))]
+def _effect(runs: pd.Series, base: pd.Series, paired: bool) -> list[Term]:
+    """Scores minus the baseline's: within each seed that both have, or of two groups."""
     if paired:
-        own = [(1.0, np.array([score - base[seed] for seed, score in runs.items() if seed in base]))]
-    both = one.keys() & other.keys()
-    if not both or not len(own[0][1]):
+        return [(1.0, (runs - base).dropna().to_numpy())]
+    return [(1.0, runs.to_numpy()), (-1.0, base.to_numpy())]
+
+
+def _record(place: Place, own: list[Term], counterparts: list[tuple[float, Families]]) -> Record | None:
+    """Set a score or an effect beside what was printed over the families that all counterparts have."""
+    shared = set.intersection(*(set(families) for _, families in counterparts))
+    if not shared or not len(own[0][1]):
         return None
-    (whose, first, plus), (_, second, minus) = (
-        _published_of({name: x for name, x in families.items() if name in both}, place)
-        for families in (one, other)
-    )
-    name = first if first == second else f"{first} minus {second}"
-    return _record(place, name, whose, own, [(1.0, plus), (-1.0, minus)])
-
-
-def _scores(runs: Mapping[int, float]) -> np.ndarray:
-    return np.array(list(runs.values()), dtype=float)
-
-
-def _record(place: Place, name: str, whose: str, own: list[Term], published: list[Term]) -> Record:
+    weights, every = zip(*counterparts, strict=True)
+    printed = [_published_of({x: families[x] for x in families if x in shared}, place) for families in every]
+    published = [(weight, scores) for weight, (_, _, scores) in zip(weights, printed, strict=True)]
     # A published group of one number is taken as it stands: its own spread is not known.
     runs = [(-weight, x) for weight, x in published if len(x) > 1]
     number = sum(weight * float(x[0]) for weight, x in published if len(x) == 1)
     intervals = {"own": weighted(own), "published": weighted(published)}
     intervals["difference"] = weighted([*own, *runs], number)
+    ends = ("", "_low", "_high")
     return {
         **place._asdict(),
-        "table": name,
-        "published_of": whose,
-        **{
-            f"{kind}{end}": value
-            for kind, values in intervals.items()
-            for end, value in zip(("", "_low", "_high"), values, strict=True)
-        },
+        "table": " minus ".join(dict.fromkeys(name for _, name, _ in printed)),
+        "published_of": printed[0][0],
+        **{f"{kind}{end}": x for kind, xs in intervals.items() for end, x in zip(ends, xs, strict=True)},
         "num_own": min(len(x) for _, x in own),
         "num_published": min(len(x) for _, x in published),
     }

@@ -122,7 +122,7 @@ def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     if decisive:
         rows = "\n".join(f"- {each.text}." for each in decisive)
         parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
-    return Section(title="Tuning", summary=_summary(analysis), body="\n\n".join(filter(None, parts)))
+    return Section(title="Tuning", summary=_summary(analysis, tuned), body="\n\n".join(filter(None, parts)))
 
 
 def checks(analysis: Analysis, tuned: Tuned) -> Iterable[str]:
@@ -176,9 +176,13 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     )
 
 
-def _summary(analysis: Analysis) -> str:
+def _summary(analysis: Analysis, tuned: Tuned) -> str:
+    """Say how many verdicts depend on the choice, else what was chosen."""
     changed, total = sum(x.is_changed for x in analysis.at_shared_rate), len(analysis.at_shared_rate)
-    return f"{changed} of {total} verdicts on held-out loss change with a shared value" if total else ""
+    if total:
+        return f"{changed} of {total} verdicts on held-out loss change with a shared value"
+    values = Counter(f"{x.field} {_text(x.values[x.chosen])}" for x in tuned.lines)
+    return first_few([f"{value} for {count}" for value, count in values.most_common()], NAMED)
 
 
 def _values(analysis: Analysis, tuned: Tuned) -> str:

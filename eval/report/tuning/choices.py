@@ -125,7 +125,7 @@ class Tuned:
                 by_arm.setdefault((line.family, line.variant), []).append(selection)
         return {key: statistics.combined(fields, [1.0] * len(fields)) for key, fields in by_arm.items()}
 
-    @property
+    @cached_property
     def num_runs(self) -> dict[Key, int]:
         """Tuning runs of each variant in each setting, without those that were added later."""
         return {
@@ -133,7 +133,7 @@ class Tuned:
             for key, choice in self.chosen.items()
         }
 
-    @property
+    @cached_property
     def num_rounds(self) -> dict[Key, int]:
         """Rounds that each variant took part in."""
         return {
