@@ -9,8 +9,8 @@ from dataclasses import replace
 from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import read_source
+from eval.report.parts.tuning import Narrowing, most_decisive
 from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY
-from eval.report.tuning.decisive import Narrowing, most_decisive
 from eval.results.tuning import Further, Tuning
 from slurm.run.todo import unfinished
 from slurm.study.axes.points import write_value

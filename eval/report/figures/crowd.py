@@ -85,20 +85,21 @@ def small_panels(
         xlabel: What stands once below all.
         ylabel: What stands once beside all.
     """
-    lines = [-(-len(variants) // COLUMNS) for variants in shown.values()]
+    columns = min(COLUMNS, max(map(len, shown.values())))
+    lines = [-(-len(variants) // columns) for variants in shown.values()]
     heights = [TITLE_IN + PANEL_IN * count for count in lines]
     figure = new_figure(AROUND_IN + sum(heights))
     blocks = figure.subfigures(len(shown), 1, height_ratios=heights, squeeze=False).ravel()
     found: dict[tuple[Family, Level], Axes] = {}
     for block, (family, variants), count in zip(blocks, shown.items(), lines, strict=True):
-        grid = block.subplots(count, COLUMNS, squeeze=False, sharex=True, sharey=True).ravel()
+        grid = block.subplots(count, columns, squeeze=False, sharex=True, sharey=True).ravel()
         block.suptitle(family_label(family), fontsize=10)
         for axes in grid[len(variants) :]:
             axes.remove()
         for place, (axes, variant) in enumerate(zip(grid, variants, strict=False)):
             name = in_two_lines(str(variant), 16)
             axes.set_title(name, fontsize=min(SMALL, SMALL * NAME_IN / text_width(name)), pad=2)
-            axes.tick_params(labelsize=SMALL - 1.5, labelbottom=place >= len(variants) - COLUMNS)
+            axes.tick_params(labelsize=SMALL - 1.5, labelbottom=place >= len(variants) - columns)
             found[family, variant] = axes
     figure.supxlabel(xlabel, fontsize=9.5)
     figure.supylabel(ylabel, fontsize=9.5)

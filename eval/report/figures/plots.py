@@ -14,7 +14,7 @@ from eval.report.figures.heat_map import heat_map_panel
 from eval.report.figures.seeds import seeds_panel
 from eval.report.figures.style import Panel
 from eval.report.figures.training import gradient_norms_panel
-from eval.report.parts import cost
+from eval.report.parts import cost, phenomena
 from eval.report.parts.learning_curves import learning_curves_panel
 from eval.report.verdicts.ranking import shown_first
 from eval.significance.axes import Benchmark, Family
@@ -31,7 +31,7 @@ def _cost_panel(one: Cost, analysis: Analysis, outcome: Benchmark, family: Famil
 PLOTS: Mapping[str, Find] = {
     "forest": lambda analysis, outcome, _: forest_panel(analysis, outcome),
     "seeds": seeds_panel,
-    "heat-map": lambda analysis, outcome, _: heat_map_panel(analysis, outcome),
+    "heat-map": lambda analysis, outcome, _: _heat_map(analysis, outcome),
     "learning-curves": lambda analysis, _, family: learning_curves_panel(analysis, family),
     "learning-curve-differences": lambda analysis, _, family: learning_curves_panel(
         analysis, family, "difference"
@@ -40,6 +40,11 @@ PLOTS: Mapping[str, Find] = {
     **{f"cost-{one[0].replace('_', '-')}": partial(_cost_panel, one) for one in COSTS},
 }
 """Every kind of figure that fits into one pair of axes, by its name."""
+
+
+def _heat_map(analysis: Analysis, benchmark: Benchmark) -> Panel | None:
+    result = phenomena.PART.of(analysis)
+    return heat_map_panel(analysis, result.differences.get(benchmark, ())) if result else None
 
 
 def find_panel(

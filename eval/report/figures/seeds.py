@@ -73,7 +73,8 @@ def seeds_panel(analysis: Analysis, benchmark: Benchmark, family: Family) -> Pan
 
 def _height(analysis: Analysis, lines: int) -> float:
     """Inches, with so many lines in a title."""
-    return 0.75 + 0.15 * lines + 0.2 * len(analysis.variants)
+    row = 0.33 if any("\n" in in_two_lines(str(name)) for name in analysis.variants) else 0.2
+    return 0.75 + 0.15 * lines + row * len(analysis.variants)
 
 
 def _label_variants(axes: Axes, analysis: Analysis) -> None:

@@ -5,15 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from eval.report.part import Part
-from eval.report.parts import comparisons, cost, design, learning_curves, methods, power, sensitivity, sizes
+from eval.report.parts import (
+    comparisons,
+    cost,
+    design,
+    learning_curves,
+    methods,
+    phenomena,
+    power,
+    published,
+    scores,
+    sensitivity,
+    sizes,
+    source_study,
+    tuning,
+)
 
 PARTS: tuple[Part[Any], ...] = (
     comparisons.PART,
+    tuning.PART,
     sizes.PART,
     learning_curves.PART,
     cost.PART,
+    scores.PART,
     power.PART,
     sensitivity.PART,
+    phenomena.PART,
+    published.PART,
+    source_study.PART,
     design.PART,
     methods.PART,
 )

@@ -491,21 +491,3 @@ def spreads(
     p = special.fdtrc(of_at, of_below, at / below)
     is_failing = (own_at > 4 * own_below) & (df_below > 0) & (df_at > 0) & (p < FAILING)
     return Spreads(np.sqrt(own_at), np.sqrt(own_below), is_failing)
-
-
-def expected_best(losses: ArrayLike) -> np.ndarray:
-    """(N,) the expected lowest loss of k of N trials, for k from 1 to N (Dodge et al. 2019).
-
-    Trials are drawn without replacement: the unbiased form (Tang et al. 2020, arXiv:2004.13705). Dodge's own,
-    with replacement, is too high for losses and does not arrive at the best one found.
-
-    Args:
-        losses: (N,) of all trials, infinite where a run diverged.
-    """
-    ordered = np.sort(np.asarray(losses, dtype=float))
-    number = len(ordered)
-    found = []
-    for k in range(1, number + 1):
-        shares = [math.comb(number - place, k - 1) / math.comb(number, k) for place in range(1, number + 1)]
-        found.append(sum(share * loss for share, loss in zip(shares, ordered, strict=True) if share))
-    return np.array(found)

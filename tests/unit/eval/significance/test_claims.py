@@ -14,7 +14,7 @@ from scipy import stats
 
 from base.errors import UsageError
 from eval.report.document.markdown import interval
-from eval.report.scores.phenomena import compare_parts, part_tables
+from eval.report.parts.phenomena import compare_parts, part_tables
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -17,7 +16,6 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
 from eval.report.draws import draw_all, to_png, to_svg
 from eval.report.figures.forest import draw_forest, draw_forests
-from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
 from eval.report.figures.training import thin
 from eval.report.inputs.run_facts import Evaluation, RunFacts
@@ -190,40 +188,6 @@ def test_every_axis_has_a_unit(tmp_path: Path):
         assert re.search(units, shared + " ".join(axes.get_xlabel() for axes in figure.axes)), name
 
 
-def test_heat_map_shows_the_comparisons(tmp_path: Path):
-    analysis = make_analysis(tmp_path, parts=5)
-    figure, alt = draw_heat_map(analysis, BLIMP)
-    axes, scale = figure.axes
-    rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
-    assert rows == [f"task {i}" for i in range(5)]
-    assert columns == ["kan", "relu", "swish"]
-    shown = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
-    (outlines,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
-    corners = [path.vertices[0] for path in outlines.get_paths()]
-    frames = {(rows[int(y)], columns[int(x)]) for x, y in corners}
-    mesh = axes.collections[0]
-    values = np.ma.filled(mesh.get_array().astype(float), np.nan).reshape(len(rows), len(columns))
-    assert len(shown) == len(analysis.parts) == 15
-    means = analysis.source.rows.groupby(["task", "variant", "family"]).score.mean()
-    for c in analysis.parts:
-        variant = c.contrast.compared
-        cell = (c.part, variant)
-        difference = (means[cell] - means[c.part, "gelu"]).mean()  # families weigh the same
-        assert shown[cell].get_text() == f"{difference:+.1f}"
-        assert (shown[cell].get_fontweight() == "bold") == (cell in frames)
-        assert (cell in frames) == (c.p_bh is not None and c.p_bh < 0.05)
-        drawn = values[rows.index(c.part), columns.index(variant)]
-        if variant == "kan":  # one run in one family
-            assert c.p is None
-            assert math.isnan(drawn)
-        else:
-            assert drawn == pytest.approx(difference)
-    low, high = mesh.get_clim()
-    assert low == -high
-    assert high == pytest.approx(np.nanmax(np.abs(values)))  # no cell is four times the median one
-    assert frames
-    assert f"{len(frames)} of 15 are framed" in alt
-    assert "percentage points" in scale.get_xlabel()
 
 
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):

@@ -15,7 +15,8 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.command import main
 from eval.report.inputs.sources import read_source
-from eval.report.sections.scores import tasks_section
+from eval.report.part import Page
+from eval.report.parts import phenomena
 from eval.results.outcome import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss
 from eval.significance.comparison import EQUIVALENT
 
@@ -209,12 +210,13 @@ def test_every_metric_of_a_benchmark_has_a_direction_of_its_own(tmp_path: Path, 
     analysis = analysis_of(tmp_path, pd.concat(frames))
     arrows = {"accuracy": "↑", "perplexity": "↓", "raw_toxicity": "", "raw_bleu": "↑"}
     arrows |= {"perplexity": "↑", "raw_toxicity": "↓"} if column else {}
-    lines = tasks_section(analysis).splitlines()
+    result = phenomena.PART.of(analysis)
+    lines = phenomena.section(analysis, result, Page(alternative_texts={})).body.splitlines()
     for metric, arrow in arrows.items():
         (line,) = (line for line in lines if f"| {metric.replace('_', ' ')}" in line)
         cells = [cell.strip() for cell in line.split("|")[3:6]]
         assert cells[0] == f"{metric.replace('_', ' ')} {arrow}".strip()
-        assert ["**" in cell for cell in cells[1:]] == [arrow == "↑", arrow == "↓"]
+        assert list(map(float, cells[1:])) == [40.1, 30.1]
 
 
 def test_a_flag_may_name_a_metric_that_stands_beside_the_compared_one(tmp_path: Path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from eval.significance.statistics.tuning import (
     choice_share,
     combined,
     curve,
-    expected_best,
     fit_curves,
     moderated_noise,
     own_noise,
@@ -284,13 +282,6 @@ def test_intervals_of_the_optimum_and_of_the_loss_there_hold_the_truth() -> None
         truths = ((found.optimum, place), (found.loss, 3.0))
         held.append([x.interval is not None and x.interval[0] <= y <= x.interval[1] for x, y in truths])
     assert np.mean(held, axis=0).min() >= 0.9
-
-
-def test_the_expected_best_is_the_mean_over_all_subsets() -> None:
-    losses = [3.0, 1.0, 2.5, 7.0, 2.0]
-    expected = [np.mean([min(subset) for subset in combinations(losses, k)]) for k in range(1, 6)]
-    assert expected_best(losses) == pytest.approx(expected)
-    assert expected_best([1.0, np.inf]).tolist() == [np.inf, 1.0]
 
 
 def test_added_variance_is_that_of_a_further_arm() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 from dataclasses import replace
 from itertools import product
@@ -18,24 +17,20 @@ from eval.report.analysis import Analysis, Request
 from eval.report.exports import number_tables
 from eval.report.figures.tuning import draw_tuning
 from eval.report.inputs.sources import read_source
-from eval.report.sections.answer import answer
-from eval.report.sections.methods import methods_section
-from eval.report.sections.tuning import tuning_section
+from eval.report.page import warning_notes
+from eval.report.part import Page
+from eval.report.parts.tuning import PART, most_decisive, narrowings
 from eval.report.tuning.choices import TUNED_BY, Line, failing_choices
-from eval.report.tuning.decisive import most_decisive, narrowings
 from eval.report.verdicts.findings import find, with_shared_rate
-from eval.report.verdicts.ranking import rank
 from eval.results.decisions import Decisions, write_decisions
-from eval.results.rows import ROW_COLUMNS, write_rows
-from eval.results.store import Ledger, write_ledger
-from eval.results.tuning import Further, Tuning
+from eval.results.tuning import Further, Tuning, write_tuning
+from eval.results.tuning_rules import Value
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Setting
 from eval.significance.claims import Claims
 from eval.significance.comparison import Comparison, Inference
-from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.tuning import fit_curves, squared_regret, squared_regret_of_few
-from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.folders import StudyFolder
 from tests.unit.eval.report.tuned_study import (
     BEST,
     FAMILY,
@@ -44,10 +39,10 @@ from tests.unit.eval.report.tuned_study import (
     TUNING_SEEDS,
     loss_at,
     tune,
-    write_run,
     write_study,
 )
 
+PAGE = Page(alternative_texts={"tuning": "a figure"})
 RATES = np.array([3e-4, 1e-3, 3e-3, 9e-3])
 """The grid widened once, as kan's best is at its edge."""
 
@@ -60,6 +55,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(study: Path) -> Analysis:
     return analyse(read_source(study))
+
+
+def _section(found: Analysis) -> str:
+    """What the part says, its line first."""
+    section = PART.section(found, PART.of(found), PAGE)
+    assert section is not None
+    return section.markdown
 
 
 def _own(found: Analysis, variant: str) -> Comparison:
@@ -111,18 +113,18 @@ def test_at_the_shared_rate_runs_are_compared_as_anywhere_else(found: Analysis) 
         assert both.shared.choice_error is None
 
 
-def test_the_answer_says_which_verdicts_one_rate_for_all_would_have_changed(found: Analysis) -> None:
-    said = answer(found)[-1]
-    assert said.startswith("At one rate for all variants, `kan` would be worse by 0.05")
-    assert "instead of within margin" in said
-    assert "swiglu" not in said
-    section = tuning_section(found, CONTEXT)
-    assert "1 of 3 verdicts on held-out loss change" in section
+def test_both_verdicts_stand_side_by_side(found: Analysis) -> None:
+    section = _section(found)
+    assert "<summary>Tuning: 1 of 3 verdicts on held-out loss change with a shared value" in section
     assert "the best of `gelu` (0.001)" in section
     assert section.count("| same runs |") == 2
+    (row,) = (line for line in section.splitlines() if "**changed**" in line)
+    at_shared, at_own = _arm("kan", 1e-3), _arm("kan", 3e-3)
+    for arm in (at_shared, at_own):
+        assert f"{arm.mean() - _arm('gelu', 1e-3).mean():+.4f}" in row
     assert "12 runs, the grid widened once" in section
     assert "![a figure](figures/tuning.svg)" in section
-    assert "mean square of the regret" in methods_section(found, CONTEXT)
+    assert list(PART.checks(found, found.tuned)) == []
 
 
 def test_of_the_same_runs_no_verdict_changes_with_the_rate(found: Analysis) -> None:
@@ -142,13 +144,12 @@ def test_runs_that_are_missing_at_the_shared_rate_are_told(tmp_path: Path) -> No
     for run in shared[:2]:
         shutil.rmtree(run)
     found = analyse(read_source(folder))
-    assert "(4 of 6 runs ended)" in answer(found)[-1]
-    assert "(4 of 6 runs ended)" in tuning_section(found, CONTEXT)
+    assert "(2 of 6 runs missing)" in _section(found)
 
 
 def test_the_shared_rate_is_called_that_of_the_variant_that_the_study_names(study: Path) -> None:
     found = analyse(read_source(study), Request(baseline="relu2"))
-    assert "the best of `gelu` (0.001)" in tuning_section(found, CONTEXT)
+    assert "the best of `gelu` (0.001)" in _section(found)
 
 
 def test_both_verdicts_are_corrected_with_the_claims_on_all_outcomes() -> None:
@@ -176,22 +177,6 @@ def test_both_verdicts_are_corrected_with_the_claims_on_all_outcomes() -> None:
     assert p_values[0] < (both.shared.p_corrected or 0) < 2.5 * p_values[0]
 
 
-def _untuned(table: ArmTable) -> ArmTable:
-    found = copy.copy(table)
-    found.choices = {}
-    return found
-
-
-def test_claims_on_other_outcomes_are_given_the_choice(found: Analysis) -> None:
-    """One of another outcome, which the tuning did not choose by."""
-    other = Benchmark("blimp")
-    claims = tuple(replace(c, benchmark=other) for c in found.comparisons)
-    tables = {**found.tables, other: _untuned(found.tables[TUNED_BY])}
-    said = " ".join(answer(replace(found, tables=tables, comparisons=(*found.comparisons, *claims))))
-    assert "is given each one's chosen values: another tuning might choose others" in said
-    assert "chosen values" not in " ".join(answer(found))
-
-
 def test_tables_hold_the_losses_and_what_is_made_of_them(found: Analysis) -> None:
     tables = number_tables(found)
     losses = tables["tuning_losses"]
@@ -202,11 +187,6 @@ def test_tables_hold_the_losses_and_what_is_made_of_them(found: Analysis) -> Non
     assert tuning.optimum.to_dict() == pytest.approx(BEST, rel=0.1)
     assert tuning.cost_of_threefold.tolist() == pytest.approx([0.05] * 4, abs=0.012)
     assert set(tuning.num_runs) == {12}
-    means = losses[losses.variant == "kan"].groupby("value").loss.mean()
-    best = tables["expected_best"]
-    assert best[best.variant == "kan"].expected_best_loss.iloc[[0, -1]].tolist() == pytest.approx(
-        [means.mean(), means.min()]
-    )
     assert set(tables["shared_rate"].changed) == {True, False}
 
 
@@ -215,10 +195,9 @@ def test_without_a_tuning_nothing_of_it_is_told(study: Path, tmp_path: Path) -> 
     StudyFolder(folder).tuning_file.unlink()
     found = analyse(read_source(folder))
     assert found.tuned is None
-    assert tuning_section(found, CONTEXT) == ""
-    assert draw_tuning(found) is None
+    assert PART.of(found) is None
     tables = number_tables(found)
-    assert not {"tuning", "tuning_losses", "expected_best", "shared_rate"} & set(tables)
+    assert not {"tuning", "tuning_losses", "shared_rate"} & set(tables)
     assert "choice_error" not in tables["comparisons"]
     plain = stats.ttest_ind(_arm("relu2", 1e-3), _arm("gelu", 1e-3), equal_var=False)
     assert _own(found, "relu2").p == pytest.approx(plain.pvalue)
@@ -235,9 +214,16 @@ def test_each_setting_has_a_tuning_of_its_own(tmp_path: Path) -> None:
     missed = {key: np.sqrt(choice.variance) for key, choice in found.tuned.choices.items()}
     sides = [np.mean([missed[family, v] for family in settings]) for v in ("relu2", "gelu")]
     assert averaged.choice_error == pytest.approx(np.hypot(*sides))
-    drawn = draw_tuning(found)
-    assert drawn is not None
-    assert len(drawn[0].axes) == 2
+    figure, _ = draw_tuning(found, found.tuned, FIELD)
+    panels = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == [*BEST] * 2
+    for axes, (family, variant) in zip(panels, product(settings, BEST), strict=True):
+        losses = next(x.losses for x in found.tuned.lines if (x.family, x.variant) == (family, variant))
+        above = losses.mean(-1) - losses.mean(-1).min()
+        assert any(
+            np.shape(line.get_ydata()) == above.shape and np.allclose(line.get_ydata(), above)
+            for line in axes.lines
+        )
 
 
 def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path: Path) -> None:
@@ -277,9 +263,13 @@ def test_the_report_says_which_tuning_runs_would_decide_most(found: Analysis) ->
         (x.tuned, x.lines[0].field) for x in most_decisive(undecided.tuned, undecided.overall(TUNED_BY))
     ]
     assert len(set(tunings)) == len(tunings) == len(BEST)
-    said = tuning_section(undecided, CONTEXT)
-    assert "Which tuning runs would decide most" in said
-    assert "2 more tuning seeds at" in said
+    assert "- 2 more tuning seeds of" in _section(undecided)
+    (step,) = PART.steps(undecided, undecided.tuned)
+    best, *_ = most_decisive(undecided.tuned, undecided.overall(TUNED_BY))
+    assert (step.share, step.num_runs) == (best.share, best.num_runs)
+    assert step.command == "ffn-ablations study run STUDY.yaml --decide 1"
+    shown = replace(found, comparisons=tuple(replace(c, p=0.0, p_corrected=0.0) for c in found.comparisons))
+    assert list(PART.steps(shown, shown.tuned)) == []
 
 
 def _with_further(seeds: tuple[int, ...], diverged: tuple[float, int] | None = None) -> Tuning:
@@ -314,12 +304,12 @@ def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(
     assert line.selection.variance < before.selection.variance
     assert line.selection.df == before.selection.df + 2
     assert now.tuned.num_runs == found.tuned.num_runs
-    section = tuning_section(now, CONTEXT)
-    assert "8 about that of `kan`: they choose nothing" in section
+    section = _section(now)
+    assert "Runs were added that choose nothing: 8 of `kan`." in section
     losses = number_tables(now)["tuning_losses"].query("variant == 'kan'")
     assert sorted(losses.loss) == pytest.approx(np.sort(runs.ravel()))
     assert set(losses.seed) == {*TUNING_SEEDS, 104, 105}
-    assert draw_tuning(now) is not None
+    assert len(draw_tuning(now, now.tuned, FIELD)[0].axes) == len(BEST)
 
 
 def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: Path) -> None:
@@ -354,7 +344,7 @@ def test_a_further_seed_that_diverges_is_left_out_and_a_value_where_one_does_is_
     assert line.of_curve == (3e-4, 1e-3, 3e-3)
 
 
-def test_a_choice_where_training_begins_to_fail_is_warned_of(tmp_path: Path) -> None:
+def test_a_choice_where_training_begins_to_fail_is_named(tmp_path: Path) -> None:
     tuning = tune()
     wild = {3e-3: (3.1, 2.5, 3.2), 9e-3: (3.4, 3.0, 3.3)}  # kan's lowest mean, whose seeds spread
     rounds = tuple(
@@ -374,6 +364,9 @@ def test_a_choice_where_training_begins_to_fail_is_warned_of(tmp_path: Path) -> 
     )
     assert f"spread by {np.std(wild[3e-3], ddof=1):.3f} nats" in said
     assert failing_choices(tune(), tune().chosen) == []
+    found = analyse(read_source(write_study(tmp_path / "study", tuning)))
+    assert list(PART.checks(found, found.tuned)) == ["`kan` was chosen where training begins to fail."]
+    assert "kan was chosen where training begins to fail: at optim.learning_rate 0.003" in _section(found)
 
 
 def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
@@ -383,39 +376,6 @@ def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
     (choice,) = both.choices.values()
     missed = [line.selection.variance**0.5 for line in both.lines if line.selection]
     assert choice.variance == pytest.approx(sum(missed) ** 2)
-
-
-def test_the_order_of_the_variants_carries_what_the_choices_add(found: Analysis) -> None:
-    """A difference of a few standard errors of the runs, less than what the tuning leaves open."""
-    (ranking,) = found.rankings
-    table = found.tables[ranking.benchmark]
-    runs = [table.runs[FAMILY, x.variant].to_numpy() for x in ranking.places]
-    shown = {(x.variant, name) for x in ranking.places for name in x.better_than}
-    plain = told_apart([x.mean() for x in runs], [x.var(ddof=1) for x in runs], len(SEEDS), 0.05)
-    names = [x.variant for x in ranking.places]
-    without = {(names[i], names[j]) for i, j in np.argwhere(np.triu(plain))}
-    assert shown < without
-
-
-def test_no_outcome_but_the_tuned_one_has_an_edge(tmp_path: Path) -> None:
-    found = analyse(read_source(write_study(tmp_path / "study", tune(widen=0))))
-    assert found.tuned is not None
-    assert found.tuned.at_edge == {(FAMILY, "kan")}
-    untuned = {name: ArmTable(t.runs, name, outcome=t.outcome) for name, t in found.tables.items()}
-    (ranking,) = rank(replace(found, tables=untuned), found.tuned.at_edge)
-    assert not any(x.is_at_edge for x in ranking.places)
-    (ranking,) = rank(found, {("roberta", "kan")})
-    assert not any(x.is_at_edge for x in ranking.places)
-
-
-def test_a_rate_below_one_that_diverged_is_at_the_edge_and_two_rates_have_no_curve(tmp_path: Path) -> None:
-    plan = tune(widen=0, diverged=[("gelu", 3e-3)])
-    found = analyse(read_source(write_study(tmp_path / "study", plan)))
-    assert found.tuned is not None
-    assert found.tuned.at_edge == {(FAMILY, "gelu"), (FAMILY, "kan")}
-    (said,) = (said for said in found.warnings if "fewer than three values" in said)
-    assert "is in no interval: gelu; tune with more values" in said
-    assert any("gelu (optim.learning_rate 0.001)" in said for said in found.warnings)
 
 
 def test_what_was_decided_does_not_hang_on_runs_that_others_get_later(tmp_path: Path) -> None:
@@ -445,63 +405,57 @@ def test_of_one_tuning_seed_the_main_runs_tell_the_spread(tmp_path: Path) -> Non
     assert line.noise.df == own + 2
 
 
-def test_a_best_value_at_the_edge_is_warned_of(tmp_path: Path) -> None:
+def test_a_choice_at_the_boundary_of_the_grid_is_named(tmp_path: Path) -> None:
     found = analyse(read_source(write_study(tmp_path / "study", tune(widen=0))))
-    assert any("kan (optim.learning_rate 0.003)" in said for said in found.warnings)
-    assert "0.003 (edge)" in tuning_section(found, CONTEXT)
-    (ranking,) = found.rankings
-    assert [x.variant for x in ranking.places if x.is_at_edge] == ["kan"]
-
-
-def test_of_values_without_order_only_those_that_were_tried_can_be_better(found: Analysis) -> None:
     assert found.tuned is not None
-    line = found.tuned.lines[0]
-    assert line.field == FIELD
-    named = replace(line, values=tuple(map(str, line.values)))
-    assert named.rates is None
-    assert named.curve is None
-    assert named.selection is not None
+    assert found.tuned.at_edge == {(FAMILY, "kan")}
+    (check,) = PART.checks(found, found.tuned)
+    assert check == "`kan` was chosen at the boundary of the tuning grid, so a better value may lie beyond."
+    assert "0.003 (boundary)" in _section(found)
+
+
+def test_a_rate_below_one_that_diverged_is_at_the_boundary_and_two_rates_have_no_curve(
+    tmp_path: Path,
+) -> None:
+    plan = tune(widen=0, diverged=[("gelu", 3e-3)])
+    found = analyse(read_source(write_study(tmp_path / "study", plan)))
+    assert found.tuned is not None
+    assert found.tuned.at_edge == {(FAMILY, "gelu"), (FAMILY, "kan")}
+    (note,) = (note for note in warning_notes(found) if "fewer than three values" in note)
+    assert note.startswith("gelu (optim.learning_rate): ")
+    line = next(line for line in found.tuned.lines if line.variant == "gelu")
+    assert line.curve is None
     assert line.noise is not None
     error = np.sqrt(line.noise.variance / len(TUNING_SEEDS))
     expected = squared_regret_of_few(line.means, error, line.noise.df, line.chosen)
-    assert named.selection == (pytest.approx(expected), line.noise.df)
+    assert line.selection == (pytest.approx(expected), line.noise.df)
 
 
-def _write_heads(folder: Path, trials: dict[str, dict[str, list[float]]]) -> Path:
-    """Score models of two FFNs on two tasks under heads, of which some had candidates."""
-    for variant, seed in product(("gelu", "kan"), (1, 2, 3)):
-        run = RunFolder(folder / f"{FAMILY}/{variant}/seed{seed}-00000000")
-        write_run(folder, f"{FAMILY}/{variant}/{run.path.name}", 3.0 + 0.01 * seed)
-        tasks = list(product(trials, ("cola", "sst2")))
-        rows = [
-            ("", FAMILY, variant, seed, "glue", task, "", "accuracy", 80.0 + seed, 50, head, True)
-            for head, task in tasks
-        ]
-        items = [
-            (task, head, 12, "head_learning_rate=0.001" if "head_learning_rates" in trials[head] else None)
-            for head, task in tasks
-        ]
-        run.eval_dir.mkdir()
-        write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run.rows_file)
-        run.items_file("glue").parent.mkdir(exist_ok=True)
-        table = pd.DataFrame(items, columns=["task", "head", "seed", "chosen"])
-        table.to_parquet(run.items_file("glue"), index=False)
-        protocols = {f"glue {task} {head}": {"head": head, **trials[head]} for head, task in tasks}
-        write_ledger(run, Ledger(tasks=protocols))
-    return folder
+def test_values_without_order_have_no_figure(tmp_path: Path) -> None:
+    tuning = tune()
+    words = {rate: f"rate {rate:g}" for rate in RATES}
 
+    def named(point: dict[str, Value]) -> dict[str, Value]:
+        return {FIELD: words[float(point[FIELD])]}
 
-def test_the_report_says_how_many_candidates_each_head_had_and_what_was_kept(tmp_path: Path) -> None:
-    rates = {"head_learning_rates": [1e-3, 1e-2, 1e-1]}
-    folder = _write_heads(tmp_path, {"linear": rates, "mlp": {**rates, "init_scales": [0.1, 1.0]}, "kan": {}})
-    found = analyse(read_source(folder), Request(factor="head"))
-    assert [(x.head, x.num_trials) for x in found.head_trials] == [
-        ("kan", (1,)),
-        ("linear", (3,)),
-        ("mlp", (6,)),
-    ]
-    assert [x.chosen for x in found.head_trials] == [{}, *[{"head_learning_rate=0.001": 12}] * 2]
-    section = tuning_section(found, CONTEXT)
-    assert "| `mlp` | 6 | head_learning_rate=0.001 (12x) |" in section
-    assert "unequal numbers of candidates" in section
-    assert number_tables(found)["head_tuning"].num_trials.tolist() == ["1", "3", "6"]
+    tuning = replace(
+        tuning,
+        rounds=tuple(
+            replace(each, tried=tuple(replace(x, point=named(x.point)) for x in each.tried))
+            for each in tuning.rounds
+        ),
+        chosen=tuple(replace(x, point=named(x.point)) for x in tuning.chosen),
+    )
+    folder = write_study(tmp_path / "study", tune())
+    write_tuning(folder, tuning)
+    found = analyse(read_source(folder))
+    assert found.tuned is not None
+    line = found.tuned.lines[0]
+    assert line.values == tuple(words.values())
+    assert (line.rates, line.curve) == (None, None)
+    assert line.selection is not None
+    assert line.noise is not None
+    error = np.sqrt(line.noise.variance / len(TUNING_SEEDS))
+    expected = squared_regret_of_few(line.means, error, line.noise.df, line.chosen)
+    assert line.selection == (pytest.approx(expected), line.noise.df)
+    assert PART.figures(found, found.tuned) == {}

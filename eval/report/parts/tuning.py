@@ -1,0 +1,321 @@
+"""What each variant was tuned to, what the choice is worth, and whether a verdict depends on it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from base.wording import first_few
+from eval.report.analysis import Analysis
+from eval.report.document.markdown import difference, interval, listed, table
+from eval.report.document.names import family_label
+from eval.report.figures.tuning import tuning_figures
+from eval.report.leaderboard import verdict
+from eval.report.part import NextStep, Page, Part, Section
+from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
+from eval.report.verdicts.findings import AtSharedRate
+from eval.results.tuning_rules import Value
+from eval.significance.axes import Level
+from eval.significance.comparison import SHOWN, Comparison
+from eval.significance.statistics.tuning import Estimate, combined
+
+SHOWN_OF_CURVE = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f"}
+NAMED = 3
+"""Variants named in a sentence, and further tunings in a list."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """What ``MORE_SEEDS`` further tuning seeds of one variant are worth to a comparison."""
+
+    compared: str
+    lines: tuple[Line, ...]
+    """What is tuned further: one variant along one field, in each setting of the comparison."""
+    share: float
+    """Width of the interval then, as a share of what it is, if means stay as they are."""
+
+    @property
+    def tuned(self) -> str:
+        """The variant that is tuned further."""
+        return str(self.lines[0].variant)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """At which runs are added, in any setting."""
+        return tuple(sorted({value for line in self.lines for value in line.of_curve}, key=float))
+
+    @property
+    def num_runs(self) -> int:
+        """Number of runs that are added."""
+        return MORE_SEEDS * sum(len(line.of_curve) for line in self.lines)
+
+    @property
+    def text(self) -> str:
+        """One sentence without its full stop."""
+        values = ", ".join(map(_text, self.values))
+        return (
+            f"{MORE_SEEDS} more tuning seeds of `{self.tuned}` at {values} ({self.num_runs} runs) narrow the "
+            f"interval of `{self.compared}` to {self.share:.0%} of its width, if means stay as they are"
+        )
+
+
+def most_decisive(tuned: Tuned, comparisons: Iterable[Comparison]) -> list[Narrowing]:
+    """Return what is worth most first: every variant and field once, with the comparison it narrows most.
+
+    Args:
+        tuned: What the tuning found.
+        comparisons: Averaged over families; those that are shown, and of other metrics, need nothing.
+    """
+    undecided = [c for c in comparisons if c.verdict not in SHOWN]
+    every = [narrowing for c in undecided for narrowing in narrowings(tuned, c)]
+    best: dict[tuple[str, str], Narrowing] = {}
+    for each in sorted(every, key=lambda narrowing: narrowing.share):
+        best.setdefault((each.tuned, each.lines[0].field), each)
+    return list(best.values())
+
+
+def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
+    """Say for each variant of a comparison what further tuning seeds about its choices are worth.
+
+    The variance that the choices add becomes that of more seeds; the degrees of freedom, which grow a little,
+    are left as they are.
+    """
+    if not comparison.choice_error or not comparison.standard_error:
+        return []
+    weights = comparison.contrast.weights()
+    arms = {(family, name): x for family in comparison.families for name, x in weights.items()}
+
+    def choice_variance(variant: Level = "", name: str = "") -> float:
+        choices = tuned.choices_after(variant, name)
+        return combined([choices[arm] for arm in arms], list(arms.values())).variance
+
+    part = (comparison.choice_error / comparison.standard_error) ** 2
+    before = choice_variance()
+    lines: dict[tuple[Level, str], list[Line]] = {}
+    for line in tuned.lines:
+        if (line.family, line.variant) in arms and line.of_curve:
+            lines.setdefault((line.variant, line.field), []).append(line)
+    shares = {key: math.sqrt(max(0.0, 1 - part * (1 - choice_variance(*key) / before))) for key in lines}
+    compared = str(comparison.contrast.compared)
+    return [
+        Narrowing(compared=compared, lines=tuple(lines[key]), share=share)
+        for key, share in shares.items()
+        if share < 1
+    ]
+
+
+def compute(analysis: Analysis) -> Tuned | None:
+    """Return what was read before the comparisons, whose standard errors hold the choices."""
+    return analysis.tuned
+
+
+def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
+    """Budget, every chosen value with what it is worth, and both verdicts side by side."""
+    parts = [_budget(analysis, tuned), *(page.figure(name) for name in tuning_figures(analysis, tuned))]
+    parts += [_values(analysis, tuned), *(f"{line.failing}." for line in tuned.lines if line.failing)]
+    parts += [_side_by_side(analysis, tuned)]
+    decisive = most_decisive(tuned, analysis.overall(TUNED_BY))[:NAMED]
+    if decisive:
+        rows = "\n".join(f"- {each.text}." for each in decisive)
+        parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
+    return Section(title="Tuning", summary=_summary(analysis, tuned), body="\n\n".join(filter(None, parts)))
+
+
+def checks(analysis: Analysis, tuned: Tuned) -> Iterable[str]:
+    """Say who was chosen at the boundary of the grid, or where training begins to fail."""
+    boundary = dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.is_at_edge)
+    failing = dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.failing)
+    reasons = {
+        "at the boundary of the tuning grid, so a better value may lie beyond": boundary,
+        "where training begins to fail": failing,
+    }
+    clauses = [
+        f"{first_few(list(names), NAMED)} {'was' if len(names) == 1 else 'were'} chosen {reason}"
+        for reason, names in reasons.items()
+        if names
+    ]
+    if clauses:
+        yield f"{'; '.join(clauses)}."
+
+
+def steps(analysis: Analysis, tuned: Tuned) -> Iterable[NextStep]:
+    """Propose the tuning runs that narrow an undecided comparison most."""
+    if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
+        return
+    for each in most_decisive(tuned, analysis.overall(TUNED_BY))[:1]:
+        yield NextStep(
+            text=each.text,
+            command="ffn-ablations study run STUDY.yaml --decide 1",
+            share=each.share,
+            num_runs=each.num_runs,
+        )
+
+
+def _budget(analysis: Analysis, tuned: Tuned) -> str:
+    """Say what each variant was given, and which numbers hold the choice."""
+    plan, counts = tuned.plan.plan, sorted({*tuned.num_runs.values()})
+    fields = listed([f"`{name}` over {listed(map(_text, values))}" for name, values in plan.fields.items()])
+    runs = f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+    rounds = max(tuned.num_rounds.values(), default=1) - 1
+    widened = f", the grid widened {'once' if rounds == 1 else f'{rounds} times'}" if rounds else ""
+    further = Counter[str]()
+    for (_, variant), choice in tuned.chosen.items():
+        further[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
+    added = ", ".join(f"{number} of {name}" for name, number in further.items() if number)
+    return (
+        f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
+        f"{listed(map(str, plan.seeds))}: {runs}{widened}. The value with the lowest mean held-out loss was "
+        "chosen, on seeds and held-out text that no main run has."
+        + (f" Runs were added that choose nothing: {added}." if added else "")
+        + " The standard errors of the held-out loss hold what the choice adds. Permutation tests, learning "
+        "curves and other metrics take the chosen values as given."
+    )
+
+
+def _summary(analysis: Analysis, tuned: Tuned) -> str:
+    """Say how many verdicts depend on the choice, else what was chosen."""
+    changed, total = sum(x.is_changed for x in analysis.at_shared_rate), len(analysis.at_shared_rate)
+    if total:
+        return f"{changed} of {total} verdicts on held-out loss change with a shared value"
+    values = Counter(f"{x.field} {_text(x.values[x.chosen])}" for x in tuned.lines)
+    return first_few([f"{value} for {count}" for value, count in values.most_common()], NAMED)
+
+
+def _values(analysis: Analysis, tuned: Tuned) -> str:
+    """Each choice with its optimum, how sure it is, and what missing it costs."""
+    rows = [
+        [
+            family_label(line.family),
+            f"`{line.variant}`",
+            f"`{line.field}`",
+            _text(line.values[line.chosen]) + (" (boundary)" if line.is_at_edge else ""),
+            *(_estimate(line, name, form) for name, form in SHOWN_OF_CURVE.items()),
+            "-" if line.selection is None else f"{math.sqrt(line.selection.variance):.4f}",
+        ]
+        for line in tuned.lines
+    ]
+    header = [analysis.stratum, analysis.noun, "field", "chosen", "optimum", "a third of it costs",
+              "three times it costs", "choice error"]  # fmt: skip
+    return (
+        f"{table(header, rows)}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
+        f"nearest neighbours, with {analysis.confidence:.0%} intervals over what the tuning leaves open; no "
+        "interval where the optimum is the end of what was searched, - where the grid does not reach. "
+        "*Choice error*: root of the expected squared regret. More tuning seeds and a finer grid lessen it; "
+        "more seeds of the main runs do not."
+    )
+
+
+def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
+    """Both verdicts of every comparison, at the shared value and at each one's own."""
+    if not analysis.at_shared_rate:
+        return ""
+    shared = listed(dict.fromkeys(_point(point) for point in tuned.shared_points.values()))
+    header = [analysis.stratum, analysis.noun, "at the shared value", "own value", "at its own", ""]
+    return (
+        f"**At one value for all**, the best of `{tuned.plan.plan.baseline}` ({shared}), and at each one's "
+        "own. Both are corrected alike, with the other primary comparisons; only the second holds what the "
+        f"choice adds.\n\n{table(header, [_both(tuned, x) for x in analysis.at_shared_rate])}"
+    )
+
+
+def _both(tuned: Tuned, both: AtSharedRate) -> list[str]:
+    compared, missing = both.own.contrast.compared, both.own.num_runs_plus - both.shared.num_runs_plus
+    points = [
+        _point(x.point) for (f, v), x in tuned.chosen.items() if v == compared and f in both.own.families
+    ]
+    sides = [f"{difference(c)} {interval(c)} {verdict(c)}" for c in (both.shared, both.own)]
+    return [
+        family_label(both.own.family),
+        f"`{compared}`",
+        sides[0] + (f" ({missing} of {both.own.num_runs_plus} runs missing)" if missing > 0 else ""),
+        ", ".join(dict.fromkeys(points)) or "-",
+        sides[1],
+        "same runs" if both.has_same_runs else "**changed**" if both.is_changed else "same",
+    ]
+
+
+def _point(point: Mapping[str, Value]) -> str:
+    return ", ".join(map(_text, point.values()))
+
+
+def _text(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _estimates(line: Line) -> dict[str, Estimate | None]:
+    """Losses and costs in nats per target token, the optimum in the unit of the field."""
+    curve = line.curve
+    if curve is None:
+        return dict.fromkeys(("optimum", "loss_at_optimum", "cost_of_a_third", "cost_of_threefold"))
+    return {
+        "optimum": curve.optimum.exp,
+        "loss_at_optimum": curve.loss,
+        "cost_of_a_third": curve.lower,
+        "cost_of_threefold": curve.higher,
+    }
+
+
+def _estimate(line: Line, name: str, form: str) -> str:
+    estimate = _estimates(line)[name]
+    if estimate is None:
+        return "-"
+    ends = estimate.interval
+    return f"{estimate.value:{form}}" + (f" [{ends[0]:{form}}, {ends[1]:{form}}]" if ends else "")
+
+
+def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
+    """Return every choice with what it is worth, and every loss of the tuning."""
+    return {
+        "tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines),
+        "tuning_losses": pd.DataFrame(row for line in tuned.lines for row in _losses(line, tuned)),
+    }
+
+
+def _record(line: Line, tuned: Tuned) -> dict[str, object]:
+    key = line.family, line.variant
+    record: dict[str, object] = {
+        "family": line.family,
+        "variant": line.variant,
+        "field": line.field,
+        "chosen": str(line.values[line.chosen]),
+        "is_at_edge": line.is_at_edge,
+        "num_runs": tuned.num_runs[key],
+        "num_rounds": tuned.num_rounds[key],
+        "chosen_again": line.share,
+        "choice_error": None if line.selection is None else math.sqrt(line.selection.variance),
+    }
+    for name, estimate in _estimates(line).items():
+        low, high = (estimate.interval if estimate else None) or (None, None)
+        record |= {name: estimate.value if estimate else None, f"{name}_low": low, f"{name}_high": high}
+    return record
+
+
+def _losses(line: Line, tuned: Tuned) -> Iterable[dict[str, object]]:
+    """Losses of every value at the planned seeds, and at those that were added."""
+    fixed = {"family": line.family, "variant": line.variant, "field": line.field}
+    planned = {x: losses.tolist() for x, losses in zip(line.values, line.losses, strict=True)}
+    added = [each for each in tuned.plan.further_of(line.choice) if each.field == line.field and each.losses]
+    for value in line.values:
+        runs = list(zip(tuned.plan.plan.seeds, planned[value], strict=False))
+        for each in added:
+            runs += zip(
+                each.seeds, dict(zip(each.values, each.losses, strict=True)).get(value, ()), strict=False
+            )
+        for seed, loss in runs:
+            if loss is not None:
+                yield {**fixed, "value": str(value), "seed": seed, "loss": loss}
+
+
+PART = Part(
+    name="tuning",
+    compute=compute,
+    section=section,
+    figures=tuning_figures,
+    tables=tables,
+    checks=checks,
+    steps=steps,
+)
