@@ -186,8 +186,7 @@ def _write(
     from eval.inspection.page import Page, render
     from eval.inspection.sentences import three_sentences
     from eval.report.document.html import to_html
-    from eval.report.figures.style import to_svg
-    from eval.report.paper.figures import to_pdf
+    from eval.report.figures.style import to_pdf, to_svg
     from eval.report.write import installed_versions
 
     findings = find_all(runs, _baseline(asked))

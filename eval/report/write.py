@@ -17,7 +17,6 @@ from eval.report.exports import as_json, number_tables
 from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.inputs.sources import Source, read_source
 from eval.report.markdown_report import render
-from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
 from eval.report.sections.context import Context
 from eval.results.columns import to_csv
@@ -78,14 +77,8 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
     files["report.json"] = as_json(analysis, context, tables, _shown(analysis.source.path))
     if analysis.request.paper:
-        labels = analysis.request.labels
-        made = paper_files(
-            analysis,
-            read_labels(labels) if labels else Labels(),
-            labels,
-            context.versions,
-            context.command,
-        )
+        figures = {name: figure for name, (figure, _) in drawn.items()}
+        made = paper_files(analysis, figures, context.versions["ffn-ablations"])
         files |= {f"{FOLDER}/{name}": content for name, content in made.items()}
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
     files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
@@ -125,7 +118,6 @@ def _command(analysis: Analysis, out: Path) -> str:
     words += ["--source-study"] if request.source_study else []
     words += ["--published", request.published] if request.published else []
     words += ["--paper"] if request.paper else []
-    words += ["--labels", os.fspath(request.labels)] if request.labels else []
     return shlex.join(words)
 
 

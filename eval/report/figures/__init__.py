@@ -78,14 +78,10 @@ def draws(analysis: Analysis) -> dict[str, Callable[[], tuple[Figure, str] | Non
     return found
 
 
-def settled(
-    draw: Callable[[], tuple[Figure, str] | None], relabel: Callable[[Figure], None] | None = None
-) -> tuple[Figure, str] | None:
-    """Draw a figure and lay it out; ``relabel`` may change its texts in between."""
+def settled(draw: Callable[[], tuple[Figure, str] | None]) -> tuple[Figure, str] | None:
+    """Draw a figure and lay it out."""
     with matplotlib.rc_context(STYLE):
         found = draw()
         if found is not None:
-            if relabel is not None:
-                relabel(found[0])
             settle(found[0])
     return found

@@ -76,21 +76,19 @@ def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     return figure, _alt(analysis, benchmark)
 
 
-def forest_panel(analysis: Analysis, benchmark: Benchmark, with_numbers: bool = True) -> Panel:
+def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
     """Return the forest of one outcome, its numbers beside it."""
     labels = [in_two_lines(str(name)) for name in others_in_drawn_order(analysis)]
 
     def draw(axes: Axes) -> None:
         for row in _panel(axes, analysis, benchmark):
-            if not with_numbers:
-                continue
             axes.text(
                 1.02, row.y, interval_text(row.comparison), transform=axes.get_yaxis_transform(),
                 va="center", ha="left", fontsize=SMALL - 0.5, color=_styles(analysis)[row.scope][0],
                 fontweight="bold" if row.scope == analysis.scopes(benchmark)[0] else "normal",
             )  # fmt: skip
         axes.set_title(filled(place(analysis, benchmark), 40))
-        axes.locator_params(axis="x", nbins=7 if with_numbers else 5)
+        axes.locator_params(axis="x", nbins=7)
         _label_variants(axes, labels, _step(analysis))
 
     return Panel(draw, _handles(analysis), _height(analysis), WIDTH_IN + _extra(labels))
