@@ -11,7 +11,8 @@ import pandas as pd
 
 from base.errors import UsageError, first_line
 from base.json_text import read_json
-from eval.report.readers.reading import ONLY_FAMILY, SHOWN, Found, Reading, split_names
+from eval.report.readers.reading import SHOWN, Found, Reading
+from eval.report.readers.tables import to_rows
 from eval.results.rows import some_of
 from eval.suites.lm_eval_metrics import directions_of, metrics_of, primary_metric
 from eval.suites.registry import HARNESS_PREFIX
@@ -45,12 +46,9 @@ def read_results(path: Path, reading: Reading, axes: Sequence[str]) -> Found | N
         raise UsageError(f"{path} is no result file that is known here; those of lm-eval are")
     if flags := Reading(columns=reading.columns, scores=reading.scores).flags:
         raise UsageError(f"{flags[0]} is about a table, and {path} holds result files; leave it out")
-    results = _last(pd.DataFrame(measured), notes)
-    fields, note = split_names(list(results["run_id"]), reading.names, axes, str(path))
-    defaults = {"family": ONLY_FAMILY, "seed": "0"}
-    table = pd.concat([fields, results.drop(columns=["date", "setting"])], axis=1)
-    table = table.assign(**{name: value for name, value in defaults.items() if name not in fields.columns})
-    return Found(table=table, notes=(*notes, *([note] if note else [])), kind=LABEL)
+    results = _last(pd.DataFrame(measured), notes).drop(columns=["date", "setting"])
+    found = to_rows(results.assign(name=results["run_id"]), reading, axes, str(path))
+    return Found(table=found.table, notes=(*notes, *found.notes), kind=LABEL)
 
 
 def _read_all(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

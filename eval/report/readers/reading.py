@@ -25,9 +25,9 @@ ANYTHING = "_"
 """The field of a template that stands for what tells nothing."""
 _PATTERNS = (
     # Folders of this project: runs/STUDY/FAMILY/VARIANT/seed1-HASH/model.
-    r"(?:.*/)?(?P<family>[^/]+)/(?P<variant>[^/]+)/seed(?P<seed>\d+)-[0-9a-f]{8,}(?:/model)?/?",
-    r"(?:.*/)?(?P<variant>[^/]+)/(?:seed|s)[-_=]?(?P<seed>\d+)(?:/[^/]*)?",
-    r"(?:.*/)?(?P<variant>[^/]+?)(?:[-_. ]+(?:seed|s)|seed)[-_=. ]*(?P<seed>\d+)",
+    re.compile(r"(?:.*/)?(?P<family>[^/]+)/(?P<variant>[^/]+)/seed(?P<seed>\d+)-[0-9a-f]{8,}(?:/model)?/?"),
+    re.compile(r"(?:.*/)?(?P<variant>[^/]+)/(?:seed|s)[-_=]?(?P<seed>\d+)(?:/[^/]*)?"),
+    re.compile(r"(?:.*/)?(?P<variant>[^/]+?)(?:[-_. ]+(?:seed|s)|seed)[-_=. ]*(?P<seed>\d+)"),
 )
 """How people name runs, the most telling first; one is taken where it fits all names."""
 
@@ -113,7 +113,7 @@ def split_names(
                 f"{{variant}}, {{seed}} and {{family}}, and {{{ANYTHING}}} stands for anything"
             )
         return _fields(names, pattern), ""
-    for pattern in map(re.compile, _PATTERNS):
+    for pattern in _PATTERNS:
         if all(map(pattern.fullmatch, names)):
             fields = _fields(names, pattern)
             return fields, (
@@ -122,10 +122,7 @@ def split_names(
             )
     ends = {name: name.rstrip("/").rpartition("/")[2] for name in names}
     variants = [ends[name] if len(set(ends.values())) == len(ends) else name for name in names]
-    return pd.DataFrame({"variant": variants}), (
-        f"no seeds are found in names such as {names[0]}, so each name counts as a variant with one run; if "
-        "some are seeds of one variant, say --names, such as {variant}-seed{seed}"
-    )
+    return pd.DataFrame({"variant": variants}), ""
 
 
 def _fields(names: Sequence[str], pattern: re.Pattern[str]) -> pd.DataFrame:

@@ -36,7 +36,7 @@ _BOOKKEEPING = re.compile(
 """What trackers write beside scores; a column without a name is an index of pandas."""
 _STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)|(is_|has_)?(finished|completed?|succeeded)")
 _FINISHED = r"finished|completed?|success|succeeded|done|terminated|inactive|ok|passed|true|yes"
-_UNFINISHED = r"crashed|fail(ed|ure)?|error|killed|cancell?ed|aborted|running|active|pending|pruned|false|no"
+_UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
 _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
 """A column that holds the scores of one seed, ``seed_1`` or ``blimp seed 1``."""
 _PLACE = ("benchmark", "task", "group", "metric", "head")
@@ -95,9 +95,10 @@ def _read(path: Path) -> tuple[pd.DataFrame, str]:
 
 def _parse(text: str) -> tuple[pd.DataFrame, str]:
     """Read every cell as text: a variant may be called ``none``."""
-    start = re.match(r"(?:[ \t]*\n)*(?:sep=(.)\n)?", text)  # blank lines, and Excel's own first line
-    num_skipped, header = text.count("\n", 0, start.end()), text[start.end() :].partition("\n")[0]
-    delimiter = start[1] or max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", header).count)
+    (start,) = re.findall(r"\A(?:[ \t]*\n)*(?:sep=.\n)?", text)  # blank lines, and Excel's own first line
+    num_skipped, header = start.count("\n"), text.removeprefix(start).partition("\n")[0]
+    usual = max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", header).count)
+    delimiter = start[-2] if "sep=" in start else usual
     # Without a header, a row of more fields than the first is an error; with one, pandas shifts its columns.
     cells = pd.read_csv(
         io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, skipinitialspace=True,
@@ -222,7 +223,11 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         fields = fields.rename(columns={"benchmark": "metric"})
     if "metric" in {*others} & {*fields.columns}:
         raise context.error(f" has benchmark and metric; write --columns score={shlex.quote(scores[0])}")
-    return long.drop(columns="column").assign(**fields).set_axis(pd.Index(places, name="column"))
+    return (
+        long.drop(columns="column")
+        .assign(**{str(x): fields[x] for x in fields})
+        .set_axis(pd.Index(places, name="column"))
+    )
 
 
 def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
@@ -287,7 +292,8 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     groups = [x for x in ("family", "variant", *_PLACE, _step_column(table)) if x in table.columns]
     number = table.groupby(groups, sort=False).cumcount() + 1
     context.notes.append(
-        "no column says seeds, so scores of one variant and task count as runs in their order, unpaired"
+        "no column says seeds, and no name as --names {variant}-seed{seed} would: scores of one variant and "
+        "task count as runs in their order, unpaired"
     )
     return table.assign(seed=number.astype(str))
 
@@ -325,7 +331,10 @@ def _last_steps(rows: pd.DataFrame, context: _Context) -> pd.DataFrame:
     context.notes.extend(["each run's last step counts"] if len(last) < len(rows) else [])
     ends = last.groupby([*run, "benchmark"])[step].max()
     early = ends[ends < ends.groupby("benchmark").transform("max")]
-    context.note("ends before others do", [f"{' '.join(map(str, x))} at {end:g}" for x, end in early.items()])
+    rows_of_early = early.reset_index().itertuples(index=False)
+    context.note(
+        "ends before others do", [f"{' '.join(map(str, x[:-1]))} at {x[-1]:g}" for x in rows_of_early]
+    )
     return last.drop(columns=step)
 
 
