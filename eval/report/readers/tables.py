@@ -105,13 +105,15 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
         header=None, skip_blank_lines=False, skiprows=num_skipped,
     )  # fmt: skip
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
-    cells = cells[(cells != "").any(axis=1)].replace(r'^="(.*)"$', r"\1", regex=True)  # as Excel marks texts
+    cells = cells[(cells != "").any(axis=1)]
+    if '="' in text:  # as Excel marks texts
+        cells = cells.replace(r'^="(.*)"$', r"\1", regex=True)
     if cells.empty:
         raise ValueError("it is empty; it needs variant, seed, benchmark and score")
     names = cells.iloc[0].str.strip()
-    table = cells.iloc[1:].set_axis(list(names), axis=1)
+    table = unmark(cells.iloc[1:]).set_axis(list(names), axis=1)
     is_blank = (names == "").to_numpy() & (table == "").all().to_numpy()  # a delimiter ends each line
-    return unmark(table.loc[:, ~is_blank]), delimiter
+    return table.loc[:, ~is_blank], delimiter
 
 
 def to_rows(
@@ -182,7 +184,13 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:
     """Write all but numbers as text; what is missing is empty."""
-    return table.apply(lambda x: x if x.dtype.kind in "biuf" else x.map(str).where(x.notna(), ""))
+    texts = [str(name) for name in table if not pd.api.types.is_numeric_dtype(table[name])]
+    return table.assign(**{name: _texts(table[name]) for name in texts})
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    texts = column if isinstance(column.dtype, pd.StringDtype) else column.astype(object).map(str)
+    return texts.mask(column.isna(), "")
 
 
 def _finished(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
