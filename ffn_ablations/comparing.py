@@ -23,14 +23,13 @@ from eval.report.analysis import Analysis, Request
 from eval.report.card import answer, make_card
 from eval.report.command import ReportArgs, request_of
 from eval.report.document.html import to_fragment
-from eval.report.draws import draw_one
-from eval.report.exports import number_tables
-from eval.report.figures.plots import find_panel
+from eval.report.exports import draw_one, number_tables
 from eval.report.figures.style import SMALL, STYLE, add_legend
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source, read_source, source_of_frame
 from eval.report.leaderboard import leaderboard
 from eval.report.page import summary, warnings
+from eval.report.plots import find_panel
 from eval.report.write import write_analysis
 from eval.results.columns import to_csv
 from eval.results.declarations import Scale

@@ -549,9 +549,7 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report", "name what to report on"),
     ("eval.report absent.csv", "absent.csv"),
     ("eval.report scores.csv --columns variant", "is no pair"),
-    ("eval.report scores.csv --labels labels.yaml", "is about what --paper writes"),
-    ("eval.report scores.csv --paper --labels absent.yaml", "absent.yaml"),
-    ("eval.report scores.csv --paper --labels empty.bin", "names nothing"),
+    ("eval.report scores.csv --paper --labels labels.yaml", "unknown flag --labels"),
     ("eval.report scores.csv --columns variant=x", "column in --columns variant="),
     ("eval.report scores.csv --scores blimp", "column in --scores"),
     ("eval.report scores.csv --names x", "no column names runs"),
@@ -657,7 +655,6 @@ YAML_READERS = (
     "slurm.submit {} --dry-run",
     "slurm.submit study.yaml --cluster slurm --preset {} --dry-run",
     "eval.tasks {}",
-    "eval.report scores.csv --paper --labels {}",
 )
 """Commands that read a YAML file, which stands for ``{}``."""
 JSON_READERS = {

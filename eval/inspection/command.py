@@ -181,7 +181,7 @@ def _write(
     from eval.inspection.page import Page, document
     from eval.inspection.sentences import three_sentences
     from eval.report.document.document import write_document, write_files
-    from eval.report.paper.figures import to_pdf
+    from eval.report.figures.style import to_pdf
     from eval.report.write import installed_versions
 
     findings = find_all(runs, _baseline(asked))

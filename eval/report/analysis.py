@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -57,8 +56,6 @@ class Request:
     """Whose tables own scores are set beside; it changes no claim."""
     paper: bool = False
     """Whether to write what a paper takes, too."""
-    labels: Path | None = None
-    """What that calls variants, families and outcomes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.sections import Section
-from eval.report.analysis import Analysis, Request
+from eval.report.analysis import Request
 from eval.report.page import summary
-from eval.report.paper.labels import left_out, read_labels
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.readers.reading import Reading, read_columns
 from eval.results.declarations import Scale, named_numbers
@@ -100,11 +99,8 @@ class ReportArgs(Section):
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
     paper: bool = False
-    """Write OUT/paper, too: PDF figures of a column's and the text's width, LaTeX tables (booktabs), a
-    paragraph on methods with its references, answers to checklists, and example.tex, which shows all."""
-    labels: Path | None = None
-    """With --paper: a YAML file with what the paper calls variants, families and outcomes, and which variants
-    it shows in which order (docs/paper.md). No number depends on it."""
+    """Write OUT/paper, too: the comparisons as a LaTeX table (booktabs), the figures as PDF, a paragraph on
+    methods, and its references (docs/paper.md)."""
     plan: bool = False
     """Write no report: say what studies of several sizes would find, at the spread over seeds of SOURCE."""
     sd: float | None = None
@@ -129,19 +125,16 @@ def main(args: Sequence[str] | None = None) -> int:
 
     out = asked.out or (StudyFolder(asked.source).report_dir if asked.source.is_dir() else Path("report"))
     analysis = write_report(asked.source, out, request_of(asked))
-    print("\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(analysis, out)))))
+    print("\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(out, asked.paper)))))
     return 0
 
 
-def _of_paper(analysis: Analysis, out: Path) -> str:
-    """Say what a paper leaves out, or that an earlier one was not written again."""
-    folder, asked = out / "paper", analysis.request
-    if not asked.paper:
-        return f"{folder} is of an earlier report; --paper writes it again" if folder.is_dir() else ""
-    names = left_out(analysis, read_labels(asked.labels)) if asked.labels else []
-    over = f"claims are corrected over all {len(analysis.claims)}, these included"
-    note = f"paper/ leaves out {', '.join(map(str, names))}; {over}.\n" if names else ""
-    return f"{note}{folder / 'example.tex'}"
+def _of_paper(out: Path, is_written: bool) -> str:
+    """Say where the paper is, or that an earlier one was not written again."""
+    folder = out / "paper"
+    if is_written or not folder.is_dir():
+        return str(folder) if is_written else ""
+    return f"{folder} is of an earlier report; --paper writes it again"
 
 
 def _refuse_source_after_flag(args: ReportArgs) -> None:
@@ -173,14 +166,7 @@ def request_of(args: ReportArgs) -> Request:
         source_study=args.source_study,
         published=args.published,
         paper=args.paper,
-        labels=_labels(args),
     )
-
-
-def _labels(args: ReportArgs) -> Path | None:
-    if args.labels is not None and not args.paper:
-        raise UsageError("--labels is about what --paper writes; add --paper, or leave it out")
-    return args.labels
 
 
 def _plan(args: ReportArgs) -> str:

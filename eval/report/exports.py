@@ -1,4 +1,4 @@
-"""Every number of a report: tables, and what report.json holds beside them."""
+"""What a report is written from: numbers as tables, what report.json holds beside them, figures."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import matplotlib
 import pandas as pd
+from matplotlib.figure import Figure
 
+from base.errors import UsageError, unknown_name
 from eval.report.analysis import Analysis
 from eval.report.card import answer
+from eval.report.figures.style import STYLE, settle
+from eval.report.part import Draw, Drawing
 from eval.report.parts import PARTS
 from eval.significance.axes import Benchmark, places_of, without_places
 
@@ -91,3 +96,45 @@ def _by_label(analysis: Analysis, known: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in known.items()
         for benchmark in [found for found in shown if found.name == name] or [Benchmark(name)]
     }
+
+
+def draw_all(analysis: Analysis) -> dict[str, Drawing]:
+    """Draw every figure that the analysis has numbers for.
+
+    Returns:
+        File name without suffix, mapped to the figure and its alternative text.
+    """
+    return {name: found for name, draw in draws(analysis).items() if (found := settled(draw))}
+
+
+def draw_one(analysis: Analysis, name: str) -> Figure:
+    """Draw one of these figures.
+
+    Raises:
+        UsageError: If there is none of that name for these scores.
+    """
+    known = draws(analysis)
+    if name not in known:
+        raise unknown_name("figure", name, known)
+    if found := settled(known[name]):
+        return found[0]
+    raise UsageError(f"the figure {name!r} has nothing to show: its numbers are not among these scores")
+
+
+def draws(analysis: Analysis) -> dict[str, Draw]:
+    """Return what draws each figure, by its name; some will find nothing to draw."""
+    return {
+        name: draw
+        for part in PARTS
+        if (result := part.of(analysis)) is not None
+        for name, draw in part.figures(analysis, result).items()
+    }
+
+
+def settled(draw: Draw) -> Drawing | None:
+    """Draw a figure and lay it out."""
+    with matplotlib.rc_context(STYLE):
+        drawing = draw()
+        if drawing is not None:
+            settle(drawing[0])
+    return drawing

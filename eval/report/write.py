@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import shlex
 from collections.abc import Mapping
@@ -19,11 +18,9 @@ from eval.report.document.document import (
     write_document,
     write_files,
 )
-from eval.report.draws import draw_all
-from eval.report.exports import number_tables, record_of
+from eval.report.exports import draw_all, number_tables, record_of
 from eval.report.inputs.sources import Source, read_source
 from eval.report.page import blocks
-from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
 from eval.report.part import Page
 from eval.results.outcome import Declared
@@ -69,7 +66,8 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     refuse_file(out)
     drawn, command, versions = draw_all(analysis), _command(analysis, out), installed_versions()
     if analysis.request.paper:
-        write_files(out / FOLDER, _paper(analysis, command, versions))
+        figures = {name: figure for name, (figure, _) in drawn.items()}
+        write_files(out / FOLDER, paper_files(analysis, figures, versions["ffn-ablations"]))
     write_document(_document(analysis, drawn, command, versions), out, Path(REPORT_NAME).stem)
 
 
@@ -86,12 +84,6 @@ def _document(
         record=record_of(analysis, versions, shown_path(analysis.source.path)),
         command=command,
     )
-
-
-def _paper(analysis: Analysis, command: str, versions: Mapping[str, str]) -> Mapping[str, str | bytes]:
-    labels = analysis.request.labels
-    read = read_labels(labels) if labels else Labels()
-    return paper_files(analysis, read, labels, versions, command)
 
 
 def _command(analysis: Analysis, out: Path) -> str:
@@ -115,7 +107,6 @@ def _command(analysis: Analysis, out: Path) -> str:
     words += ["--source-study"] if request.source_study else []
     words += ["--published", request.published] if request.published else []
     words += ["--paper"] if request.paper else []
-    words += ["--labels", os.fspath(request.labels)] if request.labels else []
     return shlex.join(words)
 
 

@@ -30,11 +30,9 @@ from eval.report.inputs.study_checks import (
     source_notes,
     text_notes,
 )
+from eval.report.readers.lm_eval import SUFFIX, read_results
 from eval.report.readers.reading import TABLE, Found, Reading
-from eval.report.readers.registry import SUFFIXES, read_result_files
-from eval.report.readers.shapes import to_rows
-from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
-from eval.report.readers.text_tables import read_text_table
+from eval.report.readers.tables import SUFFIXES, read_table, to_rows
 from eval.results.baselines import read_baselines
 from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
@@ -120,26 +118,19 @@ def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = 
     """
     path, reading = Path(path), reading or Reading()
     if path.is_dir():
-        if not _is_study(path) and (found := read_result_files(path, reading, axes)):
+        if not _is_study(path) and (found := read_results(path, reading, axes)):
             return _of_found(found, path, axes)
         _refuse_flags(path, axes, reading)
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
-    if file.suffix in SUFFIXES and (found := read_result_files(file, reading, axes)):
+    if file.suffix == SUFFIX and (found := read_results(file, reading, axes)):
         return _of_found(found, path, axes)
-    return _of_found(_read_table(file, reading, axes), path, axes)
-
-
-def _read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
-    if path.suffix in TABLE_SUFFIXES:
-        table, delimiter = read_text_table(path)
-        return to_rows(table, reading, axes, str(path), delimiter)
-    if path.suffix == ".parquet":
-        return replace(to_rows(_read_parquet(path), reading, axes, str(path)), kind="rows file")
-    known = (*TABLE_SUFFIXES, ".parquet", *SUFFIXES)
-    raise UsageError(f"{path} is neither a folder nor a file of a known kind ({', '.join(known)})")
+    if file.suffix not in SUFFIXES:
+        known = ", ".join((*SUFFIXES, SUFFIX))
+        raise UsageError(f"{path} is neither a folder nor a file of a known kind ({known})")
+    return _of_found(read_table(file, reading, axes), path, axes)
 
 
 def _is_study(path: Path) -> bool:
@@ -194,13 +185,6 @@ def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
     """Name the runs of a table that was found usable, first come first."""
     runs = table[["family", "variant", "seed"]].drop_duplicates()
     return tuple((str(f).strip(), str(v).strip(), int(float(s))) for f, v, s in runs.itertuples(index=False))
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not a parquet file: {' '.join(str(error).split())}") from None
 
 
 def _read_study(folder: Path) -> Source:

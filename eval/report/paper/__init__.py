@@ -1,1 +1,1 @@
-"""What a paper takes from a report: PDF figures, LaTeX tables, methods with references, checklists."""
+"""What a paper takes from a report: a LaTeX table, PDF figures, a paragraph on methods, references."""

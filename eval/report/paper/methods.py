@@ -1,10 +1,9 @@
-"""One paragraph that says how the numbers of a paper were made, with what it cites."""
+"""One paragraph in LaTeX that says how a report's numbers were made, and the references that it cites."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from importlib.resources import files
 
 from base.config_input import read_yaml
 from base.errors import UsageError
@@ -12,198 +11,169 @@ from base.families import FAMILIES
 from base.files import mapping
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import listed, margin
-from eval.report.paper.labels import Labels
-from eval.report.paper.latex import escape
-from eval.report.paper.references import OF_FAMILY, OF_SUITE, SUPERGLUE_TASKS
-from eval.significance.axes import Benchmark, plain
+from eval.report.document.names import family_label, title
+from eval.significance.axes import Benchmark, Family, plain
 from eval.significance.statistics.looks import PlannedLooks
 from eval.suites.registry import SUITES
 from pretrain.run.folders import RunFolder
 
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "data": ("source", "vocab_size", "block_size"),
-    "model": ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-    "optim": (
-        *("optimizer", "learning_rate", "weight_decay", "lr_scheduler_type", "warmup_ratio", "warmup_steps"),
-        *("max_grad_norm", "num_train_epochs", "max_steps"),
-    ),
-    "train": ("batch_size", "mixed_precision"),
-}
-"""Fields of a run's configuration that a paper states, by section."""
+_ESCAPED = str.maketrans({
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
+    "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
+    '"': "''", "\N{MINUS SIGN}": "$-$", "\N{INFINITY}": r"$\infty$",
+    "\n": " ", "\t": " ",
+})  # fmt: skip
+_ENTRY = re.compile(r"^@\w+\{(\w+),\n  keywords = \{([^}]*)\}", re.MULTILINE)
 
 
-def training_settings(analysis: Analysis) -> dict[str, list[Any]]:
-    """Return the values of each field over all runs that are compared, in order; empty for a table."""
-    found: dict[str, list[Any]] = {}
-    if analysis.source.kind != "study folder":
-        return found
-    for run_id in dict.fromkeys(x.run_id for x in analysis.facts):
+def escape(text: object) -> str:
+    """Write a text so that LaTeX prints it; letters beyond T1, such as Greek ones, need LuaLaTeX."""
+    return str(text).translate(_ESCAPED)
+
+
+def read_references() -> str:
+    """Return the shipped bibliography: BibTeX entries, with what each is the reference of as keywords."""
+    return (files("eval.report.paper") / "references.bib").read_text(encoding="utf-8")
+
+
+def methods(analysis: Analysis, version: str) -> str:
+    r"""Return the paragraph as LaTeX; citations are natbib's ``\citep``.
+
+    Args:
+        analysis: The report's numbers.
+        version: Of this software.
+    """
+    sentences = (
+        _compared(analysis),
+        _trained_on(analysis),
+        _scored_by(analysis),
+        _tested(analysis),
+        _corrected(analysis),
+        _equivalent(analysis),
+        _interim(analysis),
+        _tuned(analysis),
+        rf"All numbers were computed with \texttt{{ffn-ablations}} {escape(version)}.",
+    )
+    return "\\paragraph{Statistics.}\n" + "\n".join(filter(None, sentences)) + "\n"
+
+
+def _cite(text: str, *subjects: str) -> str:
+    r"""Write a text with the references of models, suites, tasks or corpora behind it."""
+    keys = [
+        key
+        for key, keywords in _ENTRY.findall(read_references())
+        if not set(subjects).isdisjoint(keywords.split(", "))
+    ]
+    return rf"{escape(text)} \citep{{{','.join(keys)}}}" if keys else escape(text)
+
+
+def _compared(analysis: Analysis) -> str:
+    runs = analysis.runs.drop_duplicates(["family", "variant", "seed"])
+    families = [_family(analysis, family) for family in analysis.families if plain(family) != "model"]
+    where = f" in {listed(families)}" if families else ""
+    metrics = listed([_metric(analysis, benchmark) for benchmark in analysis.benchmarks])
+    fewest, most = analysis.arms["n"].min(), analysis.arms["n"].max()
+    seeds = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return (
+        f"We compare {len(analysis.variants)} {analysis.noun}s{where} by {metrics}, with {seeds} seeds each "
+        f"({len(runs)} runs)."
+    )
+
+
+def _family(analysis: Analysis, family: Family) -> str:
+    """Name a family, with its reference where it stands first."""
+    is_first = next(each for each in analysis.families if plain(each) == plain(family)) == family
+    return _cite(family_label(family), *([plain(family)] if is_first else []))
+
+
+def _metric(analysis: Analysis, benchmark: Benchmark) -> str:
+    tasks = set(analysis.tasks[analysis.tasks.benchmark == benchmark].task)
+    return _cite(title(benchmark), benchmark.name, *(f"{benchmark.name}/{task}" for task in tasks))
+
+
+def _trained_on(analysis: Analysis) -> str:
+    """Name the corpus, where all runs of a study have the same one."""
+    corpora = set()
+    for run_id in {facts.run_id for facts in analysis.facts}:
         try:
             config = read_yaml(RunFolder(analysis.source.path / run_id).config_file)
-        except UsageError:  # a damaged one is named in the report's checks
+        except UsageError:  # the report's own checks name a damaged file
             continue
-        for section, names in SETTINGS.items():
-            for name in names:
-                value = mapping(config.get(section)).get(name)
-                values = found.setdefault(name, [])
-                if value is not None and value not in values:
-                    values.append(value)
-    return {name: values for name, values in found.items() if values}
+        corpora.add(str(mapping(config.get("data")).get("source")))
+    return r"All are trained on TinyStories \citep{eldan2023}." if corpora == {"tinystories"} else ""
 
 
-def methods(analysis: Analysis, labels: Labels, version: str) -> str:
-    r"""Return the paragraph as LaTeX; citations are ``\citep``."""
-    sentences = [
-        _runs(analysis, labels),
-        _unit(analysis),
-        _test(analysis, labels),
-        _claims(analysis, labels),
-        _equivalence(analysis, labels),
-        _looks(analysis),
-        _tuning(analysis),
-        rf"All numbers were computed with \texttt{{ffn-ablations}} {escape(version)}.",
-    ]
-    return "\\paragraph{Statistics.}\n" + "\n".join(sentence for sentence in sentences if sentence) + "\n"
-
-
-def cited(text: str) -> list[str]:
-    """Return the keys that a text cites, in order."""
-    return [key for keys in re.findall(r"\\citep\{([^}]*)\}", text) for key in keys.split(",")]
-
-
-def _runs(analysis: Analysis, labels: Labels) -> str:
-    runs = analysis.runs.drop_duplicates(["family", "variant", "seed"])
-    families = listed(list(_families(analysis, labels)))
-    where = f" in {families}" if any(plain(f) != "model" for f in analysis.families) else ""
-    outcomes = [_outcome(analysis, labels, name) for name in analysis.benchmarks]
-    counts = sorted(set(analysis.arms["n"]))
-    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return (
-        f"We compare {len(analysis.variants)} {analysis.noun}s{where} by {listed(outcomes)}, with {seeds} "
-        f"seeds each ({len(runs)} runs).{_data(analysis)}"
-    )
-
-
-def _families(analysis: Analysis, labels: Labels) -> Iterator[str]:
-    """Name families, each with its reference where it stands first."""
-    seen: set[str] = set()
-    for family in analysis.families:
-        name = plain(family)
-        key = OF_FAMILY.get(name) if name not in seen else None
-        seen.add(name)
-        yield _cite(escape(labels.family(family)), [key] if key else [])
-
-
-def _data(analysis: Analysis) -> str:
-    """Say what runs were trained on, where their configurations tell, and how masked models are scored."""
-    is_tinystories = training_settings(analysis).get("source") == ["tinystories"]
-    trained = r" All are trained on TinyStories \citep{eldan2023}." if is_tinystories else ""
-    names = {plain(family) for family in analysis.families}
-    is_masked = any(FAMILIES[name].objective == "masked" for name in names if name in FAMILIES)
-    is_pairs = any(x.name in SUITES and SUITES[x.name].kind == "minimal pairs" for x in analysis.benchmarks)
-    if not (is_masked and is_pairs and analysis.source.kind == "study folder"):
-        return trained
-    scored = r" Masked models score a sentence by its pseudo-log-likelihood \citep{salazar2020}."
-    return f"{trained}{scored}"
-
-
-def _outcome(analysis: Analysis, labels: Labels, benchmark: Benchmark) -> str:
-    keys = list(OF_SUITE.get(benchmark.name, ()))
-    tasks = set(analysis.tasks[analysis.tasks.benchmark == benchmark].task)
-    if benchmark.name == "glue" and tasks & SUPERGLUE_TASKS:
-        keys.append("wang2019")
-    return _cite(escape(labels.outcome(benchmark)), keys)
-
-
-def _cite(text: str, keys: Sequence[str]) -> str:
-    return rf"{text} \citep{{{','.join(keys)}}}" if keys else text
-
-
-def _unit(analysis: Analysis) -> str:
-    relative = any(c.is_relative for c in analysis.comparisons)
-    return (
-        "The unit of replication is the run: tasks, items and fine-tunings of one run are averaged first."
-        + (
-            " Losses of families with different objectives differ in scale, so their ratios to the baseline "
-            "are averaged."
-            if relative
-            else ""
-        )
-    )
-
-
-def _test(analysis: Analysis, labels: Labels) -> str:
-    how, baseline = analysis.inference, escape(labels.variant(analysis.baseline))
-    pairs = " on differences within seeds" if how.paired else ""
-    test = (
-        rf"Welch's test \citep{{welch1947}} with Satterthwaite's degrees of freedom "
-        rf"\citep{{satterthwaite1946}}{pairs}{_variances(analysis)}"
-    )
-    average = ", averaged over families with equal weights" if len(analysis.families) > 1 else ""
-    return f"Each is compared with {baseline} by {test}{average}."
-
-
-def _variances(analysis: Analysis) -> str:
-    if analysis.inference.paired:
+def _scored_by(analysis: Analysis) -> str:
+    names = {plain(family) for family in analysis.families} & FAMILIES.keys()
+    is_masked = any(FAMILIES[name].objective == "masked" for name in names)
+    suites = [SUITES[benchmark.name] for benchmark in analysis.benchmarks if benchmark.name in SUITES]
+    if not (analysis.facts and is_masked and any(suite.kind == "minimal pairs" for suite in suites)):
         return ""
+    return r"Masked models score a sentence by its pseudo-log-likelihood \citep{salazar2020}."
+
+
+def _tested(analysis: Analysis) -> str:
+    is_paired = analysis.inference.paired
+    pairs = " on differences within seeds" if is_paired else ""
+    variances = r", variances moderated where six groups or more are there \citep{smyth2004}"
+    average = ", averaged over families with equal weights" if len(analysis.families) > 1 else ""
+    ratios = " as ratios of losses" if any(c.is_relative for c in analysis.comparisons) else ""
     return (
-        r"; where six arms or more tell what is usual, a smaller variance of an arm is moderated "
-        r"\citep{smyth2004}"
+        "The unit of replication is the run: tasks, items and fine-tunings of one run are averaged first. "
+        rf"Each is compared with {escape(str(analysis.baseline))} by Welch's test \citep{{welch1947}} with "
+        rf"Satterthwaite's degrees of freedom \citep{{satterthwaite1946}}{pairs}"
+        f"{'' if is_paired else variances}{average}{ratios}."
     )
 
 
-def _claims(analysis: Analysis, labels: Labels) -> str:
-    how = analysis.inference
+def _corrected(analysis: Analysis) -> str:
+    if not analysis.primary:
+        return "No metric was declared primary; all comparisons are exploratory."
+    inference = analysis.inference
     correction = (
-        rf"a bootstrap of {how.num_draws:,} whole studies by the step-down max-$t$ procedure "
+        rf"A bootstrap of {inference.num_draws:,} whole studies by the step-down max-$t$ procedure "
         r"\citep{westfall1993,romano2005}"
         if analysis.is_drawn
         else r"Holm's correction \citep{holm1979}"
     )
-    if not analysis.primary:
-        return "No outcome was declared primary, and nothing is claimed."
-    names = listed([escape(labels.outcome(name)) for name in analysis.primary])
+    metrics = listed([escape(title(benchmark)) for benchmark in analysis.primary])
     return (
-        f"The {len(analysis.claims)} comparisons on {names} are the claims of this study; {correction} over "
-        "all of them keeps the probability of any false claim of a difference below "
-        rf"{100 * how.level:g}\%, and intervals hold together at {100 * how.confidence:g}\%. Everything else "
-        "is exploratory."
+        f"The {len(analysis.claims)} comparisons on {metrics} are primary. {correction} over all of them "
+        rf"keeps the family-wise error rate below {100 * inference.level:g}\%; intervals are simultaneous at "
+        rf"{100 * inference.confidence:g}\%. All other comparisons are exploratory."
     )
 
 
-def _equivalence(analysis: Analysis, labels: Labels) -> str:
+def _equivalent(analysis: Analysis) -> str:
     margins = [
-        f"{margin(analysis.overall(b)[0])} on {labels.outcome(b)}"
-        for b in analysis.primary
-        if analysis.outcome(b).margin is not None and analysis.overall(b)
+        f"{margin(analysis.overall(benchmark)[0])} on {title(benchmark)}"
+        for benchmark in analysis.primary
+        if analysis.outcome(benchmark).margin is not None and analysis.overall(benchmark)
     ]
     if not margins:
         return ""
+    everywhere = rf" in every {analysis.stratum} \citep{{berger1982}}" if len(analysis.families) > 1 else ""
     return (
-        r"A difference is called equivalent to none if two one-sided tests \citep{schuirmann1987} place it "
-        f"within {escape(listed(margins))}{_everywhere(analysis)}, after the same correction."
+        r"Variants are equivalent if two one-sided tests \citep{schuirmann1987} place their difference "
+        f"within {escape(listed(margins))}{everywhere}, after the same correction."
     )
 
 
-def _everywhere(analysis: Analysis) -> str:
-    return rf" in every {analysis.stratum} \citep{{berger1982}}" if len(analysis.families) > 1 else ""
-
-
-def _looks(analysis: Analysis) -> str:
+def _interim(analysis: Analysis) -> str:
     looks = analysis.inference.looks
-    if isinstance(looks, PlannedLooks):
-        plan = listed([str(number) for number in looks.plan])
-        return (
-            f"The study was planned with looks at {plan} runs in every arm; levels are spent over them after "
-            r"\citet{lan1983}.".replace(r"\citet", r"\citep")
-        )
-    return ""
+    if not isinstance(looks, PlannedLooks):
+        return ""
+    planned = listed([str(number) for number in looks.plan])
+    return (
+        f"Interim analyses were planned at {planned} runs in every group; the error rate is spent over them "
+        r"\citep{lan1983}."
+    )
 
 
-def _tuning(analysis: Analysis) -> str:
+def _tuned(analysis: Analysis) -> str:
     if not analysis.is_tuned:
         return ""
     return (
-        "Every variant was tuned with the same budget, on seeds and held-out text of its own, and standard "
-        "errors of the held-out loss hold what the choice adds."
+        "Every variant was tuned with as many runs as any other, on seeds and held-out text of its own; "
+        "standard errors of the held-out loss include the uncertainty of that choice."
     )

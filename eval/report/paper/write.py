@@ -1,87 +1,107 @@
-"""Puts together what a paper takes from a report: ``paper/`` beside ``report.md``."""
+"""The folder ``paper/`` of a report: its comparisons as a LaTeX table, its figures as PDF, its methods."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
-from eval.report.paper.checklist import checklist
-from eval.report.paper.figures import paper_figures
-from eval.report.paper.labels import Labels, check_labels, shown
-from eval.report.paper.latex import escape
-from eval.report.paper.methods import cited, methods
-from eval.report.paper.references import bibliography
-from eval.report.paper.tables import tables
+from eval.report.document.markdown import difference, interval, p_value, unit_name
+from eval.report.document.names import title
+from eval.report.figures.style import to_pdf
+from eval.report.paper.methods import escape, methods, read_references
+from eval.significance.comparison import DIFFERENT, Comparison
 
 FOLDER = "paper"
-EXAMPLE = "example.tex"
+ROWS_ON_A_PAGE = 45
+"""A longer table becomes a ``longtable``, which goes on over pages."""
 
 
-def paper_files(
-    analysis: Analysis, labels: Labels, labels_path: Path | None, versions: Mapping[str, str], command: str
-) -> dict[str, str | bytes]:
+def paper_files(analysis: Analysis, figures: Mapping[str, Figure], version: str) -> dict[str, str | bytes]:
     """Return every file of the folder by its name in it.
 
     Args:
-        analysis: What the report says.
-        labels: What the paper calls it.
-        labels_path: Where the labels are from, for messages.
-        versions: Of the software.
-        command: The one that makes the report again.
-
-    Raises:
-        UsageError: For a label of what the report has not.
+        analysis: The report's numbers.
+        figures: The report's figures, by the name of their file without its suffix.
+        version: Of this software, for the paragraph on methods.
     """
-    check_labels(labels, analysis, labels_path or Path("labels"))
-    displayed = shown(analysis, labels)
-    drawn = paper_figures(analysis, displayed, labels)
-    captions = {name: caption for name, (_, caption) in drawn.items()}
-    # Claims are counted as they were corrected, shown or not.
-    text = methods(analysis, labels, versions.get("ffn-ablations", ""))
-    found: dict[str, str | bytes] = {f"figures/{name}": pdf for name, (pdf, _) in drawn.items()}
-    found |= {
-        f"tables/{name}.tex": table for name, table in tables(displayed, labels, len(analysis.claims)).items()
+    return {
+        "comparisons.tex": comparison_table(analysis),
+        "methods.tex": methods(analysis, version),
+        "references.bib": read_references(),
+        **{f"figures/{name}.pdf": to_pdf(figure) for name, figure in figures.items()},
     }
-    found["methods.tex"] = text
-    found["references.bib"] = bibliography(cited(text))
-    found["checklist.md"] = checklist(analysis, labels, command)
-    found[EXAMPLE] = _example(analysis, captions, found)
-    return found
 
 
-def _example(analysis: Analysis, captions: Mapping[str, str], files: Mapping[str, str | bytes]) -> str:
-    """Write a document of two columns that shows everything, to copy from."""
-    columns = [name for name in captions if name.endswith("-column.pdf")]
-    wide = [name for name in captions if name not in columns]
-    parts = [
-        r"\documentclass[10pt,twocolumn]{article}",
-        r"\usepackage[T1]{fontenc}",
-        r"\usepackage[utf8]{inputenc}",
-        r"\usepackage[letterpaper,textwidth=6.75in,columnsep=0.25in,textheight=9in]{geometry}",
-        r"\usepackage{times,booktabs,graphicx}",
-        r"\usepackage[round]{natbib}",
-        r"\begin{document}",
-        rf"\section*{{{escape(analysis.source.title)}}}",
-        r"\input{methods}",
-        *(rf"\input{{{name.removesuffix('.tex')}}}" for name in files if name.startswith("tables/")),
-        *(_figure(name, captions[name], "figure", r"\columnwidth") for name in columns),
-        *(_figure(name, captions[name], "figure*", r"\textwidth") for name in wide),
-        r"\bibliographystyle{plainnat}",
-        r"\bibliography{references}",
-        r"\end{document}",
-        "",
+def comparison_table(analysis: Analysis) -> str:
+    """Return the primary comparisons as a booktabs table, the best of each metric first.
+
+    Where no metric is primary, the table has those of all metrics.
+    """
+    comparisons = [
+        comparison
+        for benchmark in analysis.primary or analysis.benchmarks
+        for comparison in sorted(analysis.overall(benchmark), key=_rank)
     ]
-    return "\n".join(parts)
+    index = [(_metric(analysis, c), str(c.contrast.compared)) for c in comparisons]
+    table = pd.DataFrame(map(_cells, comparisons), index=pd.MultiIndex.from_tuples(index))
+    style = table.style.format(escape)
+    style = style.format_index(_label, axis="index").format_index(escape, axis="columns")
+    is_long = len(table) > ROWS_ON_A_PAGE
+    return style.to_latex(
+        hrules=True,
+        column_format="ll" + "c" * len(table.columns),
+        multirow_align="naive",
+        environment="longtable" if is_long else "table",
+        position_float=None if is_long else "centering",
+        caption=_caption(analysis),
+        label="tab:comparisons",
+    )
 
 
-def _figure(name: str, caption: str, environment: str, width: str) -> str:
-    return "\n".join(
-        [
-            rf"\begin{{{environment}}}[t]",
-            r"\centering",
-            rf"\includegraphics[width={width}]{{figures/{name}}}",
-            rf"\caption{{{escape(caption)}}}",
-            rf"\end{{{environment}}}",
-        ]
+def _label(text: object) -> str:
+    """Escape the label of a row; LaTeX takes a bracket or star behind a line break for its argument."""
+    return re.sub(r"^[\[*]", r"{\g<0>}", escape(text))
+
+
+def _rank(comparison: Comparison) -> tuple[bool, float]:
+    """Sort the best first, and what cannot be estimated last."""
+    estimate = comparison.estimate
+    return estimate is None, -comparison.outcome.sign * (estimate or 0.0)
+
+
+def _metric(analysis: Analysis, comparison: Comparison) -> str:
+    unit = f"% of {analysis.baseline}'s" if comparison.is_relative else unit_name(comparison.unit)
+    notes = ", ".join(filter(None, (unit, f"{comparison.outcome.better} is better")))
+    return f"{title(comparison.benchmark)} ({notes})"
+
+
+def _cells(comparison: Comparison) -> dict[str, str]:
+    is_better = "better" if comparison.is_better else "worse"
+    return {
+        "difference": _with_minus(difference(comparison)),
+        "interval": _with_minus(interval(comparison)),
+        "p": _with_minus(p_value(comparison.p_corrected)),
+        "verdict": is_better if comparison.verdict == DIFFERENT else comparison.verdict,
+    }
+
+
+def _with_minus(number: str) -> str:
+    """Write hyphens as minus signs; a missing number stays empty."""
+    return number.replace("-", "\N{MINUS SIGN}") if number != "-" else ""
+
+
+def _caption(analysis: Analysis) -> str:
+    correction = "max-t" if analysis.is_drawn else "Holm"
+    average = f", averaged over {analysis.strata}" if len(analysis.families) > 1 else ""
+    corrected = (
+        f"simultaneous over all {len(analysis.claims)} primary comparisons ({correction}), as is p"
+        if analysis.primary
+        else "exploratory, corrected within each metric only"
+    )
+    return escape(
+        f"Differences to {analysis.baseline}{average}. Intervals: {analysis.confidence:.0%}, {corrected}."
     )

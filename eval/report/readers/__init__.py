@@ -1,1 +1,1 @@
-"""Reads other people's tables and result files into rows: a reader for each format, and one way in."""
+"""Reads other people's scores into rows: a table of any shape, or result files of lm-eval."""

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
-from eval.report.draws import draws
+from eval.report.exports import draws
 from eval.report.figures.cost import BY_VERDICT
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.seeds import draw_seeds

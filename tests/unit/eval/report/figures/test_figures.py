@@ -1,5 +1,4 @@
 import itertools
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,9 @@ from PIL import Image
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
-from eval.report.draws import draw_all, to_png, to_svg
+from eval.report.exports import draw_all
 from eval.report.figures.forest import draw_forest, draw_forests
-from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
+from eval.report.figures.style import PALETTE, family_styles, in_two_lines, to_png, to_svg, variant_styles
 from eval.report.figures.training import thin
 from eval.report.inputs.run_facts import Evaluation, RunFacts
 from eval.report.inputs.sources import read_source
@@ -186,8 +185,6 @@ def test_every_axis_has_a_unit(tmp_path: Path):
             if axes.get_xticklabels() and not name.startswith("heat-map"):
                 assert re.search(units, axes.get_xlabel() or figure.get_supxlabel()), name
         assert re.search(units, shared + " ".join(axes.get_xlabel() for axes in figure.axes)), name
-
-
 
 
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):

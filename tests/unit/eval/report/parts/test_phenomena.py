@@ -14,10 +14,10 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
 from eval.report.exports import number_tables
 from eval.report.figures.heat_map import draw_heat_map
-from eval.report.figures.plots import find_panel
 from eval.report.inputs.sources import read_source, source_of_frame
 from eval.report.part import Page
 from eval.report.parts.phenomena import PART
+from eval.report.plots import find_panel
 from eval.significance.axes import Benchmark
 
 PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})

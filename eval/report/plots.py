@@ -47,9 +47,7 @@ def _heat_map(analysis: Analysis, benchmark: Benchmark) -> Panel | None:
     return heat_map_panel(analysis, result.differences.get(benchmark, ())) if result else None
 
 
-def find_panel(
-    analysis: Analysis, kind: str, outcome: str | None, family: str | None, is_narrow: bool = False
-) -> Panel:
+def find_panel(analysis: Analysis, kind: str, outcome: str | None, family: str | None) -> Panel:
     """Return one figure of an analysis, ready to be drawn into axes.
 
     Args:
@@ -57,7 +55,6 @@ def find_panel(
         kind: One of ``PLOTS``.
         outcome: Its name; None takes the first of the report.
         family: Its name; None takes the first in which the outcome was scored.
-        is_narrow: Whether it is for the column of a paper: without numbers beside what is drawn.
 
     Raises:
         UsageError: For a name that there is not, or where nothing is known that could be drawn.
@@ -66,8 +63,6 @@ def find_panel(
         raise unknown_name("kind of figure", kind, PLOTS)
     benchmark = _named(outcome, analysis.benchmarks, "outcome") or shown_first(analysis)[0]
     scored = [name for name in analysis.scopes(benchmark) if name is not None]
-    if kind == "forest" and is_narrow:
-        return forest_panel(analysis, benchmark, with_numbers=False)
     panel = PLOTS[kind](analysis, benchmark, _named(family, scored, "family") or scored[0])
     if panel is None:
         raise UsageError(
