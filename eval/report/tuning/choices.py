@@ -92,7 +92,7 @@ class Line:
     @cached_property
     def _error(self) -> float:
         assert self.noise is not None
-        return math.sqrt(self.noise.variance / self.losses.shape[1])
+        return math.sqrt(self.noise.variance / np.isfinite(self.losses[self.chosen]).sum())
 
     @cached_property
     def selection(self) -> Selection | None:
@@ -240,7 +240,7 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
         num_further={key: _num_further(tuning, choice) for key, choice in known.items()},
         shared_points=shared,
         points={key: choice.point for key, choice in known.items()},
-        notes=(*_notes(tuning, lines), *failing),
+        notes=(*_notes(tuning, lines), *failing, *_of_further(tuning)),
     )
 
 
@@ -276,13 +276,13 @@ def _num_further(tuning: Tuning, choice: Choice) -> int:
 def _further(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]]:
     """Losses that were added along a field, by its values, nan where a value was not run at a seed.
 
-    A seed at which the chosen value diverged tells of no difference, and is left out.
+    A seed at which a run diverged is left out: without one of its values the curve would go through fewer.
     """
     added = [each for each in tuning.further_of(choice) if each.field == name and each.losses]
     found: dict[Value, list[float]] = {value: [] for each in added for value in each.values}
     for each in added:
         by_value = dict(zip(each.values, each.losses, strict=True))
-        kept = [i for i, loss in enumerate(by_value[choice.point[name]]) if loss is not None]
+        kept = [i for i in range(len(each.seeds)) if all(losses[i] is not None for losses in each.losses)]
         for value, losses in found.items():
             own = by_value.get(value, (None,) * len(each.seeds))
             losses += [math.nan if own[i] is None else float(own[i]) for i in kept]  # type: ignore[arg-type]
@@ -493,6 +493,23 @@ def _notes(tuning: Tuning, lines: Sequence[Line]) -> Iterable[str]:
             "what the choice of a rate adds to the uncertainty is not known, as no rate has two runs: "
             f"{', '.join(sorted(unknown))}"
         )
+
+
+def _of_further(tuning: Tuning) -> Iterable[str]:
+    """Say which runs that were added to the tuning diverged, and that others have not ended."""
+    for each in tuning.further:
+        named = f"{each.variant}, {each.field}"
+        if not each.losses:
+            yield (
+                f"tuning runs that were added have not all ended ({named}); the study's command goes on with "
+                "them"
+            )
+        for value, losses in zip(each.values, each.losses, strict=bool(each.losses)):
+            if number := sum(loss is None for loss in losses):
+                yield (
+                    f"{number} of {len(losses)} tuning runs that were added at {named} {value} diverged; "
+                    "seeds at which one did are left out"
+                )
 
 
 def shared_table(source: Source, seen: Source, benchmark: Benchmark, outcome: Outcome) -> ArmTable | None:
