@@ -45,8 +45,9 @@ class SubmitArgs(Section):
     May be given several times."""
     decide: int = 0
     """Of a tuned study that is done: add so many of the tunings that its report names as those that would
-    decide most, each of two further seeds about a variant's choice, and write the report with them; they
-    choose nothing. Until they have ended the same command goes on with them; then it adds the next."""
+    decide most, each of two further seeds about a variant's choice of three values or more, and write the
+    report with them; they choose nothing. Until they have ended the same command goes on with them; then it
+    adds the next."""
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False

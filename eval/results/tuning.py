@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from base.config_input import read_yaml
+from base.config_input import SEED_END, read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.records import parse_record, write_record
@@ -447,17 +447,36 @@ def _is_whole(tuning: Tuning) -> bool:
     plan = tuning.plan
     has_all = plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants
     has_values = all(len(values) > 1 for values in plan.fields.values())
-    return bool(has_all) and has_values and all(_is_about_a_choice(each, tuning) for each in tuning.further)
+    places = [
+        (each.family, each.places, each.variant, each.field, seed)
+        for each in tuning.further
+        for seed in each.seeds
+    ]
+    is_once = len(set(places)) == len(places)
+    is_about = all(_is_about_a_choice(each, tuning) for each in tuning.further)
+    return bool(has_all) and has_values and is_once and is_about
 
 
 def _is_about_a_choice(further: Further, tuning: Tuning) -> bool:
+    """Whether runs were added at values that were tried, the chosen one among them, at seeds of their own."""
     choice = tuning.choice(further.family, further.places, further.variant)
+    tried = {
+        one.point.get(further.field)
+        for each in tuning.rounds
+        for one in each.tried
+        if (each.family, each.places, one.variant) == (further.family, further.places, further.variant)
+    }
+    losses = [loss for values in further.losses for loss in values if loss is not None]
     shape = [len(values) for values in further.losses]
     return (
         choice is not None
         and choice.point.get(further.field) in further.values
+        and set(further.values) <= tried
+        and len(set(further.values)) == len(further.values)
         and len(further.seeds) > 0
+        and all(0 <= seed < SEED_END and seed not in tuning.plan.seeds for seed in further.seeds)
         and shape in ([], [len(further.seeds)] * len(further.values))
+        and all(map(math.isfinite, losses))
     )
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from base.config_input import SEED_END
 from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import read_source
@@ -38,16 +39,20 @@ def with_further(study: Study, number: int) -> Study:
     if left := [cell for cell, state in unfinished(study) if state.name != "failed"]:
         raise UsageError(
             f"--decide: {len(left)} of {len(study.cells)} cells of {study.config.name} are not done, so "
-            "nobody knows what is undecided; give the command without it first"
+            "nobody knows what is undecided; give the command without --decide first"
         )
     found = analyse(read_source(study.folder))
     added = most_decisive(found.tuned, found.overall(TUNED_BY))[:number] if found.tuned else []
     if not added:
-        print("no tuning run is added: what a choice of a rate adds is in no comparison that is undecided")
+        print(
+            "no tuning run is added: where something is undecided on the held-out loss, the choice of a "
+            "value adds nothing to it, or fewer than three numbers were tried, which no further seed helps"
+        )
         return study
     for each in added:
         print(
-            f"to be tuned further: {each.tuned} at {', '.join(map(write_value, each.values))}, "
+            f"to be tuned further: {each.tuned}, {each.lines[0].field} "
+            f"{', '.join(map(write_value, each.values))}, "
             f"{each.num_runs} runs; if means stay as they are, the "
             f"interval of {each.compared} narrows to {each.share:.0%}"
         )
@@ -73,7 +78,8 @@ def _further(added: Narrowing, tuning: Tuning, main_seeds: Sequence[int]) -> lis
         taken = {*main_seeds, *tuning.plan.seeds}
         taken |= {seed for each in tuning.further_of(choice) for seed in each.seeds}
         first = max(taken - set(main_seeds)) + 1
-        free = (seed for seed in itertools.count(first) if seed not in taken)
+        numbers = itertools.chain(range(first, SEED_END), range(first))
+        free = (seed for seed in numbers if seed not in taken)
         found.append(
             Further(
                 family=choice.family,

@@ -74,8 +74,8 @@ def launch(options: SubmitArgs) -> int:
             f"the job that writes the report of {study.config.name} also hands in what its tuning chose; "
             "leave out --no-report"
         )
-    study = with_further(study, options.decide)
     if options.dry_run:
+        study = with_further(study, options.decide)
         with suppress(AbsentError):  # which a plan names
             _check_usable(study, options)
         todo = find_todo(study, options.retry_failed)
@@ -85,8 +85,8 @@ def launch(options: SubmitArgs) -> int:
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
-        if options.decide and study.tuning:
-            write_tuning(study.folder, study.tuning)
+        current = study.now()
+        study = with_further(current, options.decide)
         todo = find_todo(study, options.retry_failed)
         _show(study, todo)
         if todo.cells:
@@ -95,6 +95,8 @@ def launch(options: SubmitArgs) -> int:
             check_same_texts(study, todo)
             check_archived(todo.cells)
             _prepare(study, todo.cells)
+        if study.tuning and study.tuning != current.tuning:
+            write_tuning(study.folder, study.tuning)
         study.write()
         if options.cluster == "slurm":
             return _submit(study, todo, options)

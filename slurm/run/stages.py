@@ -56,6 +56,12 @@ def check_tuning_plan(study: Study) -> None:
             "variants now; put it back, or --add it again, give the study another name, or remove "
             f"{file}, and what was chosen is forgotten"
         )
+    added = {seed for each in before.further for seed in each.seeds}
+    if both := sorted(added & set(study.config.all_seeds)):
+        raise UsageError(
+            f"study {study.config.name}: seeds {', '.join(map(str, both))} are those of tuning runs that "
+            "--decide added, and would say the same twice; name others"
+        )
     if changed := before.plan.what_differs(study.tuning_plan):
         raise UsageError(
             f"study {study.config.name}: {_NAMES.get(changed, f'tune.{changed}')} changed after its first "
@@ -98,7 +104,7 @@ def choose(study: Study) -> None:
     failed = sum(state.name == "failed" for _, state in left)
     if failed:
         print(
-            f"tuning waits for {failed} of its runs that failed by an error of their own: nothing is chosen "
+            f"tuning waits for {failed} of its runs that failed by an error of their own: nothing follows "
             "without them; mend the cause and give the command again with --retry-failed"
         )
 
@@ -157,9 +163,10 @@ def _of_round(tuning: Tuning, ended: Round) -> str:
 
 def _of_further(ended: Further) -> str:
     values = ", ".join(map(write_value, ended.values))
+    diverged = sum(loss is None for losses in ended.losses for loss in losses)
     return (
         f"tuned further: {_where(ended)}, {ended.variant}: {ended.field} {values} at seeds "
-        f"{', '.join(map(str, ended.seeds))}"
+        f"{', '.join(map(str, ended.seeds))}{f'; {diverged} diverged' if diverged else ''}"
     )
 
 

@@ -102,7 +102,6 @@ def _grid(analysis: Analysis, comparisons: Sequence[Comparison]) -> _Grid | None
         return None
     first, names = comparisons[0], list(map(str, variants))
     unit = {"percent": "percentage points"}.get(first.unit or "", unit_name(first.unit))
-    unit = "percent" if first.is_relative else unit
     label = f"difference to {analysis.baseline}" + (f" ({unit})" if unit else "")
     cells = {(parts.index(str(c.part)), variants.index(c.contrast.plus[0])): c for c in comparisons}
     if len(parts) >= len(variants):

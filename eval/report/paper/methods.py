@@ -117,12 +117,11 @@ def _tested(analysis: Analysis) -> str:
     pairs = " on differences within seeds" if is_paired else ""
     variances = r", variances moderated where six groups or more are there \citep{smyth2004}"
     average = ", averaged over families with equal weights" if len(analysis.families) > 1 else ""
-    ratios = " as ratios of losses" if any(c.is_relative for c in analysis.comparisons) else ""
     return (
         "The unit of replication is the run: tasks, items and fine-tunings of one run are averaged first. "
         rf"Each is compared with {escape(str(analysis.baseline))} by Welch's test \citep{{welch1947}} with "
         rf"Satterthwaite's degrees of freedom \citep{{satterthwaite1946}}{pairs}"
-        f"{'' if is_paired else variances}{average}{ratios}."
+        f"{'' if is_paired else variances}{average}."
     )
 
 

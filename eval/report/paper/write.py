@@ -74,8 +74,7 @@ def _rank(comparison: Comparison) -> tuple[bool, float]:
 
 
 def _metric(analysis: Analysis, comparison: Comparison) -> str:
-    unit = f"% of {analysis.baseline}'s" if comparison.is_relative else unit_name(comparison.unit)
-    notes = ", ".join(filter(None, (unit, f"{comparison.outcome.better} is better")))
+    notes = ", ".join(filter(None, (unit_name(comparison.unit), f"{comparison.outcome.better} is better")))
     return f"{title(comparison.benchmark)} ({notes})"
 
 

@@ -24,7 +24,7 @@ from eval.results.run_scores import SINGLE_TASK, decimals
 from eval.significance.arms import ArmTable, Key, arms_in_order
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import with_interval
-from eval.significance.compare import compare_arms, scopes
+from eval.significance.compare import compare_arms
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.corrections import BenjaminiHochberg
@@ -151,13 +151,13 @@ def _corrected(
 ) -> Iterator[Comparison]:
     """Compare on every part of a benchmark, corrected over all of them."""
     pairs = [(arms, contrast) for arms in tables for contrast in contrasts]
-    compared = [compare_arms(x, pair, scopes(x.families)[0], inference, thorough=False) for x, pair in pairs]
+    compared = [compare_arms(x, pair, x.scopes()[0], inference, thorough=False) for x, pair in pairs]
     p_values = [c.p_sequential for c in compared]
     corrected = BenjaminiHochberg().adjust(p_values)
     levels = BenjaminiHochberg().levels(p_values, inference.level)
-    for (arms, _), comparison, p, level in zip(pairs, compared, corrected, levels, strict=True):
+    for comparison, p, level in zip(compared, corrected, levels, strict=True):
         nominal = level and comparison.look.nominal(level)
-        yield with_interval(replace(comparison, p_bh=p, level_simultaneous=nominal), arms, inference)
+        yield with_interval(replace(comparison, p_bh=p, level_simultaneous=nominal), inference.level)
 
 
 def section(analysis: Analysis, phenomena: Phenomena, page: Page) -> Section:

@@ -79,7 +79,9 @@ class Line:
         if self.noise is None:
             return None
         if self.fitted is None:
-            return statistics.choice_share(self.means, _error(self.noise, self.losses), self.chosen)
+            return statistics.choice_share(
+                self.means, _error(self.noise, self.losses, self.chosen), self.chosen
+            )
         errors = self.fitted.errors[np.isfinite(self.fitted.means)]
         return statistics.choice_share(self.means, errors, self.chosen)
 
@@ -91,8 +93,8 @@ class Line:
         return statistics.curve(self.fitted, float(self.rates[self.chosen]))
 
 
-def _error(noise: Noise, losses: np.ndarray) -> float:
-    return math.sqrt(noise.variance / losses.shape[1])
+def _error(noise: Noise, losses: np.ndarray, chosen: int) -> float:
+    return math.sqrt(noise.variance / np.isfinite(losses[chosen]).sum())
 
 
 def _logarithms(values: Sequence[Value]) -> np.ndarray | None:
@@ -170,11 +172,26 @@ class Tuned:
             "them is in no interval; tune with more values": few,
             "what the choice adds to the uncertainty is not known, as no value has two runs": unknown,
         }
-        return tuple(
+        of_choices = [
             f"{', '.join(sorted(names))} ({next(iter(names.values()))}): {text}"
             for text, names in texts.items()
             if names
-        )
+        ]
+        return (*of_choices, *_of_further(self.plan))
+
+
+def _of_further(tuning: Tuning) -> Iterable[str]:
+    """Say which runs that were added to the tuning diverged, and that others have not ended."""
+    for each in tuning.further:
+        named = f"{each.variant}, {each.field}"
+        if not each.losses:
+            yield f"tuning runs that were added ({named}) have not all ended; the study's command goes on"
+        for value, losses in zip(each.values, each.losses, strict=bool(each.losses)):
+            if number := sum(loss is None for loss in losses):
+                yield (
+                    f"{number} of {len(losses)} tuning runs that were added at {named} {value} diverged; "
+                    "seeds at which one did are left out"
+                )
 
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
@@ -237,8 +254,8 @@ def _tried(tuning: Tuning, choice: Choice) -> list[Tried]:
 def _along(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]]:
     """Losses by the values of a field, at the chosen ones of the others; without those where a run diverged.
 
-    Behind the planned seeds stand the further ones, nan where a value was not run or diverged. A further seed
-    at which the chosen value diverged tells of no difference, and is left out.
+    Behind the planned seeds stand the further ones, nan where a value was not run. A further seed at which a
+    run diverged is left out: without one of its values the curve would go through fewer.
     """
     losses = {
         one.point[name]: [float(loss) for loss in one.losses if loss is not None]
@@ -249,8 +266,8 @@ def _along(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]
         return {}
     for each in tuning.further_of(choice):
         if each.field == name and each.losses:
-            further = dict(zip(each.values, np.array(each.losses, dtype=float), strict=True))
-            has_ended = np.isfinite(further[choice.point[name]])
+            table = np.array(each.losses, dtype=float)
+            further, has_ended = dict(zip(each.values, table, strict=True)), np.isfinite(table).all(0)
             nothing = np.full(len(each.seeds), math.nan)
             for value, of_value in losses.items():
                 of_value += further.get(value, nothing)[has_ended].tolist()
@@ -367,7 +384,7 @@ def _selections(curves: Mapping[Key, Curves]) -> dict[Key, Selection]:
 def _selection_of_few(noise: Noise | None, losses: np.ndarray, chosen: int) -> Selection | None:
     if noise is None:
         return None
-    means, error = np.nanmean(losses, axis=-1), _error(noise, losses)
+    means, error = np.nanmean(losses, axis=-1), _error(noise, losses, chosen)
     return Selection(statistics.squared_regret_of_few(means, error, noise.df, chosen), noise.df)
 
 

@@ -134,7 +134,7 @@ def _shares_as_small(null_p: np.ndarray, known: list[tuple[float, int]]) -> list
         known: Observed p-values in rising order, with their places among the m.
     """
     smallest = np.ones(null_p.shape[1])
-    shares = []
+    shares: list[float] = []
     for p, index in reversed(known):
         np.minimum(smallest, null_p[index], out=smallest)
         shares.append((1 + np.count_nonzero(smallest <= p)) / (1 + len(smallest)))

@@ -212,8 +212,8 @@ def fit_curves(
     rates, losses, noise, df = (np.asarray(x, dtype=float) for x in (rates, losses, noise, df))
     chosen = np.asarray(chosen)
     counts = np.isfinite(losses).sum(-1)
-    means = np.where(counts, _known(losses).sum(-1) / np.maximum(counts, 1), np.nan)
     seeds = np.take_along_axis(counts, chosen[..., None], -1)[..., 0]
+    means = _means_at_equal_seeds(losses, chosen)
     steps = np.arange(len(rates)) - chosen[..., None]
     places = rates - rates[chosen][..., None]
     heights = means - np.take_along_axis(means, chosen[..., None], -1)
@@ -246,6 +246,22 @@ def fit_curves(
     beyond = np.where(has_curve, (high - low) / np.maximum(number - 1, 1) / 2, np.nan)
     parts = fit[..., :3, :], covariance[..., :2, :2]
     return Curves(places, means, errors, *parts, low - beyond, high + beyond, df)
+
+
+def _means_at_equal_seeds(losses: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """(..., V, R) means over seeds; of a rate with fewer, as if it had those of the chosen rate.
+
+    A seed that is hard is hard at all rates. Where seeds 1 and 2 of the chosen rate have 3.0 and 3.2, and
+    another rate has seed 1 alone, its loss there is raised by the 0.1 that the mean of both is above 3.0.
+    """
+    has_run = np.isfinite(losses)
+    counts = has_run.sum(-1)
+    of_chosen = np.take_along_axis(losses, chosen[..., None, None], -2)
+    both = has_run & np.isfinite(of_chosen)
+    in_common = np.where(both, _known(of_chosen), 0.0).sum(-1) / np.maximum(both.sum(-1), 1)
+    all_of_chosen = _known(of_chosen).sum(-1) / np.maximum(np.isfinite(of_chosen).sum(-1), 1)
+    shifts = np.where(both.any(-1), all_of_chosen - in_common, 0.0)
+    return np.where(counts, _known(losses).sum(-1) / np.maximum(counts, 1) + shifts, np.nan)
 
 
 def _least_squares(

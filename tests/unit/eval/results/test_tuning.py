@@ -159,7 +159,18 @@ def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_
 
 @pytest.mark.parametrize(
     "change",
-    [{"variant": "silu"}, {"values": (3e-4,)}, {"seeds": ()}, {"losses": ((1.0, 1.0),)}],
+    [
+        {"variant": "silu"},
+        {"values": (3e-4,)},
+        {"values": (3e-4, 1e-3, 2e-3)},
+        {"values": (1e-3, 1e-3)},
+        {"seeds": ()},
+        {"seeds": (103, 103)},
+        {"seeds": (101, 103)},
+        {"seeds": (-1, 103)},
+        {"seeds": (2**32, 103)},
+        {"losses": ((1.0, 1.0),)},
+    ],
 )
 def test_added_runs_that_are_about_no_choice_are_refused(tmp_path, change):
     write_tuning(tmp_path, replace(CHOSEN, further=(FURTHER,)))

@@ -334,14 +334,29 @@ def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: 
     assert own.share == wanted.share
 
 
-def test_a_further_seed_that_diverges_is_left_out_and_a_value_where_one_does_is_in_no_curve(
-    tmp_path: Path,
-) -> None:
-    _, of_choice = _line(tmp_path / "chosen", _with_further((104, 105), (3e-3, 104)))
+@pytest.mark.parametrize("rate", [3e-3, 9e-3])
+def test_a_further_seed_at_which_a_run_diverged_is_left_out_and_named(tmp_path: Path, rate: float) -> None:
+    found, line = _line(tmp_path / "diverged", _with_further((104, 105), (rate, 104)))
     _, without = _line(tmp_path / "without", _with_further((105,)))
-    assert of_choice.selection == without.selection
-    _, line = _line(tmp_path / "other", _with_further((104, 105), (9e-3, 104)))
-    assert line.of_curve == (3e-4, 1e-3, 3e-3)
+    assert line.selection == without.selection
+    assert line.of_curve == without.of_curve == tuple(RATES)
+    said = f"1 of 2 tuning runs that were added at kan, {FIELD} {rate} diverged"
+    assert any(note.startswith(said) for note in found.warnings)
+
+
+def test_where_all_further_seeds_diverged_it_is_as_before(found: Analysis, tmp_path: Path) -> None:
+    """Fewer values than a curve needs would leave an error that is far too small."""
+    _, line = _line(tmp_path / "diverged", _with_further((104,), (1e-3, 104)))
+    before = next(x for x in found.tuned.lines if x.variant == "kan")
+    assert (line.selection, line.share) == (before.selection, before.share)
+
+
+def test_runs_that_have_not_ended_are_named_and_change_nothing(found: Analysis, tmp_path: Path) -> None:
+    tuning = _with_further((104, 105))
+    pending = replace(tuning, further=(replace(tuning.further[0], losses=()),))
+    now, line = _line(tmp_path / "pending", pending)
+    assert any("have not all ended (kan" in note for note in now.warnings)
+    assert line.selection == next(x for x in found.tuned.lines if x.variant == "kan").selection
 
 
 def test_a_choice_where_training_begins_to_fail_is_named(tmp_path: Path) -> None:

@@ -224,6 +224,18 @@ def test_more_tuning_seeds_at_the_choice_make_the_regret_smaller() -> None:
     assert (squared_regret(fit_curves(*given, 2)) < squared_regret(fit_curves(*given))).all()
 
 
+def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
+    """The seeds differ by the same at all rates, so that nothing is lost."""
+    hard = np.array([0.0, 0.01, -0.02, 0.3, 0.1])
+    losses = 3.0 + 0.1 * (EVEN - EVEN[3])[:, None] ** 2 + hard
+    whole = fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
+    losses[[0, 6], 3:] = np.nan
+    found = fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
+    assert found.means == pytest.approx(whole.means)
+    assert squared_regret(found) == pytest.approx(squared_regret(whole))
+    assert (found.errors[..., [0, 6]] > whole.errors[..., [0, 6]]).all()
+
+
 def test_training_that_begins_to_fail_is_seen_and_seldom_called_so_where_it_does_not() -> None:
     rng = np.random.default_rng(0)
     runs = 0.02 * rng.standard_normal((1_000, 10, 7, 2))
