@@ -146,7 +146,8 @@ def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:
 def _reasons(found: Sensitivity, level: float) -> Iterator[str]:
     comparison = found.comparison
     if without := {run for run, verdict in found.changed if _is_other(verdict, comparison)}:
-        yield f"hangs on {next(iter(without))}" if len(without) == 1 else "hangs on one run"
+        one = next(iter(without)) if len(without) == 1 else "one run"
+        yield f"not robust to leaving out {one}"
     if _disagrees(comparison, level):
         yield "permutation p disagrees"
     yield from separation(comparison, level)

@@ -14,8 +14,8 @@ from scipy import stats
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import read_source
-from eval.report.sections.design import questions_note
-from eval.report.sections.methods import methods_section
+from eval.report.parts.design import questions_note
+from eval.report.parts.methods import methods_text
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.statistics.looks import nominal_levels
@@ -119,8 +119,6 @@ def test_what_the_study_and_flags_ask_is_told(tmp_path: Path):
 def test_methods_say_how_looks_are_counted(tmp_path: Path):
     study = Growing(tmp_path / "s", looks=[3, 6])
     study.grow(3)
-    context = Context(command="", versions={}, figures={})
-    planned = methods_section(study.report(), context)
-    assert "looked at with 3, 6 runs in every arm" in planned
+    assert "looked at with 3, 6 runs in every arm" in methods_text(study.report())
     study.ask()
-    assert "looked at" not in methods_section(study.report(), context)
+    assert "looked at" not in methods_text(study.report())

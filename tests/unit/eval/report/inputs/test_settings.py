@@ -18,17 +18,17 @@ from scipy import stats
 from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.card import answer
 from eval.report.document.names import family_label
-from eval.report.exports import as_json, number_tables
+from eval.report.exports import number_tables
 from eval.report.inputs.design import design_from
 from eval.report.inputs.sources import read_source, source_of_frame
-from eval.report.sections.answer import answer, explored
 from eval.results.decisions import Decisions, Look
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.axes import Benchmark, Setting, in_order
 from pretrain.run.folders import RunFolder
 from slurm.state.cell_state import CellState, write_state
-from tests.unit.eval.report.rendering import render
+from tests.unit.eval.report.rendering import numbers, render
 from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, SIZES, SEEDS = ("gpt_neo", "roberta"), ("0.1M", "0.5M", "2M"), (1, 2, 3)
@@ -170,9 +170,9 @@ def test_tables_have_a_column_for_each_axis(made: Path):
     over = tables["comparisons"]
     assert set(over["size"].dropna()) == set(SIZES)
     assert over[over.family.isna()]["size"].isna().all()
-    numbers = json.loads(as_json(kept(made), Context(command="", versions={}, figures={}), tables, "source"))
-    assert numbers["axes"] == {"size": list(SIZES)}
-    assert numbers["families"] == [f"{family} {size}" for family, size in product(FAMILIES, SIZES)]
+    report = numbers(kept(made))
+    assert report["axes"] == {"size": list(SIZES)}
+    assert report["families"] == [f"{family} {size}" for family, size in product(FAMILIES, SIZES)]
     as_levels = number_tables(kept(made, factor="size"))["scores"]
     assert "size" not in as_levels.columns
     assert set(as_levels.variant) == set(SIZES)
@@ -257,19 +257,19 @@ def test_columns_of_a_table_are_axes_where_that_is_asked_for(made: Path, tmp_pat
         analyse(read_source(tmp_path / "scores.csv"))
 
 
-def test_the_answer_says_over_what_a_difference_is_averaged_and_where_it_differs(made: Path):
+def test_losses_of_two_families_have_no_average_and_a_sentence_for_each_setting(made: Path):
     found = kept(made)
-    first, second = " ".join(answer(found)), explored(found)
-    assert first.startswith(
-        "On held-out loss, averaged over 2 families x 3 sizes, `kan grid_size=3` is better"
+    assert found.scopes(LOSS) == list(settings())
+    (first, *_) = [c for c in found.of(LOSS, settings()[0]) if c.contrast.compared == SMALL]
+    assert first.is_primary
+    size = f"{abs(first.estimate):.{first.digits}f} nats"
+    sentences = [text for text in answer(found) if text.startswith("On held-out loss in ")]
+    assert len(sentences) == 6
+    assert sentences[0].startswith("On held-out loss in GPT-Neo 0.1M, ")
+    assert (
+        f"`{SMALL}` is better than `gelu` by {size}" in sentences[0] or f"`{SMALL}` by {size}" in sentences[0]
     )
-    assert f"the settings disagree on `{SMALL}`" in second
-    assert "better by 0.3043 nats in GPT-Neo 0.1M" in second
-    assert "equivalent in GPT-Neo 2M, inconclusive in RoBERTa 2M" in second
-    text = render(found, Context(command="", versions={}, figures={}))
-    assert "*settings differ*" in text
-    assert "| in GPT-Neo 0.5M<br>nats, margin 0.05, explored |" in text
-    assert "A setting is one family at one level of size" in text
+    assert "A setting is one family at one level of size" in render(found)
 
 
 def test_sizes_of_one_family_are_averaged_in_nats():

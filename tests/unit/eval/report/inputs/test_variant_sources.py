@@ -59,7 +59,7 @@ def test_they_are_named_first_of_all_that_is_amiss(study):
         f"kan: seeds 1-3 through {A}, seeds 4-5 through {B}: they are 2 variants under one name; train those "
         "of the earlier source anew, or, if all compute the same, add it to earlier_sources of the spec",
     )
-    text = render(analyse(source), Context(command="", versions={}, figures={}))
+    text = render(analyse(source))
     warning = text.split("> [!WARNING]\n")[1].splitlines()[0]
     assert warning.startswith(f"> - kan: seeds 1-3 through {A}, seeds 4-5 through {B}")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -14,10 +14,11 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.exports import as_json, number_tables
 from eval.report.inputs.sources import read_source
-from eval.report.sections.outcomes import outcomes_section
+from eval.report.part import Page
+from eval.report.parts.power import PART
 from eval.results.outcome import Declared
+from tests.unit.eval.report import rendering
 
 VARIANTS, FAMILIES, SEEDS = ("gelu", "kan", "relu", "swish"), ("gpt_neo", "roberta"), (1, 2, 3, 4, 5)
 LEVEL = 0.05 / (len(VARIANTS) - 1)
@@ -49,47 +50,55 @@ def analysis(scores: Path) -> Analysis:
     return read(scores)
 
 
+def section_of(analysis: Analysis) -> str:
+    """The part's details."""
+    result = PART.of(analysis)
+    assert result is not None
+    section = PART.section(analysis, result, Page(alternative_texts={}))
+    assert section is not None
+    return section.body
+
+
 def read(path: Path, **declared) -> Analysis:
     return analyse(read_source(path), Request(declared=Declared(**declared)))
 
 
 def numbers(analysis: Analysis, name: str) -> pd.DataFrame:
     """A table of report.json, with the average over families as text."""
-    context = Context(command="", versions={}, figures={})
-    table = json.loads(as_json(analysis, context, number_tables(analysis), ""))[name]
-    return pd.DataFrame(table).fillna({"family": "averaged"}).set_index(["benchmark", "family"]).sort_index()
+    return (
+        pd.DataFrame(rendering.numbers(analysis)[name])
+        .fillna({"family": "averaged"})
+        .set_index(["benchmark", "family"])
+        .sort_index()
+    )
 
 
 def frame(path: Path, benchmark: str, family: str) -> pd.DataFrame:
-    """Variants down and seeds across; of an averaged loss 100 times its logarithm."""
+    """Variants down and seeds across."""
     table = pd.read_csv(path)
     table = table[table.benchmark == benchmark]
     if family != "averaged":
         return table[table.family == family].pivot(index="variant", columns="seed", values="score")
-    if benchmark == "held-out-loss":
-        table = table.assign(score=100 * np.log(table.score))
     return table.groupby(["variant", "seed"]).score.mean().unstack()
 
 
-def in_percent(size: float, benchmark: str, family: str) -> float:
-    is_ratio = (benchmark, family) == ("held-out-loss", "averaged")
-    return 100 * (np.exp(size / 100) - 1) if is_ratio else size
-
-
-@pytest.mark.parametrize("family", ["averaged", *FAMILIES])
-@pytest.mark.parametrize("benchmark", ["held-out-loss", "blimp", "embedded-pairs"])
+@pytest.mark.parametrize(
+    ("benchmark", "family"),
+    [
+        *product(["blimp", "embedded-pairs"], ["averaged", *FAMILIES]),
+        *product(["held-out-loss"], FAMILIES),  # whose scale differs
+    ],
+)
 def test_spreads_are_those_of_the_scores(scores: Path, analysis: Analysis, benchmark: str, family: str):
-    found = numbers(analysis, "outcomes").loc[(benchmark, family)]
+    found = numbers(analysis, "metrics").loc[(benchmark, family)]
     table = frame(scores, benchmark, family)
     means = table.mean(axis=1)
     signal = means.max() - means.min()
     # Families are independent: the variance of their average, arm by arm, not that of averaged scores.
     own = [frame(scores, benchmark, name) for name in (FAMILIES if family == "averaged" else (family,))]
-    if (benchmark, family) == ("held-out-loss", "averaged"):
-        own = [100 * np.log(x) for x in own]
     noise = np.sqrt(sum(x.var(axis=1).mean() for x in own)) / len(own)
-    assert found.spread_between_variants == pytest.approx(in_percent(signal, benchmark, family))
-    assert found.spread_between_seeds == pytest.approx(in_percent(noise, benchmark, family))
+    assert found.spread_between_variants == pytest.approx(signal)
+    assert found.spread_between_seeds == pytest.approx(noise)
     assert found.signal_to_noise == pytest.approx(signal / noise)
 
 
@@ -124,7 +133,7 @@ def test_what_is_found_and_how_many_seeds_that_takes(scores: Path, analysis: Ana
 
         seeds = int(found["seeds_to_detect_estimate"])
         assert found_with(seeds) >= 0.8 > (found_with(seeds - 1) if seeds > 2 else 0.0)
-    whole = numbers(analysis, "outcomes").loc[("held-out-loss", "gpt_neo")]
+    whole = numbers(analysis, "metrics").loc[("held-out-loss", "gpt_neo")]
     assert whole.detectable_difference == pytest.approx(median(own.detectable_difference))
     assert whole.detectable_difference_in_margins == pytest.approx(whole.detectable_difference / 0.02)
     assert whole.seeds_for_half_of_the_verdicts == sorted(own.seeds_for_verdict)[1]  # two of three
@@ -132,31 +141,30 @@ def test_what_is_found_and_how_many_seeds_that_takes(scores: Path, analysis: Ana
 
 
 def test_an_outcome_at_chance_is_not_given_seeds(analysis: Analysis):
-    found = numbers(analysis, "outcomes")
+    found = numbers(analysis, "metrics")
     assert found.loc[("embedded-pairs", "averaged")].is_at_chance
     assert found.loc[("embedded-pairs", "averaged")].num_arms_above_chance == 0
     assert found.loc[("blimp", "averaged")].num_arms_above_chance == 8
-    assert pd.isna(found.loc[("held-out-loss", "averaged")].num_arms_above_chance)
-    lines = reversed(outcomes_section(analysis).splitlines())
+    assert pd.isna(found.loc[("held-out-loss", "gpt_neo")].num_arms_above_chance)
+    lines = reversed(section_of(analysis).splitlines())
     rows = {line.split(" | ")[0]: line for line in lines}  # the first of each
     assert rows["| embedded-pairs"].endswith("| - | 50: **at chance** |")
     assert rows["| blimp"].endswith("| 50: all above |")
     assert rows["| held-out loss"].endswith("| - |")
-    assert "% |" in rows["| held-out loss"]
-    assert "nats" in rows["| held-out loss, GPT-Neo"]
+    assert "nats" in rows["| held-out loss, RoBERTa"]
 
 
 def test_another_unit_or_direction_changes_no_ratio(scores: Path, tmp_path: Path):
     table = pd.read_csv(scores)
     table = table[table.benchmark == "held-out-loss"]
     table.to_csv(tmp_path / "alone.csv")  # with as many claims as below
-    before = numbers(read(tmp_path / "alone.csv"), "outcomes").loc[["held-out-loss"]]
+    before = numbers(read(tmp_path / "alone.csv"), "metrics").loc[["held-out-loss"]]
     for factor, better in ((1 / np.log(2), "lower"), (-1.0, "higher")):
         other = tmp_path / "other.csv"
         is_lower = better == "lower"
         said = {"benchmark": "quality", "lower_is_better": is_lower, "unit": "nats"}
         table.assign(score=table.score * factor, **said).to_csv(other)
-        after = numbers(read(other, margins={"quality": 0.02 * abs(factor)}), "outcomes")
+        after = numbers(read(other, margins={"quality": 0.02 * abs(factor)}), "metrics")
         for name in (
             "signal_to_noise", "seeds_for_half_of_the_verdicts", "seeds_for_every_verdict",
             "detectable_difference_in_margins",
@@ -196,12 +204,11 @@ def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path
     table = table[table.benchmark == "blimp"]
     moved = table.assign(seed=table.seed + 10 * (table.family == "roberta"))
     moved.to_csv(tmp_path / "moved.csv")
-    found = numbers(read(tmp_path / "moved.csv"), "outcomes").loc[("blimp", "averaged")]
+    found = numbers(read(tmp_path / "moved.csv"), "metrics").loc[("blimp", "averaged")]
     assert found.signal_to_noise > 0
     table[table.seed == 1].to_csv(tmp_path / "single.csv")
     single = read(tmp_path / "single.csv")
-    assert outcomes_section(single) == ""
-    assert pd.isna(numbers(single, "outcomes").loc[("blimp", "averaged")].signal_to_noise)
+    assert PART.of(single) is None
 
 
 def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Path):
@@ -217,5 +224,5 @@ def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Pa
     table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
     table.to_csv(tmp_path / "graded.csv", index=False)
     analysis = read(tmp_path / "graded.csv")
-    assert [row.is_at_chance for row in analysis.outcome_rows] == [True, True]
-    assert outcomes_section(analysis).count("**at chance**") == 2
+    assert [row.is_at_chance for row in PART.of(analysis) or ()] == [True, True]
+    assert section_of(analysis).count("**at chance**") == 2

@@ -1,4 +1,4 @@
-"""What verdicts hang on, said in their cells."""
+"""Whether verdicts are robust to leaving one run out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.card import make_card
 from eval.report.inputs.sources import read_source
-from eval.report.sections.verdicts import verdicts
-from eval.report.verdicts.sensitivity import fragile_because
+from eval.report.parts.sensitivity import PART, fragile_because
 from tests.unit.eval.significance.comparing import table
 
 
@@ -23,7 +23,7 @@ def analysed(folder: Path, arms: dict[tuple[str, str], list[float]], **asked) ->
 
 def reasons(found: Analysis) -> tuple[str, ...]:
     """What the only verdict hangs on."""
-    (x,) = found.sensitivities
+    (x,) = PART.of(found) or ()
     return fragile_because(x, found.inference.level)
 
 
@@ -33,8 +33,8 @@ def test_one_run_that_carries_a_verdict_is_named(tmp_path: Path):
     assert stats.ttest_ind(gelu, kan, equal_var=False).pvalue > 0.05
     assert stats.ttest_ind(gelu[:4], kan, equal_var=False).pvalue < 0.05
     found = analysed(tmp_path, {("f", "gelu"): gelu, ("f", "kan"): kan})
-    assert reasons(found)[0] == "hangs on f gelu seed 5"
-    assert "*hangs on f gelu seed 5*" in verdicts(found)
+    assert reasons(found)[0] == "not robust to leaving out f gelu seed 5"
+    assert "1 of 1 verdicts are not robust to leaving one run out (`kan`)." in make_card(found).checks
 
 
 def test_arms_without_overlap_are_told_where_nothing_is_shown(tmp_path: Path):
@@ -42,15 +42,6 @@ def test_arms_without_overlap_are_told_where_nothing_is_shown(tmp_path: Path):
     assert stats.ttest_ind(gelu, kan, equal_var=False).pvalue > 0.05
     found = analysed(tmp_path, {("f", "gelu"): gelu, ("f", "kan"): kan})
     assert "all runs below all of the baseline's" in reasons(found)
-
-
-def test_where_an_average_cannot_be_had_the_cell_has_the_families_that_can(shared_data: Path):
-    found = analyse(read_source(shared_data / "thesis" / "all_seeds.csv"), Request())
-    (row,) = (line for line in verdicts(found).splitlines() if line.startswith("| `kan` |"))
-    glue = row.split("|")[3].strip()
-    start = "not estimable<br>no run of roberta kan<br>in GPT-Neo:<br>inconclusive<br>-3.8<br>"
-    assert glue.startswith(start)
-    assert glue.endswith("<br>*all runs below all of the baseline's*")
 
 
 def test_a_clear_difference_has_no_reason(tmp_path: Path):
