@@ -20,7 +20,6 @@ from base.files import write_text
 from base.mistakes import check
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.card import answer, make_card
 from eval.report.command import ReportArgs, request_of
 from eval.report.document.html import to_fragment
 from eval.report.exports import draw_one, number_tables
@@ -28,7 +27,7 @@ from eval.report.figures.style import SMALL, STYLE, add_legend
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source, read_source, source_of_frame
 from eval.report.leaderboard import leaderboard
-from eval.report.page import summary, warnings
+from eval.report.page import answer, make_card, summary, warnings
 from eval.report.plots import find_panel
 from eval.report.write import write_analysis
 from eval.results.columns import to_csv

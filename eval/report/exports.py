@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError, unknown_name
 from eval.report.analysis import Analysis
-from eval.report.card import answer
 from eval.report.figures.style import STYLE, settle
+from eval.report.page import answer
 from eval.report.part import Draw, Drawing
 from eval.report.parts import PARTS
 from eval.significance.axes import Benchmark, places_of, without_places

@@ -1,13 +1,31 @@
-"""The page of a report: answer card, leaderboard, forest figure, warnings, then every part folded away."""
+"""The page of a report: answer card, leaderboard, forest figure, warnings, then every part folded away.
+
+The card says what is shown, whether it can be believed, and what to run next.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from eval.report.analysis import Analysis
-from eval.report.card import make_card
-from eval.report.document.markdown import escape
+from eval.report.document.markdown import amount, escape, listed, margin
+from eval.report.document.names import counted, family_label
 from eval.report.leaderboard import leaderboard
-from eval.report.part import Page
+from eval.report.part import NextStep, Page
 from eval.report.parts import PARTS
+from eval.report.verdicts.findings import Findings, place
+from eval.report.verdicts.ranking import by_standing, is_at_chance
+from eval.significance.axes import Benchmark, Family
+from eval.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, Comparison
+from eval.significance.factor import FACTORS
+
+NAMED = 3
+"""Variants named in one list; the table has all."""
+FAMILIES_NAMED = 3
+STEPS = 3
+"""Proposals on a card."""
+
 
 WARNINGS_ON_TOP = 6
 
@@ -60,3 +78,177 @@ def summary(analysis: Analysis) -> str:
     number = len(warning_notes(analysis))
     warned = f"{number} warning{'s' * (number > 1)} about these scores: see the top of the report."
     return "\n\n".join([make_card(analysis).markdown, *[warned] * bool(number)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """The first thing that a reader sees, in sentences of Markdown."""
+
+    answer: tuple[str, ...]
+    checks: tuple[str, ...]
+    steps: tuple[NextStep, ...]
+
+    @property
+    def markdown(self) -> str:
+        """The card as a list of three questions."""
+        parts = [f"**Answer.** {' '.join(self.answer)}"]
+        if self.checks:
+            parts.append(f"**Can it be believed?** {' '.join(self.checks)}")
+        if self.steps:
+            parts.append("**What next?** " + " ".join(map(_step, self.steps)))
+        return "\n\n".join(parts)
+
+
+def _step(step: NextStep) -> str:
+    return f"{step.text}: `{step.command}`." if step.command else f"{step.text}."
+
+
+def make_card(analysis: Analysis) -> Card:
+    """Return the answer, and what the parts say of it."""
+    results = [(part, part.of(analysis)) for part in PARTS]
+    present = [(part, result) for part, result in results if result is not None]
+    steps = [step for part, result in present for step in part.steps(analysis, result)]
+    checks = [check for part, result in present for check in part.checks(analysis, result)]
+    best_first = sorted(steps, key=lambda step: -step.worth)
+    return Card(answer=answer(analysis), checks=tuple(checks), steps=tuple(best_first[:STEPS]))
+
+
+def answer(findings: Findings) -> tuple[str, ...]:
+    """Return one sentence for each primary metric, and one for all that are at chance."""
+    metrics = [name for name in by_standing(findings) if name in findings.primary]
+    if not metrics:
+        return (f"No primary metric has scores yet, so nothing is concluded about any {findings.noun}.",)
+    if _is_one_run_each(findings):
+        return (
+            f"Every {findings.noun} has one run, which tells nothing of another training of it, so nothing "
+            "is concluded. Train several seeds of each.",
+        )
+    at_chance = [name for name in metrics if is_at_chance(findings, name)]
+    sentences = [
+        sentence for name in metrics if name not in at_chance for sentence in _of_metric(findings, name)
+    ]
+    if at_chance:
+        names = listed([place(findings, name) for name in at_chance])
+        sentences.append(f"{names} {'is' if len(at_chance) == 1 else 'are'} at chance, without a verdict")
+    return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+
+
+def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Say what is concluded on average, else in the first family; then where a family says something else."""
+    scopes = findings.scopes(benchmark)
+    has_average = scopes[0] is None
+    for scope in scopes:
+        comparisons = findings.of(benchmark, scope)
+        if has_average and scope is not None:
+            comparisons = [c for c in comparisons if c.is_different and not _is_on_average(findings, c)]
+            if comparisons:
+                words = "; ".join(_different(findings, comparisons))
+                yield f"on {place(findings, benchmark)} in {family_label(scope)} alone, {words}"
+        else:
+            where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
+            yield f"on {where}, {'; '.join(_clauses(findings, comparisons))}"
+
+
+def _is_on_average(findings: Findings, comparison: Comparison) -> bool:
+    """Whether the average says the same: a difference of the same direction."""
+    average = findings.of(comparison.benchmark, None)[findings.others.index(comparison.contrast.plus[0])]
+    return average.is_different and average.is_better is comparison.is_better
+
+
+def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
+    """Count and name the better, the worse, the equivalent and the undecided, the largest first."""
+    different = [c for c in comparisons if c.is_different]
+    clauses = _different(findings, different)
+    if not different:
+        clauses.append(f"no {findings.noun} is shown to differ from `{findings.baseline}`")
+    clauses += _equivalences(findings, comparisons)
+    clauses += _undecided(comparisons)
+    clauses += _not_estimable(comparisons)
+    return clauses
+
+
+def _different(findings: Findings, different: Sequence[Comparison]) -> list[str]:
+    counts = [_differences(findings, different, is_better) for is_better in (True, False)]
+    return [clause for clause in counts if clause]
+
+
+def _differences(findings: Findings, different: Sequence[Comparison], is_better: bool) -> str:
+    chosen = sorted((c for c in different if c.is_better is is_better), key=_size_first)
+    if not chosen:
+        return ""
+    than = f"than `{findings.baseline}`"
+    named = [f"{_named(c)} by {_size(c)}" for c in chosen[:NAMED]]
+    more = [f"{len(chosen) - NAMED} more"] if len(chosen) > NAMED else []
+    word = "better" if is_better else "worse"
+    if len(chosen) == 1:
+        return f"{_named(chosen[0])} is {word} {than} by {_size(chosen[0])}"
+    return f"{len(chosen)} {findings.noun}s are {word} {than}: {listed([*named, *more])}"
+
+
+def _size_first(comparison: Comparison) -> float:
+    return -abs(comparison.estimate or 0.0)
+
+
+def _equivalences(findings: Findings, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    equivalent = [c for c in comparisons if c.verdict == EQUIVALENT]
+    if equivalent:
+        verb = "is" if len(equivalent) == 1 else "are"
+        within = f"equivalent to `{findings.baseline}` (within {margin(equivalent[0])})"
+        yield f"{_names(equivalent)} {verb} {within}"
+
+
+def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Say how large a difference may still be, and whose it is."""
+    undecided = [
+        c
+        for c in comparisons
+        if not c.is_different and c.verdict != EQUIVALENT and c.largest_remaining is not None
+    ]
+    if not undecided:
+        return
+    widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
+    largest = amount(widest.largest_remaining, widest)
+    if len(undecided) == 1:
+        yield f"{_named(widest)} is undecided (a difference of up to {largest} remains possible)"
+    else:
+        yield f"{len(undecided)} are undecided (of {_named(widest)} up to {largest} remains possible)"
+
+
+def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    for word, has_runs in ((NOT_ESTIMABLE, True), ("not run", False)):
+        chosen = [c for c in comparisons if c.verdict == NOT_ESTIMABLE and bool(c.num_runs_plus) is has_runs]
+        if chosen:
+            yield f"{word}: {_names(chosen)}"
+
+
+def _averaged(findings: Findings, scope: Family | None, num_scopes: int) -> str:
+    """Say over what it is averaged, or in which of several families it is."""
+    if scope is not None:
+        return f" in {family_label(scope)}" if num_scopes > 1 else ""
+    if findings.stratum == "setting" or findings.factor not in FACTORS:
+        return f", averaged over {counted(findings.families)}"
+    labels = [family_label(family) for family in findings.families]
+    return f", averaged over {listed(labels) if len(labels) <= FAMILIES_NAMED else f'{len(labels)} families'}"
+
+
+def _size(comparison: Comparison) -> str:
+    size = amount(abs(comparison.estimate or 0.0), comparison)
+    return f"{size} (negligible)" if comparison.verdict == NEGLIGIBLE else size
+
+
+def _is_one_run_each(findings: Findings) -> bool:
+    """Whether no arm has two runs, as in a table of checkpoints."""
+    within = [c for c in findings.comparisons if c.family is not None]
+    return bool(within) and all(max(c.num_runs_plus, c.num_runs_minus) <= 1 for c in within)
+
+
+def _names(comparisons: Sequence[Comparison]) -> str:
+    names = [_named(c) for c in comparisons]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return listed([*names[:NAMED], *more])
+
+
+def _named(comparison: Comparison) -> str:
+    # A variant may be called "none", which a sentence would swallow.
+    name = f"`{comparison.contrast.compared}`"
+    return f"{name} (of surviving runs)" if comparison.num_failed else name

@@ -81,8 +81,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "leaderboard",
         "figures",
         "parts",
-        "card",
-        "analyse exports page paper plots",
+        "page",
+        "analyse exports paper plots",
         "plan write",
         "command",
     ),
@@ -275,7 +275,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 5, "eval/report": 9, "pretrain": 9, "slurm": 10}
+    tops = {"eval": 5, "eval/report": 11, "pretrain": 9, "slurm": 10}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 
@@ -322,7 +322,7 @@ def test_the_report_never_touches_a_model() -> None:
         if (name := waiting.pop()) not in seen:
             seen.add(name)
             waiting += imports_of(name)
-    assert {"eval.report.figures", "eval.report.readers.lm_eval", "base.errors"} <= seen
+    assert {"eval.report.figures.forest", "eval.report.readers.lm_eval", "base.errors"} <= seen
     for name in seen:
         text = MODULES[name].read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) (torch|transformers)\b", text, re.MULTILINE), name

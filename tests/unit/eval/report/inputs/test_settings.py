@@ -18,11 +18,11 @@ from scipy import stats
 from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.card import answer
 from eval.report.document.names import family_label
 from eval.report.exports import number_tables
 from eval.report.inputs.design import design_from
 from eval.report.inputs.sources import read_source, source_of_frame
+from eval.report.page import answer
 from eval.results.decisions import Decisions, Look
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.axes import Benchmark, Setting, in_order

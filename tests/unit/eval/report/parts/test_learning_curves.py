@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.card import make_card
 from eval.report.inputs.run_facts import Evaluation, RunFacts
 from eval.report.inputs.sources import source_of_frame
+from eval.report.page import make_card
 from eval.report.part import Page
 from eval.report.parts import learning_curves
 from eval.report.parts.learning_curves import (

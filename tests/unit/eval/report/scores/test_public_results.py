@@ -17,8 +17,8 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.card import answer
 from eval.report.inputs.sources import read_source
+from eval.report.page import answer
 from eval.results.outcome import Declared
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import (

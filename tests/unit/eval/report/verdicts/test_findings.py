@@ -23,8 +23,8 @@ from benchmarks.simulated import (
     may_claim,
 )
 from eval.report.analyse import analyse
-from eval.report.card import answer
 from eval.report.inputs.sources import read_source
+from eval.report.page import answer
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Inference

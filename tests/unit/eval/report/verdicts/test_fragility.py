@@ -9,8 +9,8 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.card import make_card
 from eval.report.inputs.sources import read_source
+from eval.report.page import make_card
 from eval.report.parts.sensitivity import PART, fragile_because
 from tests.unit.eval.significance.comparing import table
 
