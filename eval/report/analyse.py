@@ -26,7 +26,7 @@ from eval.results.run_scores import comparable_scores, is_percent, mean_scores
 from eval.results.scale import in_percent
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.claims import Claims, compare_as_asked, find_primary
+from eval.significance.claims import Claims, find_primary
 from eval.significance.compare import outcomes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast, parse_contrast
@@ -236,10 +236,11 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
     benchmarks = tuple(tables)
     primary = find_primary(question.primary, benchmarks, is_strict=bool(request.primary))
     claims = Claims(tables, primary, inference)
-    found = find(claims, source.factor, families, baseline, others)
+    found = find(claims, source.factor, families, baseline, others, question.contrasts)
     comparisons = tuple(with_failed(found.comparisons, source.failed, runs))
-    found = with_shared_rate(replace(found, comparisons=comparisons), TUNED_BY, scores.shared)
-    asked = with_failed(compare_as_asked(claims, question.contrasts, comparisons), source.failed, runs)
+    contrasts = tuple(with_failed(found.contrasts, source.failed, runs))
+    found = replace(found, comparisons=comparisons, contrasts=contrasts)
+    found = with_shared_rate(found, TUNED_BY, scores.shared)
     ended = {(facts.run_id, facts.family, facts.variant) for facts in source.facts}
     failures = count_failures(source.failed, ended, comparisons)
     outliers = find_outliers(runs)
@@ -257,7 +258,6 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
         scores_of_tasks=scores.tasks,
-        contrasts=tuple(asked),
         failures=failures,
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
         warnings=(

@@ -19,7 +19,6 @@ from eval.results.outcome import Declared, Outcome, find_direction
 from eval.results.published import PublishedSource
 from eval.significance.axes import Benchmark, Family
 from eval.significance.claims import Claims
-from eval.significance.comparison import Comparison
 from eval.significance.factor import Factor
 from eval.significance.statistics.looks import Plan
 from eval.suites.spec import Better
@@ -80,8 +79,6 @@ class Analysis(Findings):
     """benchmark, family, variant, n, mean, sd; sd over seeds, nan for one run."""
     tasks: pd.DataFrame
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
-    contrasts: tuple[Comparison, ...]
-    """Those asked for beside the comparisons with the baseline."""
     claims_made: Claims
     """What was compared and how, to be compared again without some runs."""
     failures: tuple[FailureCount, ...]

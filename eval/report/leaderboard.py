@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -15,19 +16,17 @@ from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import DIFFERENT, NOT_ESTIMABLE, SHOWN, Comparison
 
 OTHER_METRICS = 3
-"""Further metrics that have a column."""
-Column = Callable[[Analysis, Benchmark, Family | None, Level], str]
+"""Further primary metrics that have a column."""
+MOST_FAMILIES = 3
+"""Families that have columns of their own, where their scores have no average."""
+Cell = Callable[[Analysis, Level], str]
 
 
 def leaderboard(analysis: Analysis) -> str:
-    """Write a table for each family of the leading metric, else one; sorted by the estimate."""
-    order = by_standing(analysis)
-    leading = order[0]
-    others = [name for name in order[1:] if name in analysis.primary and not is_at_chance(analysis, name)]
-    scope = analysis.scopes(leading)[0]
-    columns = {**_columns(analysis, leading, scope), **_of_others(analysis, others[:OTHER_METRICS])}
+    """Write the table, sorted by the estimate on the leading metric."""
+    columns = _columns(analysis)
     rows = [
-        [f"`{level}`", *(cell(analysis, leading, scope, level) for cell in columns.values())]
+        [f"`{level}`", *(cell(analysis, level) for cell in columns.values())]
         for level in sorted_variants(analysis)
     ]
     return table([analysis.noun, *columns], rows)
@@ -36,87 +35,96 @@ def leaderboard(analysis: Analysis) -> str:
 def sorted_variants(analysis: Analysis) -> list[Level]:
     """Return all variants, that with the best estimate on the leading metric first."""
     leading = by_standing(analysis)[0]
-    scope = analysis.scopes(leading)[0]
-    return sorted(analysis.variants, key=lambda level: _place(analysis, leading, scope, level))
+    scope, sign = analysis.scopes(leading)[0], analysis.outcome(leading).sign
+    estimates = {c.contrast.plus[0]: c.estimate for c in analysis.of(leading, scope)}
+    estimates[analysis.baseline] = 0.0
+
+    def place(level: Level) -> tuple[bool, float, int]:
+        estimate = estimates[level]
+        return estimate is None, -sign * (estimate or 0.0), analysis.variants.index(level)
+
+    return sorted(analysis.variants, key=place)
 
 
-def _columns(analysis: Analysis, leading: Benchmark, scope: Family | None) -> Mapping[str, Column]:
-    """Return what stands in each column of the leading metric, by its heading.
+def _columns(analysis: Analysis) -> Mapping[str, Cell]:
+    """Return what stands in each column, by its heading; a column of one's own is one line here."""
+    order = by_standing(analysis)
+    leading, scopes = order[0], analysis.scopes(order[0])
+    shown = scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]
+    columns: dict[str, Cell] = {}
+    for scope in shown:
+        where = f"{family_label(scope)}: " if len(shown) > 1 else ""
+        unit = unit_name(analysis.outcome(leading).unit)
+        named = f"{place(analysis, leading)} {arrow(analysis.outcome(leading))}"
+        if scope is not None:
+            columns[f"{where}{named}"] = partial(_mean, leading, scope)
+        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(_difference, leading, scope)
+        columns[f"{where}simultaneous {analysis.confidence:.0%} interval"] = partial(
+            _interval, leading, scope
+        )
+        columns[f"{where}p"] = partial(_p, leading, scope)
+        columns[f"{where}verdict"] = partial(_verdict, leading, scope)
+    if len(scopes) > len(shown):
+        columns[f"within a {analysis.stratum}"] = partial(_within, leading, tuple(scopes[len(shown) :]))
+    others = [name for name in order[1:] if name in analysis.primary and not is_at_chance(analysis, name)]
+    for name in others[:OTHER_METRICS]:
+        columns[f"{place(analysis, name)} {arrow(analysis.outcome(name))}"] = partial(
+            _whole, name, analysis.scopes(name)[0]
+        )
+    return columns
 
-    A column of one's own is one line here, and its function.
-    """
-    first = analysis.of(leading, scope)[0]
-    unit = unit_name(first.unit)
-    named = f"{place(analysis, leading)} {arrow(first.outcome)}"
-    return {
-        **({named: _mean} if scope is not None or len(analysis.families) == 1 else {}),
-        f"difference{f' ({unit})' if unit else ''}": _difference,
-        f"simultaneous {analysis.confidence:.0%} interval": _interval,
-        "p": _p,
-        "verdict": _verdict,
-    }
 
-
-def _of_others(analysis: Analysis, others: Sequence[Benchmark]) -> Mapping[str, Column]:
-    return {f"{place(analysis, name)} {arrow(analysis.outcome(name))}": _verdict_on(name) for name in others}
-
-
-def _place(
-    analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level
-) -> tuple[bool, float, int]:
-    """Sort by the estimate, the best first; the baseline has zero, and what has no estimate comes last."""
-    order = analysis.variants.index(level)
+def _comparison(
+    analysis: Analysis, level: Level, benchmark: Benchmark, scope: Family | None
+) -> Comparison | None:
+    """Return the comparison of a variant; None of the baseline."""
     if level == analysis.baseline:
-        return (False, 0.0, order)
-    estimate = _comparison(analysis, benchmark, scope, level).estimate
-    sign = analysis.outcome(benchmark).sign
-    return (estimate is None, -sign * (estimate or 0.0), order)
-
-
-def _comparison(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> Comparison:
+        return None
     return analysis.of(benchmark, scope)[analysis.others.index(level)]
 
 
-def _mean(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> str:
-    family = scope if scope is not None else analysis.families[0]
+def _mean(benchmark: Benchmark, family: Family, analysis: Analysis, level: Level) -> str:
     runs = analysis.tables[benchmark].runs.get((family, level))
     if runs is None or not len(runs):
         return "-"
     return f"{np.mean(runs):.{decimals_of(analysis, benchmark, family)}f}"
 
 
-def _difference(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> str:
-    return (
-        "baseline"
-        if level == analysis.baseline
-        else difference(_comparison(analysis, benchmark, scope, level))
-    )
+def _difference(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
+    comparison = _comparison(analysis, level, benchmark, scope)
+    return "baseline" if comparison is None else difference(comparison)
 
 
-def _interval(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> str:
-    return "" if level == analysis.baseline else interval(_comparison(analysis, benchmark, scope, level))
+def _interval(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
+    comparison = _comparison(analysis, level, benchmark, scope)
+    return "" if comparison is None else interval(comparison)
 
 
-def _p(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> str:
-    if level == analysis.baseline:
+def _p(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
+    comparison = _comparison(analysis, level, benchmark, scope)
+    return "" if comparison is None else p_value(comparison.p_corrected)
+
+
+def _verdict(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
+    comparison = _comparison(analysis, level, benchmark, scope)
+    return "" if comparison is None else verdict(comparison)
+
+
+def _within(benchmark: Benchmark, scopes: tuple[Family | None, ...], analysis: Analysis, level: Level) -> str:
+    """Name the families in which something is shown."""
+    comparisons = [_comparison(analysis, level, benchmark, scope) for scope in scopes]
+    shown = [c for c in comparisons if c is not None and c.verdict in SHOWN]
+    return ", ".join(f"{verdict(c)} in {family_label(c.family)}" for c in shown)
+
+
+def _whole(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
+    """Write a difference with interval and verdict in one cell."""
+    comparison = _comparison(analysis, level, benchmark, scope)
+    if comparison is None:
         return ""
-    return p_value(_comparison(analysis, benchmark, scope, level).p_corrected)
-
-
-def _verdict(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> str:
-    return "" if level == analysis.baseline else verdict(_comparison(analysis, benchmark, scope, level))
-
-
-def _verdict_on(name: Benchmark) -> Column:
-    def cell(analysis: Analysis, benchmark: Benchmark, scope: Family | None, level: Level) -> str:
-        if level == analysis.baseline:
-            return ""
-        comparison = _comparison(analysis, name, analysis.scopes(name)[0], level)
-        if comparison.estimate is None:
-            return verdict(comparison)
-        return f"{difference(comparison)} {interval(comparison)} {verdict(comparison)}"
-
-    return cell
+    if comparison.estimate is None:
+        return verdict(comparison)
+    return f"{difference(comparison)} {interval(comparison)} {verdict(comparison)}"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -127,18 +135,3 @@ def verdict(comparison: Comparison) -> str:
     text = word if comparison.verdict == DIFFERENT else comparison.verdict
     care = " (of surviving runs)" if comparison.num_failed else ""
     return bold(text, comparison.verdict in SHOWN) + care
-
-
-def family_tables(analysis: Analysis, benchmark: Benchmark) -> str:
-    """Write the same comparisons within each family, where there are several."""
-    scopes = [scope for scope in analysis.scopes(benchmark) if scope is not None]
-    rows = [
-        [family_label(scope), f"`{level}`", *(cell(analysis, benchmark, scope, level) for cell in _SHORT)]
-        for scope in scopes
-        for level in analysis.others
-    ]
-    header = [analysis.stratum, analysis.noun, "difference", "interval", "p", "verdict"]
-    return table(header, rows) if len(scopes) > 1 else ""
-
-
-_SHORT: tuple[Column, ...] = (_difference, _interval, _p, _verdict)

@@ -6,6 +6,8 @@ page, the JSON file, the tables and the figures.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -46,7 +48,12 @@ class Section:
     @property
     def markdown(self) -> str:
         """A fold whose line is the title and the summary."""
-        return details(f"{self.title}: {self.summary}" if self.summary else self.title, self.body)
+        joint = " " if self.title.endswith("?") else ": "
+        line = f"{self.title}{joint}{self.summary}" if self.summary else self.title
+        # Within HTML, Markdown is not read.
+        return details(
+            re.sub(r"`([^`]*)`", lambda code: f"<code>{html.escape(code[1])}</code>", line), self.body
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

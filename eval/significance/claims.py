@@ -170,36 +170,51 @@ def with_interval(comparison: Comparison, level: float) -> Comparison:
     return replace(comparison, low_simultaneous=low, high_simultaneous=high)
 
 
-def compare_as_asked(
-    claims: Claims, contrasts: Sequence[Contrast], comparisons: Sequence[Comparison]
-) -> list[Comparison]:
-    """Compare what was asked for beside the comparisons with the baseline, on every outcome in every scope.
-
-    They are corrected over all asked for in a scope. One that is a comparison with the baseline, whichever
-    way round, is that comparison: its p-values, its correction and its verdict.
+def contrasts_of(claims: Claims, contrasts: Sequence[Contrast]) -> list[Comparison]:
+    """Compare what was asked for beside the comparisons with the baseline, each by itself.
 
     Args:
         claims: What is compared, and how.
-        contrasts: Those asked for.
-        comparisons: The corrected comparisons with the baseline.
+        contrasts: Those asked for, on every metric in every scope.
     """
-    known = {(c.benchmark, c.family, _sides(c.contrast)): c for c in comparisons}
-    found = [
+    return [
         compare_arms(arms, contrast, family, claims.inference)
         for contrast in contrasts
         for arms in claims.tables.values()
         for family in arms.scopes()
     ]
-    asked = {(c.benchmark, c.family, _sides(c.contrast)): c for c in found}
-    new = [c for sides, c in asked.items() if sides not in known]  # one asked for twice is one question
-    level = claims.inference.level
-    groups = [
-        Group(own, claims.correction([*own.values()]), level) for own in in_groups(new, lambda c: c.family)
-    ]
-    corrected = corrected_in(groups, dict(enumerate(new))).values()
-    known |= {(c.benchmark, c.family, _sides(c.contrast)): c for c in corrected}
-    as_known = [_corrected_as(c, known[c.benchmark, c.family, _sides(c.contrast)]) for c in found]
-    return claims.with_intervals(as_known)
+
+
+def corrected_together(
+    claims: Claims,
+    comparisons: Sequence[Comparison],
+    contrasts: Sequence[Comparison] = (),
+    thorough: bool = True,
+) -> tuple[list[Comparison], list[Comparison]]:
+    """Correct comparisons with the baseline and contrasts as one family.
+
+    A contrast that is a comparison with the baseline, whichever way round, is that comparison: its p-values,
+    its correction and its verdict. One that is asked for twice is one question.
+
+    Args:
+        claims: How they are corrected.
+        comparisons: With the baseline, each inferred by itself.
+        contrasts: What ``contrasts_of`` returns.
+        thorough: Also what no verdict rests on: runs drawn with replacement.
+    """
+    asked = {question(c): c for c in contrasts}
+    present = set(map(question, comparisons))
+    new = [c for key, c in asked.items() if key not in present]
+    corrected = claims.with_intervals(claims.correct([*comparisons, *new]))
+    corrected = claims.with_resampled(corrected) if thorough else corrected
+    by_key = {question(c): c for c in corrected}
+    as_asked = claims.with_intervals(_corrected_as(c, by_key[question(c)]) for c in contrasts)
+    return corrected[: len(comparisons)], as_asked
+
+
+def question(comparison: Comparison) -> Hashable:
+    """Name what a comparison asks, whichever way round its contrast is written."""
+    return comparison.benchmark, comparison.family, _sides(comparison.contrast)
 
 
 def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
@@ -209,7 +224,7 @@ def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
 
 def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     """Take over what does not depend on the way round."""
-    names = ("is_primary", "p", "look", "p_corrected", "level_simultaneous", "p_equivalence",
+    names = ("is_primary", "p", "look", "p_corrected", "p_resampled", "level_simultaneous", "p_equivalence",
              "p_equivalence_everywhere", "p_equivalence_holm", "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})
 

@@ -14,7 +14,6 @@ from eval.report.document.markdown import (
     bold,
     difference,
     interval,
-    interval_alone,
     p_value,
     signed,
     table,
@@ -51,9 +50,8 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
         ]
         parts += [
             "**Contrasts asked for**",
-            f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. "
-            "Exploratory: corrected over all that were asked for, in each scope. A contrast that is a "
-            "comparison with the baseline has the verdict of that.",
+            f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. They "
+            "are corrected with all primary comparisons.",
             table(["metric", "contrast", *_header(analysis)], rows),
         ]
     if dropped := sorted({name for c in (*comparisons, *analysis.contrasts) for name in c.dropped}):
@@ -87,33 +85,20 @@ def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
 
 
 def _legend(analysis: Analysis) -> str:
-    how = analysis.inference
-    return (
-        f"*Alone*: {how.confidence:.0%} interval and p of one comparison by Welch's t. *Together*: "
-        f"the interval and p after {_corrections(analysis)} *Equivalence*: p of two one-sided tests at the "
-        "margin, alone; then the largest of it and each family's, after Holm; and the smallest margin at "
-        f"which they would pass alone.{_resampled(analysis)} *Floor*: the smallest permutation p that so "
-        "many runs allow; - where there are too many arrangements to count. *g*: Hedges' standardised "
-        "difference. "
-        f"*P(>)*: how often a run of the {analysis.noun} scores above one of the baseline. "
-        "*Runs*: of the two arms."
-        + " The permutation test is given the values that were tuned."
-        * analysis.is_tuned
+    rule = "a bootstrap of whole studies (step-down max-t)" if analysis.is_drawn else "Holm's correction"
+    resampled = (
+        f" *Resampled*: p of whole studies drawn from the runs themselves, with replacement; it needs "
+        f"{FEWEST_RESAMPLED} runs in every arm, and no verdict rests on it."
+        if analysis.is_drawn
+        else ""
     )
-
-
-def _corrections(analysis: Analysis) -> str:
-    by = "a bootstrap of whole studies (step-down max-t)" if analysis.is_drawn else "Holm's correction"
-    of_group = f"the {analysis.noun}s of one outcome and scope."
-    return f"{by}, on which verdicts rest: over all claims, else over {of_group}"
-
-
-def _resampled(analysis: Analysis) -> str:
-    if not analysis.is_drawn:
-        return ""
     return (
-        " *Resampled*: p of whole studies drawn from the runs themselves, with replacement, corrected as "
-        f"well; it needs {FEWEST_RESAMPLED} runs in every arm, and no verdict rests on it."
+        f"Interval and p are those after {rule} over all {len(analysis.claims)} primary comparisons; "
+        "per-comparison intervals, and tests of exploratory comparisons, are in tables/comparisons.csv. "
+        "*Equivalence*: p of two one-sided tests at the margin, on average and in every family, after Holm; "
+        f"*smallest margin*: at which they would pass by themselves.{resampled} *Permutation*: - where there "
+        "are too many arrangements to count. *g*: Hedges' standardised difference. *P(>)*: how often a run "
+        f"of the {analysis.noun} scores above one of the baseline. *Runs*: of the two arms."
     )
 
 
@@ -128,31 +113,31 @@ def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
 
 def _header(analysis: Analysis) -> list[str]:
     return [
-        "scope", "difference", "alone", "together", "p", "p (corrected)", "p (equivalence)",
-        "(everywhere, Holm)", "smallest margin", *["p (resampled)"] * analysis.is_drawn, "p (permutation)",
-        "floor", "g", "P(>)", "runs", "verdict",
+        analysis.stratum, "difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin",
+        *["p (resampled)"] * analysis.is_drawn, "p (permutation)", "g", "P(>)", "runs", "verdict",
     ]  # fmt: skip
 
 
 def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
+    """Write the tests of a primary comparison; of an exploratory one its size alone."""
+    is_tested = comparison.is_primary
     superior = comparison.probability_of_superiority
-    return [
-        family_label(comparison.family),
-        difference(comparison),
-        interval_alone(comparison),
+    tests = [
         interval(comparison),
-        p_value(comparison.p),
         p_value(comparison.p_corrected),
-        p_value(comparison.p_equivalence),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
         *[p_value(comparison.p_resampled)] * analysis.is_drawn,
         p_value(comparison.p_permutation),
-        p_value(comparison.permutation_floor),
+    ]
+    return [
+        family_label(comparison.family),
+        difference(comparison),
+        *(tests if is_tested else ["-"] * len(tests)),
         signed(comparison.hedges_g),
         "-" if superior is None else f"{superior:.2f}",
         f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
-        verdict_text(comparison),
+        verdict_text(comparison) if is_tested else "exploratory",
     ]
 
 

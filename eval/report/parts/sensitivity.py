@@ -82,21 +82,23 @@ def sensitivities(
 
     Args:
         claims: What was compared, and how.
-        comparisons: The comparisons with the baseline as reported.
+        comparisons: All that were corrected together, as reported.
         baseline: The variant that the others are compared with.
         variants: The others.
     """
+    pairs = {Contrast((name,), (baseline,)) for name in variants}
     overall = {
         (c.benchmark, c.contrast): c
         for c in comparisons
-        if c.family == claims.tables[c.benchmark].scopes()[0]
+        if c.family == claims.tables[c.benchmark].scopes()[0] and c.contrast in pairs
     }
+    rest = [c for c in comparisons if overall.get((c.benchmark, c.contrast)) is not c]
     again = _Again(
         claims=claims,
         baseline=baseline,
         variants=tuple(variants),
         looks={key: c.look for key, c in overall.items()},
-        together=Together(claims, [*overall.values()]),
+        together=Together(claims, [*overall.values(), *rest]),
         places={key: place for place, key in enumerate(overall)},
     )
     return [x for arms in claims.tables.values() for x in _of_outcome(again, arms, overall)]
@@ -182,9 +184,7 @@ Sensitivities = tuple[Sensitivity, ...]
 
 def compute(analysis: Analysis) -> Sensitivities | None:
     """Compare again without each run in turn; None where nothing is estimable and no run failed."""
-    found = tuple(
-        sensitivities(analysis.claims_made, analysis.comparisons, analysis.baseline, analysis.others)
-    )
+    found = tuple(sensitivities(analysis.claims_made, analysis.corrected, analysis.baseline, analysis.others))
     return found if found or analysis.failures else None
 
 
@@ -212,7 +212,8 @@ def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
     shown = [x for x in primary if x.changed]
     if shown:
         names = first_few([f"`{x.variant}`" for x in shown], NAMED)
-        yield f"{len(shown)} of {len(primary)} verdicts are not robust to leaving one run out ({names})."
+        verb = "is" if len(shown) == 1 else "are"
+        yield f"{len(shown)} of {len(primary)} verdicts {verb} not robust to leaving one run out ({names})."
     elif primary:
         yield "Every verdict is robust to leaving any one run out."
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from eval.report.document.names import family_label, title
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level, places_of
-from eval.significance.claims import Claims
+from eval.significance.claims import Claims, contrasts_of, corrected_together, question
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
+from eval.significance.contrasts import Contrast
 from eval.significance.factor import OF_HEADS, Factor, noun
 
 
@@ -56,6 +57,8 @@ class Findings:
     tables: Mapping[Benchmark, ArmTable]
     """The runs of every outcome, in the order in which they are shown."""
     comparisons: tuple[Comparison, ...]
+    contrasts: tuple[Comparison, ...] = ()
+    """Those asked for beside the comparisons with the baseline, corrected with them."""
     is_drawn: bool = True
     """Whether comparisons are corrected by whole studies that were drawn, else by Holm."""
     at_shared_rate: tuple[AtSharedRate, ...] = ()
@@ -107,6 +110,11 @@ class Findings:
         return [c for c in self.comparisons if c.is_primary and c.p is not None]
 
     @property
+    def corrected(self) -> list[Comparison]:
+        """Every comparison and contrast, each question once."""
+        return [*{question(c): c for c in (*self.contrasts, *self.comparisons)}.values()]
+
+    @property
     def primary(self) -> list[Benchmark]:
         """The outcomes that claims are about."""
         return list(dict.fromkeys(c.benchmark for c in self.comparisons if c.is_primary))
@@ -130,9 +138,10 @@ def find(
     families: Sequence[Family],
     baseline: Level,
     others: Sequence[Level],
+    contrasts: Sequence[Contrast] = (),
     thorough: bool = True,
 ) -> Findings:
-    """Compare every variant with the baseline on every outcome in every scope, and correct all of it.
+    """Compare every variant with the baseline on every metric in every scope, and correct all of it.
 
     Args:
         claims: The runs of every outcome, which of them are claimed about, and how they are compared.
@@ -140,6 +149,7 @@ def find(
         families: All of them, in the order in which they are shown.
         baseline: The variant that the others are compared with.
         others: The others, in the order wanted.
+        contrasts: Further comparisons that were asked for.
         thorough: Also what no verdict rests on: permutation, power.
     """
     how = claims.inference
@@ -148,7 +158,8 @@ def find(
         for arms in claims.tables.values()
         for comparison in compare_with_baseline(arms, baseline, others, how, thorough)
     ]
-    corrected = claims.with_intervals(claims.correct(alone))
+    asked = contrasts_of(claims, contrasts)
+    comparisons, asked = corrected_together(claims, alone, asked, thorough)
     return Findings(
         factor=factor,
         inference=how,
@@ -156,7 +167,8 @@ def find(
         baseline=baseline,
         variants=(baseline, *others),
         tables=claims.tables,
-        comparisons=tuple(claims.with_resampled(corrected) if thorough else corrected),
+        comparisons=tuple(comparisons),
+        contrasts=tuple(asked),
         is_drawn=claims.is_drawn,
     )
 
@@ -175,8 +187,8 @@ def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | N
     claims = Claims({**found.tables, benchmark: table}, found.primary, found.inference)
     alone = compare_with_baseline(table, found.baseline, found.others, found.inference, thorough=False)
     rest = [c for c in found.comparisons if c.benchmark != benchmark]
-    corrected = claims.with_intervals(claims.correct([*alone, *rest])[: len(alone)])
-    at_shared = {(c.family, c.contrast): c for c in corrected}
+    corrected, _ = corrected_together(claims, [*alone, *rest], found.contrasts, thorough=False)
+    at_shared = {(c.family, c.contrast): c for c in corrected[: len(alone)]}
     own = [c for c in found.comparisons if c.benchmark == benchmark]
     both = [
         AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared

@@ -18,7 +18,7 @@ from eval.report.parts.phenomena import compare_parts, part_tables
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
-from eval.significance.claims import Claims, Together, compare_as_asked, find_primary
+from eval.significance.claims import Claims, Together, contrasts_of, corrected_together, find_primary
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
@@ -48,7 +48,8 @@ class Study:
     def asked(self, *texts: str) -> list[Comparison]:
         """Compare what is asked for beside the comparisons with the baseline."""
         contrasts = [parse_contrast(text, ["gelu", *VARIANTS], "gelu") for text in texts]
-        return compare_as_asked(self.claims, contrasts, self.comparisons)
+        alone = contrasts_of(self.claims, contrasts)
+        return corrected_together(self.claims, self.comparisons, alone)[1]
 
 
 def study(
@@ -309,10 +310,13 @@ def test_a_primary_outcome_without_scores_is_refused_on_the_command_line_and_wai
             find_primary([name], [BLIMP, Benchmark("blimp", metric="margin")], is_strict=True)
 
 
-def test_contrasts_are_corrected_over_those_asked_for_and_asked_twice_count_once():
+def test_contrasts_are_corrected_with_all_primary_comparisons_and_asked_twice_count_once():
     rng = np.random.default_rng(6)
     arms = ascending(rng, EWOK, step=0.5)
-    found = study([arms]).asked("kan", "swish - relu", "relu - swish", "silu - kan", "gelu - swish")
+    pairs = study([arms])
+    found = pairs.asked("kan", "swish - relu", "relu - swish", "silu - kan", "gelu - swish")
+    alone = contrasts_of(pairs.claims, [c.contrast for c in found])
+    together, _ = corrected_together(pairs.claims, pairs.comparisons, alone)
     by_name = {str(c.contrast): c for c in found}
     of_scipy = [
         stats.ttest_ind(arms.runs["t5", a], arms.runs["t5", b], equal_var=False).pvalue
@@ -320,9 +324,12 @@ def test_contrasts_are_corrected_over_those_asked_for_and_asked_twice_count_once
     ]
     asked = [by_name["swish - relu"], by_name["silu - kan"]]
     assert [c.p for c in asked] == pytest.approx(of_scipy)
-    assert_near_holm(of_scipy, [c.p_corrected or 0.0 for c in asked])
+    whole = [*(c.p or 0.0 for c in pairs.comparisons), *of_scipy]
+    assert_near_holm(
+        whole, [*(c.p_corrected or 0.0 for c in together), *(c.p_corrected or 0.0 for c in asked)]
+    )
     assert by_name["relu - swish"].p_corrected == asked[0].p_corrected
-    claims = {c.contrast: c for c in study([arms]).comparisons}
+    claims = {c.contrast: c for c in together}
     turned = claims[Contrast(("swish",), ("gelu",))]
     assert by_name["gelu - swish"].p_corrected == turned.p_corrected
     assert by_name["gelu - swish"].interval == pytest.approx([-x for x in reversed(turned.interval or ())])
