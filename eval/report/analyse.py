@@ -14,6 +14,7 @@ from eval.report.document.names import ordered, ordered_benchmarks
 from eval.report.inputs.looks import decided_notes, decided_seeds, runs_of_all
 from eval.report.inputs.relabel import seen_by
 from eval.report.inputs.sources import Source, read_beside
+from eval.report.part import load_part
 from eval.report.parts import PARTS
 from eval.report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
 from eval.report.verdicts.failed_runs import count_failures, failure_notes, with_failed
@@ -88,12 +89,14 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         UsageError: For an unknown baseline, contrast or head, or a single variant.
     """
     request = request or Request()
+    taken = [part.name for part in PARTS]
+    parts = (*PARTS, *(load_part(place, taken) for place in request.parts))
     seen, rows, copied = _seen(source, request)
     _refuse_one_level(seen, rows)
     question = _question(seen, request, rows)
     scores = _scores(seen, rows, [*copied, *question.notes], request)
-    analysis = _analysis(_with_tuning(scores, source), source, question, request)
-    for part in PARTS:
+    analysis = replace(_analysis(_with_tuning(scores, source), source, question, request), parts=parts)
+    for part in parts:
         result = part.compute(analysis)
         if result is not None:
             analysis = replace(analysis, results={**analysis.results, part.name: result})

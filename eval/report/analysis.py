@@ -53,6 +53,8 @@ class Request:
     """Whether the source study's own intervals are set beside; no verdict rests on them."""
     published: PublishedSource | None = None
     """Whose tables own scores are set beside; it changes no claim."""
+    parts: tuple[str, ...] = ()
+    """Parts of one's own, each a file and a name in it: ``mine.py:PART``."""
     paper: bool = False
     """Whether to write what a paper takes, too."""
 
@@ -88,6 +90,8 @@ class Analysis(Findings):
     warnings: tuple[str, ...]
     tuned: Tuned | None = None
     """What a study's tuning found; None where it was not tuned."""
+    parts: tuple[Any, ...] = ()
+    """What the report is made of (``eval.report.part.Part``), in the order of the page."""
     results: Mapping[str, Any] = field(default_factory=dict)
     """What each part came to, by its name; parts with nothing to say have none (``eval.report.part``)."""
 

@@ -98,6 +98,9 @@ class ReportArgs(Section):
     published: PublishedSource | None = None
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
+    part: tuple[str, ...] = ()
+    """A part of your own, as a Python file and a name in it: mine.py:PART (docs/adding-a-part.md). The file
+    is run. May be given several times."""
     paper: bool = False
     """Write OUT/paper, too: the comparisons as a LaTeX table (booktabs), the figures as PDF, a paragraph on
     methods, and its references (docs/paper.md)."""
@@ -165,6 +168,7 @@ def request_of(args: ReportArgs) -> Request:
         looks=read_plan(args.looks, "--looks"),
         source_study=args.source_study,
         published=args.published,
+        parts=args.part,
         paper=args.paper,
     )
 

@@ -15,7 +15,6 @@ from eval.report.analysis import Analysis
 from eval.report.figures.style import STYLE, settle
 from eval.report.page import answer
 from eval.report.part import Draw, Drawing
-from eval.report.parts import PARTS
 from eval.significance.axes import Benchmark, places_of, without_places
 
 AXES = ("benchmark", "family", "variant", "contrast")
@@ -26,7 +25,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
     """Return the tables of all parts by name, each row a record; those without rows are left out."""
     tables = {
         name: table
-        for part in PARTS
+        for part in analysis.parts
         if (result := part.of(analysis)) is not None
         for name, table in part.tables(analysis, result).items()
     }
@@ -125,7 +124,7 @@ def draws(analysis: Analysis) -> dict[str, Draw]:
     """Return what draws each figure, by its name; some will find nothing to draw."""
     return {
         name: draw
-        for part in PARTS
+        for part in analysis.parts
         if (result := part.of(analysis)) is not None
         for name, draw in part.figures(analysis, result).items()
     }

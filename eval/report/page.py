@@ -13,7 +13,6 @@ from eval.report.document.markdown import amount, escape, listed, margin
 from eval.report.document.names import counted, family_label
 from eval.report.leaderboard import leaderboard
 from eval.report.part import NextStep, Page
-from eval.report.parts import PARTS
 from eval.report.verdicts.findings import Findings, place
 from eval.report.verdicts.ranking import by_standing, is_at_chance
 from eval.significance.axes import Benchmark, Family
@@ -33,7 +32,9 @@ WARNINGS_ON_TOP = 6
 def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
     """Return the page's Markdown, a block after the other."""
     sections = [
-        part.section(analysis, result, page) for part in PARTS if (result := part.of(analysis)) is not None
+        part.section(analysis, result, page)
+        for part in analysis.parts
+        if (result := part.of(analysis)) is not None
     ]
     first = [
         make_card(analysis).markdown,
@@ -105,7 +106,7 @@ def _step(step: NextStep) -> str:
 
 def make_card(analysis: Analysis) -> Card:
     """Return the answer, and what the parts say of it."""
-    results = [(part, part.of(analysis)) for part in PARTS]
+    results = [(part, part.of(analysis)) for part in analysis.parts]
     present = [(part, result) for part, result in results if result is not None]
     steps = [step for part, result in present for step in part.steps(analysis, result)]
     checks = [check for part, result in present for check in part.checks(analysis, result)]

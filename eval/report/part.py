@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping
+import runpy
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from base.errors import UsageError
 from eval.report.analysis import Analysis
 from eval.report.document.document import Drawing
 from eval.report.document.markdown import details, figure
@@ -100,3 +103,30 @@ class Part(Generic[Result]):
     def of(self, analysis: Analysis) -> Result | None:
         """Return the part's result in an analysis."""
         return analysis.results.get(self.name)
+
+
+def load_part(place: str, taken: Collection[str]) -> Part[Any]:
+    """Run a file of the user, and return the part in it.
+
+    Args:
+        place: ``path/to/mine.py:PART``: a Python file, and the name in it of a ``Part``.
+        taken: Names of other parts.
+
+    Raises:
+        UsageError: If there is no such file, no such name in it, or the file fails; one line each.
+    """
+    file, _, attribute = place.rpartition(":")
+    if not file.endswith(".py") or not Path(file).is_file():
+        raise UsageError(f"--part {place}: no such file; write the path of a Python file and a name in it, "
+                         "mine.py:PART (docs/adding-a-part.md)")  # fmt: skip
+    try:
+        names = runpy.run_path(file)
+    except Exception as error:  # whatever the user's file raises
+        raise UsageError(f"--part {place}: the file fails: {type(error).__name__}: {error}") from error
+    part = names.get(attribute)
+    if not isinstance(part, Part):
+        found = [name for name, value in names.items() if isinstance(value, Part)]
+        raise UsageError(f"--part {place}: {attribute} is no Part; Available: {', '.join(found) or 'none'}")
+    if part.name in taken:
+        raise UsageError(f"--part {place}: its name {part.name!r} is that of another part; choose another")
+    return part

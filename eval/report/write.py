@@ -106,6 +106,8 @@ def _command(analysis: Analysis, out: Path) -> str:
     words += ["--looks", *map(str, request.looks)] if request.looks else []
     words += ["--source-study"] if request.source_study else []
     words += ["--published", request.published] if request.published else []
+    for part in request.parts:
+        words += ["--part", part]
     words += ["--paper"] if request.paper else []
     return shlex.join(words)
 

@@ -1,0 +1,134 @@
+"""What a reader sees of any report: short, with one answer, and with no claim that is not corrected."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis, Request
+from eval.report.inputs.sources import read_source, source_of_frame
+from eval.report.page import make_card
+from tests.unit.eval.report.rendering import render
+from tests.unit.eval.report.tuned_study import tune, write_study
+
+MOST_WORDS = 1_000
+FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan", "relu", "silu")
+
+
+def frame(seed: int, runs: int = 4, shift: float = 0.0) -> pd.DataFrame:
+    """Two families and three metrics; relu's scores are off by a shift."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (family, variant, run, metric, 60 + (variant == "relu") * shift + rng.normal())
+        for family in FAMILIES
+        for variant in VARIANTS
+        for run in range(runs)
+        for metric in ("blimp", "glue", "ewok")
+    ]
+    return pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+
+
+def named(source: str, tmp_path: Path, shared: Path) -> Analysis:
+    if source == "tuned study":
+        return analyse(read_source(write_study(tmp_path / "study", tune())))
+    if source == "study over sizes":
+        return analyse(read_source(write_study(tmp_path / "study", tune(sizes=("0.1M", "0.5M")))))
+    if source == "two families":
+        return analyse(source_of_frame(frame(0, shift=3.0)))
+    if source == "exploratory metrics":
+        return analyse(source_of_frame(frame(0, shift=3.0)), Request(primary=("blimp",)))
+    if source == "contrasts":
+        return analyse(source_of_frame(frame(0, shift=3.0)), Request(contrasts=("relu - kan+silu",)))
+    return analyse(read_source(shared / "thesis" / f"{source}.csv"))
+
+
+SOURCES = ("tuned study", "study over sizes", "two families", "exploratory metrics", "contrasts", "table5",
+           "all_seeds")  # fmt: skip
+
+
+@pytest.fixture(params=SOURCES)
+def analysis(request: pytest.FixtureRequest, tmp_path: Path) -> Analysis:
+    shared = request.getfixturevalue("shared_data") if request.param in ("table5", "all_seeds") else tmp_path
+    return named(request.param, tmp_path, shared)
+
+
+def before_folds(text: str) -> str:
+    """What is read without opening anything: of each fold its line."""
+    depth, kept = 0, []
+    for piece in re.split(r"(<details>|</details>)", text):
+        if piece == "<details>":
+            depth += 1
+        elif piece == "</details>":
+            depth -= 1
+        elif depth == 0:
+            kept.append(piece)
+        elif depth == 1 and (line := re.match(r"<summary>(.*?)</summary>", piece)):
+            kept.append(line[1])
+    return "\n".join(kept)
+
+
+def test_a_page_is_short_and_has_one_answer(analysis: Analysis):
+    text = before_folds(render(analysis, {"forest": "Forest plot."}))
+    assert len(text.split()) <= MOST_WORDS
+    assert text.count("**Answer.**") == 1
+    assert text.index("**Answer.**") < text.index("| --- |") < text.index("figures/forest.svg")
+
+
+def test_nothing_is_bold_but_what_is_shown_and_corrected(analysis: Analysis):
+    """Bold words in tables are verdicts, as many as comparisons that have them."""
+    tables = [line for line in render(analysis).splitlines() if line.startswith("| ")]
+    bold = [word for line in tables for word in re.findall(r"\*\*([^*]+)\*\*", line)]
+    shown = {"better", "worse", "different", "equivalent", "different but negligible", "at chance"}
+    assert set(bold) <= shown
+    if not any(c.is_different for c in (*analysis.comparisons, *analysis.contrasts) if c.is_primary):
+        assert not {"better", "worse", "different"} & set(bold)
+
+
+def test_a_pair_has_one_interval_and_one_verdict_on_the_page(analysis: Analysis):
+    """Every interval of differences is one of a comparison, and none stands beside another of its pair."""
+    text = render(analysis)
+    corrected = [*analysis.comparisons, *analysis.contrasts]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    for variant in analysis.others:
+        own = {c.verdict for c in corrected if c.is_primary and str(c.contrast.compared) == str(variant)}
+        words = {cell.strip("*| ") for row in rows if row[0] == f"| `{variant}`" for cell in row}
+        said = words & {"better", "worse", "inconclusive", "equivalent", "within margin"}
+        allowed = own | ({"better", "worse"} if own & {"different", "different but negligible"} else set())
+        assert said <= allowed | {"-"}, variant
+
+
+def test_whoever_a_sentence_names_has_the_size_that_it_says(analysis: Analysis):
+    sizes = {
+        (str(c.contrast.compared), f"{value:.{c.digits}f}")
+        for c in (*analysis.comparisons, *analysis.contrasts)
+        for value in (abs(c.estimate or 0.0), c.largest_remaining or 0.0)
+    }
+    for sentence in make_card(analysis).answer:
+        pairs = re.findall(
+            r"`([^`]+)`(?: \([^)]*\))?(?: is \w+ than `[^`]+`)? (?:by|up to) ([\d.]+)", sentence
+        )
+        assert {(name, size) for name, size in pairs} <= sizes, sentence
+        assert pairs or "undecided" not in sentence or "difference of up to" in sentence
+
+
+CLAIMS = re.compile(
+    r"\*\*(better|worse|different)\*\*|\bis (better|worse) than\b|\bare (better|worse) than\b"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("primary", [(), ("blimp",)])
+def test_in_few_null_studies_anything_on_the_page_is_called_different(primary: tuple[str, ...]):
+    """The whole page, folds too: with all metrics primary, and with one and the others explored."""
+    studies = 400
+    false = 0
+    for seed in range(studies):
+        analysis = analyse(source_of_frame(frame(1_000 + seed, runs=3)), Request(primary=primary))
+        false += bool(CLAIMS.search(render(analysis)))
+    assert false <= stats.binom.ppf(0.999, studies, 0.05)
