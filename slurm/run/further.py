@@ -42,7 +42,8 @@ def with_further(study: Study, number: int) -> Study:
             "nobody knows what is undecided; give the command without --decide first"
         )
     found = analyse(read_source(study.folder))
-    added = most_decisive(found.tuned, found.overall(TUNED_BY))[:number] if found.tuned else []
+    undecided = [c for c in found.comparisons if c.benchmark == TUNED_BY]
+    added = most_decisive(found.tuned, undecided)[:number] if found.tuned else []
     if not added:
         print(
             "no tuning run is added: where something is undecided on the held-out loss, the choice of a "

@@ -167,20 +167,19 @@ def _fields(comparison: Comparison) -> dict[str, Any]:
 
 
 def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
-    """Differences are in ``unit``."""
+    """Differences are in ``unit``, with per-comparison intervals."""
     first = both.own
     named = {"benchmark": first.benchmark, "contrast": first.contrast, "family": first.family}
     sides = {
         f"{name}_{side}": getattr(c, name)
         for side, c in (("shared", both.shared), ("own", first))
-        for name in ("estimate", "low_simultaneous", "high_simultaneous", "p_corrected", "verdict")
+        for name in ("estimate", "low", "high", "p")
     }
     return {
         **named,
         "unit": first.unit,
         **sides,
         "choice_error": first.choice_error,
-        "changed": both.is_changed,
     }
 
 

@@ -11,10 +11,9 @@ import pandas as pd
 
 from base.wording import first_few
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import difference, interval, listed, table
+from eval.report.document.markdown import difference, listed, table
 from eval.report.document.names import family_label
 from eval.report.figures.tuning import tuning_figures
-from eval.report.leaderboard import verdict
 from eval.report.part import NextStep, Page, Part, Section
 from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
 from eval.report.verdicts.findings import AtSharedRate
@@ -118,7 +117,7 @@ def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     parts = [_budget(analysis, tuned), *(page.figure(name) for name in tuning_figures(analysis, tuned))]
     parts += [_values(analysis, tuned), *(f"{line.failing}." for line in tuned.lines if line.failing)]
     parts += [_side_by_side(analysis, tuned)]
-    decisive = most_decisive(tuned, analysis.overall(TUNED_BY))[:NAMED]
+    decisive = most_decisive(tuned, _of_held_out_loss(analysis))[:NAMED]
     if decisive:
         rows = "\n".join(f"- {each.text}." for each in decisive)
         parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
@@ -146,13 +145,17 @@ def steps(analysis: Analysis, tuned: Tuned) -> Iterable[NextStep]:
     """Propose the tuning runs that narrow an undecided comparison most."""
     if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
         return
-    for each in most_decisive(tuned, analysis.overall(TUNED_BY))[:1]:
+    for each in most_decisive(tuned, _of_held_out_loss(analysis))[:1]:
         yield NextStep(
             text=each.text,
             command="ffn-ablations study run STUDY.yaml --decide 1",
             share=each.share,
             num_runs=each.num_runs,
         )
+
+
+def _of_held_out_loss(analysis: Analysis) -> list[Comparison]:
+    return [c for c in analysis.comparisons if c.benchmark == TUNED_BY and c.is_primary]
 
 
 def _budget(analysis: Analysis, tuned: Tuned) -> str:
@@ -177,10 +180,7 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
 
 
 def _summary(analysis: Analysis, tuned: Tuned) -> str:
-    """Say how many verdicts depend on the choice, else what was chosen."""
-    changed, total = sum(x.is_changed for x in analysis.at_shared_rate), len(analysis.at_shared_rate)
-    if total:
-        return f"{changed} of {total} verdicts on held-out loss change with a shared value"
+    """Say what was chosen."""
     values = Counter(f"{x.field} {_text(x.values[x.chosen])}" for x in tuned.lines)
     return first_few([f"{value} for {count}" for value, count in values.most_common()], NAMED)
 
@@ -210,15 +210,15 @@ def _values(analysis: Analysis, tuned: Tuned) -> str:
 
 
 def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
-    """Both verdicts of every comparison, at the shared value and at each one's own."""
+    """The difference of every comparison at the shared value, and at each one's own."""
     if not analysis.at_shared_rate:
         return ""
     shared = listed(dict.fromkeys(_point(point) for point in tuned.shared_points.values()))
     header = [analysis.stratum, analysis.noun, "at the shared value", "own value", "at its own", ""]
     return (
         f"**At one value for all**, the best of `{tuned.plan.plan.baseline}` ({shared}), and at each one's "
-        "own. Both are corrected alike, with the other primary comparisons; only the second holds what the "
-        f"choice adds.\n\n{table(header, [_both(tuned, x) for x in analysis.at_shared_rate])}"
+        "own. Verdicts are told of the second alone; intervals of the first are in tables/shared_rate.csv."
+        f"\n\n{table(header, [_both(tuned, x) for x in analysis.at_shared_rate])}"
     )
 
 
@@ -227,14 +227,14 @@ def _both(tuned: Tuned, both: AtSharedRate) -> list[str]:
     points = [
         _point(x.point) for (f, v), x in tuned.chosen.items() if v == compared and f in both.own.families
     ]
-    sides = [f"{difference(c)} {interval(c)} {verdict(c)}" for c in (both.shared, both.own)]
+    sides = [difference(both.shared), difference(both.own)]
     return [
         family_label(both.own.family),
         f"`{compared}`",
         sides[0] + (f" ({missing} of {both.own.num_runs_plus} runs missing)" if missing > 0 else ""),
         ", ".join(dict.fromkeys(points)) or "-",
         sides[1],
-        "same runs" if both.has_same_runs else "**changed**" if both.is_changed else "same",
+        "same runs" if both.has_same_runs else "",
     ]
 
 

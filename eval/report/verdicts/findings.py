@@ -18,9 +18,10 @@ from eval.significance.factor import OF_HEADS, Factor, noun
 
 @dataclass(frozen=True)
 class AtSharedRate:
-    """A comparison of a tuned study at one rate for all, and at each one's own; each corrected alike."""
+    """A difference of a tuned study at one rate for all, beside the comparison at each one's own."""
 
     shared: Comparison
+    """By itself: a size, of which no verdict is told."""
     own: Comparison
     """As reported."""
 
@@ -33,14 +34,6 @@ class AtSharedRate:
         if shared.estimate is None or own.estimate is None:
             return False
         return math.isclose(shared.estimate, own.estimate, rel_tol=1e-9, abs_tol=1e-9)
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether the verdict depends on the rate, and not on what the choice adds to the same runs."""
-        if self.has_same_runs:
-            return False
-        said = [(c.verdict, c.is_better if c.is_different else None) for c in (self.shared, self.own)]
-        return said[0] != said[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,21 +167,18 @@ def find(
 
 
 def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:
-    """Compare at the shared rate, corrected as the same comparisons at each one's own are.
+    """Set the differences at the shared rate beside the comparisons at each one's own.
 
     Args:
         found: What is found at each one's own.
-        benchmark: The outcome that the study was tuned by.
+        benchmark: The metric that the study was tuned by.
         shared: Its runs at the shared rate; None where there are none.
     """
     if shared is None or benchmark not in found.tables:
         return found
     table = ArmTable(shared.runs, benchmark, outcome=shared.outcome, decided=found.tables[benchmark].decided)
-    claims = Claims({**found.tables, benchmark: table}, found.primary, found.inference)
     alone = compare_with_baseline(table, found.baseline, found.others, found.inference, thorough=False)
-    rest = [c for c in found.comparisons if c.benchmark != benchmark]
-    corrected, _ = corrected_together(claims, [*alone, *rest], found.contrasts, thorough=False)
-    at_shared = {(c.family, c.contrast): c for c in corrected[: len(alone)]}
+    at_shared = {(c.family, c.contrast): c for c in alone}
     own = [c for c in found.comparisons if c.benchmark == benchmark]
     both = [
         AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared
