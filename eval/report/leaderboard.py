@@ -111,10 +111,13 @@ def _verdict(benchmark: Benchmark, scope: Family | None, analysis: Analysis, lev
 
 
 def _within(benchmark: Benchmark, scopes: tuple[Family | None, ...], analysis: Analysis, level: Level) -> str:
-    """Name the families in which something is shown."""
+    """Name the families in which something else is shown than on average."""
+    average = _comparison(analysis, level, benchmark, analysis.scopes(benchmark)[0])
     comparisons = [_comparison(analysis, level, benchmark, scope) for scope in scopes]
-    shown = [c for c in comparisons if c is not None and c.verdict in SHOWN]
-    return ", ".join(f"{verdict(c)} in {family_label(c.family)}" for c in shown)
+    other = [
+        c for c in comparisons if c and average and c.verdict in SHOWN and verdict(c) != verdict(average)
+    ]
+    return ", ".join(f"{verdict(c)} in {family_label(c.family)}" for c in other)
 
 
 def _whole(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:

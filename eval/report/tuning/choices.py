@@ -185,7 +185,7 @@ def _of_further(tuning: Tuning) -> Iterable[str]:
     for each in tuning.further:
         named = f"{each.variant}, {each.field}"
         if not each.losses:
-            yield f"tuning runs that were added ({named}) have not all ended; the study's command goes on"
+            yield f"tuning runs that were added have not all ended ({named}); the study's command goes on"
         for value, losses in zip(each.values, each.losses, strict=bool(each.losses)):
             if number := sum(loss is None for loss in losses):
                 yield (
