@@ -274,13 +274,16 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     parts = []
     for arms in tables:
         if spread := spread_of(arms, levels, inference.paired):
+            num_families = len(arms.families) if families is None else families
+            # Without an average each family is a question of its own.
+            has_average = num_families == 1 or arms.scopes()[0] is None or len(arms.families) == 1
             parts.append(
                 plan(
                     spread,
                     max(2, len(levels)) if variants is None else variants,
-                    len(arms.families) if families is None else families,
+                    num_families if has_average else 1,
                     inference,
-                    num_outcomes,
+                    num_outcomes if has_average else num_outcomes * num_families,
                 )
             )
     if not parts:

@@ -44,7 +44,10 @@ def to_csv(table: pd.DataFrame) -> str:
 def unmark(table: pd.DataFrame) -> pd.DataFrame:
     """Take the apostrophes of ``to_csv`` off the texts of a table."""
     marked = [name for name in _texts(table) if table[name].astype(str).str.startswith("'").any()]
-    return table.assign(**{name: table[name].map(_unmark) for name in marked})
+    table = table.copy()
+    for name in marked:
+        table[name] = table[name].map(_unmark)
+    return table
 
 
 def _texts(table: pd.DataFrame) -> list[str]:

@@ -187,8 +187,8 @@ def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | N
 
 
 def place(findings: Findings, benchmark: Benchmark) -> str:
-    """Name an outcome, with the family when only one of several was scored on it."""
-    scope = findings.scopes(benchmark)[0]
-    if scope is None or len(findings.families) == 1:
+    """Name a metric, with the family when only one of several was scored on it."""
+    scopes = findings.scopes(benchmark)
+    if len(scopes) > 1 or len(findings.families) == 1:
         return title(benchmark)
-    return f"{title(benchmark)} ({family_label(scope)} only)"
+    return f"{title(benchmark)} ({family_label(scopes[0])} only)"

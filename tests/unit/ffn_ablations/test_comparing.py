@@ -111,7 +111,9 @@ def test_names_are_escaped_where_they_are_shown():
 
 
 def test_it_shows_its_claims_and_its_verdicts(comparison: ffa.Comparison):
-    assert repr(comparison).startswith("On held-out loss, `none` is worse than `gelu` by ")
+    assert repr(comparison).startswith(
+        "**Answer.** On held-out loss, 2 variants are worse than `gelu`: `none` "
+    )
     shown = comparison._repr_html_()
     assert "<table" in shown
     assert "<strong>worse</strong>" in shown

@@ -438,7 +438,7 @@ def test_report_shows_budgets(study, tmp_path):
     assert matching_width("kan", None, 64, 128, "flops") == 14
     rows = {
         line.split("|")[2].strip(" `"): line
-        for line in text.split("Cost: ")[1].splitlines()
+        for line in text.split("Cost: ")[1].split("</details>")[0].splitlines()
         if "| GPT" in line
     }
     assert f" | {2 * params:,} | 14 | " in rows["kan"]

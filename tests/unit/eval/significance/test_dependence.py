@@ -56,7 +56,7 @@ def test_what_is_drawn_is_the_study_that_was_compared(is_paired: bool, missing: 
     cells = cells_of(primary, claims.tables, inference)
     counts = (~np.isnan(cells.values)).sum(0)
     estimates = cells.weights @ np.nan_to_num(np.nanmean(cells.values, axis=0))
-    errors = np.sqrt(cells.weights**2 @ (np.nanvar(cells.values, axis=0, ddof=1) / counts))
+    errors = np.sqrt(cells.weights**2 @ np.nan_to_num(np.nanvar(cells.values, axis=0, ddof=1) / counts))
     for comparison, estimate, error in zip(primary, estimates, errors, strict=True):
         assert error == pytest.approx(comparison.standard_error)
         assert estimate == pytest.approx(comparison.estimate)

@@ -105,7 +105,8 @@ def test_spreads_are_those_of_the_scores(scores: Path, analysis: Analysis, bench
 def power(effect: float, error: float, df: float, level: float) -> float:
     critical = stats.t.ppf(1 - level / 2, df)
     found = stats.nct.sf(critical, df, effect / error) + stats.nct.cdf(-critical, df, effect / error)
-    return float(np.nan_to_num(found, nan=1.0))  # scipy's noncentral t is nan where next to none is missed
+    # scipy's noncentral t is nan where next to all or none is missed.
+    return float(np.nan_to_num(found, nan=float(effect / error > critical)))
 
 
 def test_what_is_found_and_how_many_seeds_that_takes(scores: Path, analysis: Analysis):
@@ -118,7 +119,7 @@ def test_what_is_found_and_how_many_seeds_that_takes(scores: Path, analysis: Ana
     }
     for contrast, found in own.iterrows():
         level = levels[str(contrast)]
-        assert level == pytest.approx(LEVEL, rel=0.2)
+        assert level < LEVEL  # of all metrics and families together
         arms = table.loc[[str(contrast).split(" - ")[0], "gelu"]]
         variances, effect = arms.var(axis=1).to_numpy(), abs(arms.mean(axis=1).diff().iloc[1])
         assert found["sd"] == pytest.approx(np.sqrt(variances.mean()))
@@ -146,7 +147,7 @@ def test_an_outcome_at_chance_is_not_given_seeds(analysis: Analysis):
     assert found.loc[("embedded-pairs", "averaged")].num_arms_above_chance == 0
     assert found.loc[("blimp", "averaged")].num_arms_above_chance == 8
     assert pd.isna(found.loc[("held-out-loss", "gpt_neo")].num_arms_above_chance)
-    lines = reversed(section_of(analysis).splitlines())
+    lines = reversed(section_of(analysis).split("\n\n")[0].splitlines())
     rows = {line.split(" | ")[0]: line for line in lines}  # the first of each
     assert rows["| embedded-pairs"].endswith("| - | 50: **at chance** |")
     assert rows["| blimp"].endswith("| 50: all above |")
