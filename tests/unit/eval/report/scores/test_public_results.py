@@ -205,5 +205,5 @@ def test_the_answer_tells_each_family_of_the_example(example: Analysis):
     assert example.scopes(Benchmark("held-out-loss")) == ["gpt_neo", "roberta"]
     first, second = answer(example)[:2]
     assert first.startswith("On held-out loss in GPT-Neo, no variant is shown to differ from `gelu`")
-    # By itself it would be: p 0.01. Two families are two questions.
+    # By itself it would be better, with p 0.046: two families are two questions.
     assert second.startswith("On held-out loss in RoBERTa, no variant is shown to differ from `gelu`")
