@@ -64,8 +64,6 @@ def _columns(analysis: Analysis) -> Mapping[str, Cell]:
         )
         columns[f"{where}p"] = partial(_p, leading, scope)
         columns[f"{where}verdict"] = partial(_verdict, leading, scope)
-    if len(scopes) > len(shown):
-        columns[f"within a {analysis.stratum}"] = partial(_within, leading, tuple(scopes[len(shown) :]))
     others = [name for name in order[1:] if name in analysis.primary and not is_at_chance(analysis, name)]
     for name in others[:OTHER_METRICS]:
         columns[f"{place(analysis, name)} {arrow(analysis.outcome(name))}"] = partial(
@@ -108,16 +106,6 @@ def _p(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Le
 def _verdict(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
     comparison = _comparison(analysis, level, benchmark, scope)
     return "" if comparison is None else verdict(comparison)
-
-
-def _within(benchmark: Benchmark, scopes: tuple[Family | None, ...], analysis: Analysis, level: Level) -> str:
-    """Name the families in which something else is shown than on average."""
-    average = _comparison(analysis, level, benchmark, analysis.scopes(benchmark)[0])
-    comparisons = [_comparison(analysis, level, benchmark, scope) for scope in scopes]
-    other = [
-        c for c in comparisons if c and average and c.verdict in SHOWN and verdict(c) != verdict(average)
-    ]
-    return ", ".join(f"{verdict(c)} in {family_label(c.family)}" for c in other)
 
 
 def _whole(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:

@@ -135,25 +135,11 @@ def answer(findings: Findings) -> tuple[str, ...]:
 
 
 def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
-    """Say what is concluded on average, else in the first family; then where a family says something else."""
+    """Say what is concluded on average, or in each family where there is no average."""
     scopes = findings.scopes(benchmark)
-    has_average = scopes[0] is None
-    for scope in scopes:
-        comparisons = findings.of(benchmark, scope)
-        if has_average and scope is not None:
-            comparisons = [c for c in comparisons if c.is_different and not _is_on_average(findings, c)]
-            if comparisons:
-                words = "; ".join(_different(findings, comparisons))
-                yield f"on {place(findings, benchmark)} in {family_label(scope)} alone, {words}"
-        else:
-            where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
-            yield f"on {where}, {'; '.join(_clauses(findings, comparisons))}"
-
-
-def _is_on_average(findings: Findings, comparison: Comparison) -> bool:
-    """Whether the average says the same: a difference of the same direction."""
-    average = findings.of(comparison.benchmark, None)[findings.others.index(comparison.contrast.plus[0])]
-    return average.is_different and average.is_better is comparison.is_better
+    for scope in scopes[:1] if scopes[0] is None else scopes:
+        where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
+        yield f"on {where}, {'; '.join(_clauses(findings, findings.of(benchmark, scope)))}"
 
 
 def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:

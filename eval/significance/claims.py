@@ -1,10 +1,10 @@
 """What a report concludes, and what it only explores: the one place where comparisons are corrected.
 
 Primary comparisons are those of every variant with the baseline on every primary metric, averaged over
-families and in each. They are corrected together: the chance that any of them is called different although it
-is not is at most the level, and so is the chance that any is called equivalent although it is not. Everything
-else is exploratory: corrected over the variants of one metric and scope, each of these groups at its own
-level.
+families, or in each where their scores have no average. They are corrected together: the chance that any of
+them is called different although it is not is at most the level, and so is the chance that any is called
+equivalent although it is not. Everything else is exploratory: corrected over the variants of one metric and
+scope, each of these groups at its own level.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class Claims:
         return [replace(c, p_resampled=beside[id(c)]) if id(c) in beside else c for c in comparisons]
 
     def is_primary(self, comparison: Comparison) -> bool:
-        """Whether it is about a primary metric: averaged over families, and in each."""
-        return comparison.benchmark in self.primary
+        """Whether it is about a primary metric: on average, or in each family where there is no average."""
+        has_average = self.tables[comparison.benchmark].scopes()[0] is None
+        return comparison.benchmark in self.primary and (comparison.family is None or not has_average)
 
     def with_intervals(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
         """Give each corrected comparison the interval that agrees with its verdict."""

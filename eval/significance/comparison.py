@@ -79,7 +79,7 @@ class Comparison:
     """Of whole studies drawn from the runs themselves, with replacement, corrected over the same group; no
     verdict rests on it. None below five runs in every arm."""
     is_primary: bool = False
-    """Whether its metric is primary: these are corrected together, and the others explored."""
+    """Whether it is primary: these are corrected together, and the others explored."""
     p_corrected: float | None = None
     """Corrected over all primary comparisons; of an exploratory one over the variants of its metric and
     scope, of a contrast asked for over those in its scope. None outside such a group of tests."""

@@ -11,8 +11,8 @@ FIRST = 3
 
 
 def can_tell(findings: Findings, benchmark: Benchmark) -> bool:
-    """Whether anything is shown on it, on average or within a family."""
-    return any(c.verdict in SHOWN for c in findings.comparisons if c.benchmark == benchmark)
+    """Whether anything is shown on it by a primary comparison."""
+    return any(c.verdict in SHOWN for c in findings.comparisons if c.benchmark == benchmark and c.is_primary)
 
 
 def is_at_chance(findings: Findings, benchmark: Benchmark) -> bool:
