@@ -66,9 +66,11 @@ def _columns(analysis: Analysis) -> Mapping[str, Cell]:
         columns[f"{where}verdict"] = partial(_verdict, leading, scope)
     others = [name for name in order[1:] if name in analysis.primary and not is_at_chance(analysis, name)]
     for name in others[:OTHER_METRICS]:
-        columns[f"{place(analysis, name)} {arrow(analysis.outcome(name))}"] = partial(
-            _whole, name, analysis.scopes(name)[0]
-        )
+        scopes = analysis.scopes(name)
+        for scope in scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]:
+            where = f"{family_label(scope)}: " if len(scopes) > 1 and scope is not None else ""
+            heading = f"{where}{place(analysis, name)} {arrow(analysis.outcome(name))}"
+            columns[heading] = partial(_whole, name, scope)
     return columns
 
 

@@ -53,8 +53,8 @@ def legend(analysis: Analysis) -> str:
         f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower. Intervals hold together at "
         f"{analysis.confidence:.0%} over all {len(analysis.claims)} primary comparisons. *Better*, *worse*: "
         "significantly different. *Equivalent*: the difference is smaller than the margin, also after "
-        "correction; *within margin*: uncorrected. *Inconclusive*: every value in the interval remains "
-        "possible."
+        "correction; *within margin*: uncorrected. *Inconclusive*: none of these, and every value in the "
+        "interval remains possible."
     )
 
 
@@ -196,9 +196,9 @@ def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
     widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
     largest = amount(widest.largest_remaining, widest)
     if len(undecided) == 1:
-        yield f"{_named(widest)} is undecided (a difference of up to {largest} remains possible)"
+        yield f"{_named(widest)} is undecided (it may still differ by up to {largest})"
     else:
-        yield f"{len(undecided)} are undecided (of {_named(widest)} up to {largest} remains possible)"
+        yield f"{len(undecided)} are undecided ({_named(widest)} may still differ by up to {largest})"
 
 
 def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -251,17 +251,17 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[str]:
 
 
 def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[NextStep]:
-    """Propose as many seeds as half of the undecided comparisons of the leading metric need."""
+    """Propose as many seeds as the undecided comparison of the leading metric needs that needs fewest."""
     leading = _primary(analysis, rows)[0]
-    undecided = [p for p in leading.power if p.comparison.verdict not in SHOWN and p.seeds is not None]
+    undecided = [p for p in leading.power if p.comparison.verdict not in SHOWN and p.seeds_to_detect]
     if not undecided or leading.is_at_chance:
         return
-    needed = sorted(undecided, key=lambda p: p.seeds or 0)[(len(undecided) - 1) // 2]
-    current = max(needed.comparison.num_runs_plus, 1)
-    seeds = max(needed.seeds or 0, current + 1)
+    needed = min(undecided, key=lambda p: p.seeds_to_detect or 0)
+    current = max(needed.comparison.fewest_runs, 1)
+    seeds = max(needed.seeds_to_detect or 0, current + 1)
     yield NextStep(
-        text=f"{seeds} seeds in every arm would decide `{needed.comparison.contrast.compared}`, if its "
-        "difference is what it seems",
+        text=f"{seeds} seeds in every arm would show the difference of "
+        f"`{needed.comparison.contrast.compared}` in {POWER:.0%} of studies, if the one seen is the true one",
         command="",
         share=math.sqrt(current / seeds),
         num_runs=(seeds - current) * len(analysis.variants) * len(needed.comparison.families),

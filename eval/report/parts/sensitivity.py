@@ -16,123 +16,78 @@ from eval.report.part import Page, Part, Section
 from eval.report.verdicts.failed_runs import FailureCount
 from eval.report.verdicts.findings import place
 from eval.results.rows import run_name
-from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import Claims, Together
 from eval.significance.compare import compare_arms
 from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, SHOWN, WITHIN_MARGIN, Comparison
-from eval.significance.contrasts import Contrast
-from eval.significance.statistics.looks import Look
 
 NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """One comparison over all families, made again without each of its runs in turn."""
+    """A primary comparison, made again without each of its runs in turn."""
 
     comparison: Comparison
-    variant: Level
     lowest_estimate: float
-    """Of all differences with one run left out, in percentage points."""
+    """Of all differences with one run left out."""
     highest_estimate: float
     changed: tuple[tuple[str, str], ...]
     """(run left out, the verdict without it), where that is another verdict."""
     num_left_out: int
 
+    @property
+    def loses(self) -> bool:
+        """Whether something is shown that is not without some run."""
+        return bool(self.changed) and self.comparison.verdict in SHOWN
 
-Key = tuple[Benchmark, Contrast]
-
-
-@dataclass(frozen=True)
-class _Again:
-    """The comparisons over all families of every outcome, to be made again with other runs."""
-
-    claims: Claims
-    baseline: Level
-    variants: tuple[Level, ...]
-    looks: Mapping[Key, Look]
-    """Of the comparisons as reported: leaving out a run is no other look."""
-    together: Together
-    """The comparisons as reported."""
-    places: Mapping[Key, int]
-    """Of each among them."""
-
-    def compare(self, arms: ArmTable, variants: Sequence[Level]) -> dict[Key, Comparison]:
-        """Compare each by itself over all families, with other arms."""
-        # Families are those of all runs: where one is left without any, the average cannot be had.
-        scope = self.claims.tables[arms.benchmark].scopes()[0]
-        how = self.claims.inference
-        pairs = [Contrast((name,), (self.baseline,)) for name in variants]
-        found = {
-            (arms.benchmark, pair): compare_arms(arms, pair, scope, how, thorough=False) for pair in pairs
-        }
-        return {key: replace(c, look=self.looks.get(key, c.look)) for key, c in found.items()}
-
-    def correct(self, changed: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
-        """Correct those made again together with the reported ones of all others."""
-        corrected = self.together.correct({self.places[key]: c for key, c in changed.items()})
-        return dict(zip(changed, corrected.values(), strict=True))
+    @property
+    def gains(self) -> bool:
+        """Whether nothing is shown, and would be without some run."""
+        return not self.loses and any(verdict in SHOWN for _, verdict in self.changed)
 
 
-def sensitivities(
-    claims: Claims, comparisons: Sequence[Comparison], baseline: Level, variants: Sequence[Level]
-) -> list[Sensitivity]:
-    """Make every estimable comparison over all families again without each run in turn, each time corrected.
+def sensitivities(claims: Claims, comparisons: Sequence[Comparison]) -> list[Sensitivity]:
+    """Make every estimable primary comparison again without each run in turn, each time corrected.
 
     Args:
         claims: What was compared, and how.
-        comparisons: All that were corrected together, as reported.
-        baseline: The variant that the others are compared with.
-        variants: The others.
+        comparisons: All that were corrected, as reported, each question once.
     """
-    pairs = {Contrast((name,), (baseline,)) for name in variants}
-    overall = {
-        (c.benchmark, c.contrast): c
-        for c in comparisons
-        if c.family == claims.tables[c.benchmark].scopes()[0] and c.contrast in pairs
+    together, how = Together(claims, comparisons), claims.inference
+    without: dict[int, list[tuple[str, Comparison]]] = {
+        number: [] for number, c in enumerate(comparisons) if c.is_primary and c.p is not None
     }
-    rest = [c for c in comparisons if overall.get((c.benchmark, c.contrast)) is not c]
-    again = _Again(
-        claims=claims,
-        baseline=baseline,
-        variants=tuple(variants),
-        looks={key: c.look for key, c in overall.items()},
-        together=Together(claims, [*overall.values(), *rest]),
-        places={key: place for place, key in enumerate(overall)},
+    for arms in claims.tables.values():
+        for (family, variant), runs in arms.runs.items():
+            affected = {
+                number: c
+                for number in without
+                if (c := comparisons[number]).benchmark == arms.benchmark
+                and family in c.families
+                and variant in c.contrast.weights()
+            }
+            for seed in runs.index if affected else ():
+                left = arms.without(family, variant, int(seed))
+                again = {
+                    number: compare_arms(left, c.contrast, c.family, how, thorough=False)
+                    for number, c in affected.items()
+                }
+                # Leaving out a run is no other look.
+                again = {number: replace(c, look=affected[number].look) for number, c in again.items()}
+                for number, corrected in together.correct(again).items():
+                    without[number].append((run_name((family, variant, int(seed))), corrected))
+    return [_sensitivity(comparisons[number], others) for number, others in without.items()]
+
+
+def _sensitivity(comparison: Comparison, others: Sequence[tuple[str, Comparison]]) -> Sensitivity:
+    estimates = [c.estimate for _, c in others if c.estimate is not None]
+    return Sensitivity(
+        comparison=comparison,
+        lowest_estimate=min(estimates),
+        highest_estimate=max(estimates),
+        changed=tuple((run, c.verdict) for run, c in others if c.verdict != comparison.verdict),
+        num_left_out=len(others),
     )
-    return [x for arms in claims.tables.values() for x in _of_outcome(again, arms, overall)]
-
-
-def _of_outcome(again: _Again, arms: ArmTable, overall: Mapping[Key, Comparison]) -> Iterator[Sensitivity]:
-    """Look at each comparison of one outcome that could be made at all."""
-    left_out = list(_leave_one_out(again, arms))
-    for variant in again.variants:
-        comparison = overall[arms.benchmark, Contrast((variant,), (again.baseline,))]
-        if comparison.p is None:
-            continue
-        others = {run: c for run, c in left_out if c.contrast == comparison.contrast}
-        estimates = [c.estimate for c in others.values() if c.estimate is not None]
-        yield Sensitivity(
-            comparison=comparison,
-            variant=variant,
-            lowest_estimate=min(estimates),
-            highest_estimate=max(estimates),
-            changed=tuple(
-                (run_name(run), c.verdict) for run, c in others.items() if c.verdict != comparison.verdict
-            ),
-            num_left_out=len(others),
-        )
-
-
-def _leave_one_out(again: _Again, arms: ArmTable) -> Iterator[tuple[tuple[Family, Level, int], Comparison]]:
-    """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
-    for (family, variant), runs in arms.runs.items():
-        affected = again.variants if variant == again.baseline else (variant,)
-        for seed in runs.index:
-            changed = again.compare(arms.without(family, variant, int(seed)), affected)
-            for corrected in again.correct(changed).values():
-                yield (family, variant, int(seed)), corrected
 
 
 def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:
@@ -184,7 +139,7 @@ Sensitivities = tuple[Sensitivity, ...]
 
 def compute(analysis: Analysis) -> Sensitivities | None:
     """Compare again without each run in turn; None where nothing is estimable and no run failed."""
-    found = tuple(sensitivities(analysis.claims_made, analysis.corrected, analysis.baseline, analysis.others))
+    found = tuple(sensitivities(analysis.claims_made, analysis.corrected))
     return found if found or analysis.failures else None
 
 
@@ -193,29 +148,43 @@ def section(analysis: Analysis, found: Sensitivities, page: Page) -> Section:
     rows = [
         [
             place(analysis, x.comparison.benchmark),
-            f"`{x.variant}`",
+            family_label(x.comparison.family),
+            f"`{x.comparison.contrast}`",
             f"{difference(x.comparison)} {x.comparison.verdict}",
             _range(x),
             _changes(x),
         ]
         for x in found
     ]
-    header = ["metric", analysis.noun, "as reported", "leaving one run out", "verdict without one run"]
+    header = ["metric", analysis.stratum, "contrast", "as reported", "leaving one run out",
+              "verdict without one run"]  # fmt: skip
     parts = [table(header, rows)] if rows else []
     parts += [text] if (text := failed_runs(analysis)) else []
-    return Section(title="Sensitivity", summary=_stability(analysis, found), body="\n\n".join(parts))
+    return Section(title="Sensitivity", summary=_summary(found), body="\n\n".join(parts))
 
 
 def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
-    """Count the verdicts on primary metrics that one run decides."""
-    primary = [x for x in found if x.comparison.is_primary]
-    shown = [x for x in primary if x.changed]
-    if shown:
-        names = first_few([f"`{x.variant}`" for x in shown], NAMED)
-        verb = "is" if len(shown) == 1 else "are"
-        yield f"{len(shown)} of {len(primary)} verdicts {verb} not robust to leaving one run out ({names})."
-    elif primary:
+    """Name whose verdict one run decides, and which way."""
+    yield from [f"{sentence[0].upper()}{sentence[1:]}." for sentence in _sentences(analysis, found)]
+    if found and not any(x.changed for x in found):
         yield "Every verdict is robust to leaving any one run out."
+
+
+def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:
+    lost = first_few([_name(analysis, x) for x in found if x.loses], NAMED)
+    gained = first_few([_name(analysis, x) for x in found if x.gains], NAMED)
+    sentences = [f"not robust to leaving one run out: {lost}"] if lost else []
+    return sentences + ([f"shown only without one run: {gained}"] if gained else [])
+
+
+def _name(analysis: Analysis, x: Sensitivity) -> str:
+    family = x.comparison.family if len(analysis.families) > 1 else None
+    return f"`{x.comparison.contrast}`" + ("" if family is None else f" in {family_label(family)}")
+
+
+def _summary(found: Sensitivities) -> str:
+    number = sum(bool(x.changed) for x in found)
+    return f"{number} of {len(found)} verdicts change without some single run"
 
 
 def tables(analysis: Analysis, found: Sensitivities) -> Mapping[str, pd.DataFrame]:
@@ -237,16 +206,6 @@ def _record(x: Sensitivity, level: float) -> dict[str, Any]:
         "fragile": "; ".join(fragile_because(x, level)),
         "changed": "; ".join(f"{verdict} without {run}" for run, verdict in x.changed),
     }
-
-
-def _stability(analysis: Analysis, sensitivities: Sensitivities) -> str:
-    """Count the verdicts that hang on one run, and name them where they are few."""
-    found = [x for x in sensitivities if x.changed]
-    total = len(sensitivities)
-    if not found:
-        return f"all {total} verdicts hold whichever single run is left out"
-    names = [f"`{x.variant}` on {place(analysis, x.comparison.benchmark)}" for x in found]
-    return f"{len(found)} of {total} verdicts change without some single run: {first_few(names, NAMED)}"
 
 
 def _range(x: Sensitivity) -> str:

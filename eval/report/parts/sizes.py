@@ -21,7 +21,7 @@ from scipy.optimize import OptimizeWarning, curve_fit
 
 from base.wording import first_few
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import arrow, p_value, signed, table, unit_name
+from eval.report.document.markdown import arrow, signed, table, unit_name
 from eval.report.document.names import family_label, title
 from eval.report.figures.style import (
     GREY,
@@ -275,18 +275,15 @@ def _trend_text(analysis: Analysis, sizes: Sizes) -> str:
         return f"No {analysis.noun} has two runs at two sizes, so there is no trend."
     rows = [
         [title(x["benchmark"]), f"`{x['variant']}`", x["sizes"].replace("+", ", "),
-         *(_number(analysis, x, name) for name in ("first", "last", "change")),
-         *("-" if pd.isna(p) else p_value(p) for p in (x["p_change"], x["p_bend"])), x["verdict"]]
+         *(_number(analysis, x, name) for name in ("first", "last", "change"))]
         for x in trends.to_dict("records")
     ]  # fmt: skip
-    header = ["metric", analysis.noun, "sizes", "line at the smallest", "at the largest", "change",
-              "p of the change", "p of a bend", "the difference"]  # fmt: skip
+    header = ["metric", analysis.noun, "sizes", "line at the smallest size", "at the largest", "change"]
     text = (
-        f"Exploratory. A line of least squares in the logarithm of the parameters of `{analysis.baseline}`, "
-        "averaged over all that stands beside size (Welch's contrasts; p and words are corrected over the "
-        f"{analysis.noun}s of a metric by Holm). *Shrinks*, *grows*: the line is nearer to zero, or farther, "
-        "at the largest size; *changes sign*: it differs from zero at both ends, with opposite signs; "
-        "*holds*: its change is below the margin; else one *cannot tell*. With a bend they are on no line."
+        f"Exploratory: a line of least squares in the logarithm of the parameters of `{analysis.baseline}`, "
+        "averaged over all that stands beside size. Tests of the change and of a bend, and whether the "
+        "difference shrinks, grows or holds, are in tables/size_trends.csv: they are corrected over the "
+        f"{analysis.noun}s of a metric, and not with the primary comparisons."
     )
     return f"{table(header, rows)}\n\n{text}"
 

@@ -100,7 +100,7 @@ class Findings:
     @property
     def claims(self) -> list[Comparison]:
         """What was corrected together, and may be concluded."""
-        return [c for c in self.comparisons if c.is_primary and c.p is not None]
+        return [c for c in self.corrected if c.is_primary and c.p is not None]
 
     @property
     def corrected(self) -> list[Comparison]:

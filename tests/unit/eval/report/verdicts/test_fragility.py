@@ -34,7 +34,7 @@ def test_one_run_that_carries_a_verdict_is_named(tmp_path: Path):
     assert stats.ttest_ind(gelu[:4], kan, equal_var=False).pvalue < 0.05
     found = analysed(tmp_path, {("f", "gelu"): gelu, ("f", "kan"): kan})
     assert reasons(found)[0] == "not robust to leaving out f gelu seed 5"
-    assert "1 of 1 verdicts is not robust to leaving one run out (`kan`)." in make_card(found).checks
+    assert "Shown only without one run: `kan - gelu`." in make_card(found).checks
 
 
 def test_arms_without_overlap_are_told_where_nothing_is_shown(tmp_path: Path):
