@@ -13,7 +13,7 @@ from base.records import set_aside, write_record
 from pretrain.run.folders import StudyFolder
 from pretrain.run.provenance import content_hash, is_as_copied
 
-SUFFIXES = (".py", ".yaml", ".csv", ".css", ".md")
+SUFFIXES = (".py", ".yaml", ".csv", ".css", ".bib", ".md")
 """Of the files that the packages consist of."""
 
 

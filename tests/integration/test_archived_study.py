@@ -117,7 +117,7 @@ def rewrite(path: Path, change: Callable[[dict[str, bytes]], object], **kinds: A
 
 def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
     assert numbers(elsewhere) == numbers(finished)
-    assert "8 runs were trained, 4 of which are compared: " in (elsewhere / "report/report.md").read_text()
+    assert "<summary>Cost: 8 runs, " in (elsewhere / "report/report.md").read_text()
     status = run_in(elsewhere, "slurm.status", "runs/study").stdout
     assert status.count("done      from an archive") == 8
     assert not list(elsewhere.glob("runs/study/*/*/*/model"))

@@ -146,7 +146,7 @@ def test_the_report_of_the_study_repeats_the_sentences(study, tmp_path):
     assert score([str(study), "--suites", "embedded-pairs", "--max-pairs", "2"]) == 0
     report([str(study), "--out", str(tmp_path)])
     text = (tmp_path / "report.md").read_text()
-    assert "## Look inside" in text
+    assert "**Inspection.** What `ffn-ablations inspect` found" in text
     for sentence in summary["sentences"]:
         assert sentence in text
 

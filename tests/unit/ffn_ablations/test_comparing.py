@@ -151,7 +151,7 @@ def _frame(**columns: object) -> pd.DataFrame:
         (lambda: ffa.compare(made_scores()[["family"]]), "missing column(s) variant, seed, benchmark, score"),
         (lambda: ffa.compare(made_scores().iloc[:0]), "the data frame: holds no rows"),
         (lambda: ffa.compare(_frame(score=float("nan"))), "score 'nan' in data row 1 is not a number"),
-        (lambda: ffa.compare(_frame(score=[[1]] * 45)), "score holds neither texts nor numbers, as [1]"),
+        (lambda: ffa.compare(_frame(score=[[1]] * 45)), "score '[1]' in data row 1 is not a number"),
         (lambda: ffa.compare(_frame(seed="one")), "seed 'one' in data row 1 is not a number"),
         (lambda: ffa.compare(_frame(variant="gelu")), "no score of gelu is left to compare; duplicates"),
         (lambda: ffa.compare(pd.concat([made_scores()] * 2, axis=1)), "has the column 'family' twice"),
@@ -169,7 +169,7 @@ def _frame(**columns: object) -> pd.DataFrame:
         (lambda: ffa.compare(made_scores()).plot(family="t5"), "unknown family 't5'"),
         (lambda: ffa.compare(made_scores()).plot("learning-curves"), "nothing to draw as learning-curves"),
         (lambda: ffa.compare(made_scores()).figure("costs"), "unknown figure 'costs'"),
-        (lambda: ffa.compare(made_scores()).figure("cost"), "has nothing to show"),
+        (lambda: ffa.compare(made_scores()).figure("cost"), "unknown figure 'cost'"),
     ],
 )  # fmt: skip
 @pytest.mark.ci
