@@ -281,11 +281,11 @@ def _further(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[floa
     added = [each for each in tuning.further_of(choice) if each.field == name and each.losses]
     found: dict[Value, list[float]] = {value: [] for each in added for value in each.values}
     for each in added:
-        by_value = dict(zip(each.values, each.losses, strict=True))
-        kept = [i for i in range(len(each.seeds)) if all(losses[i] is not None for losses in each.losses)]
+        table = np.array(each.losses, dtype=float)
+        by_value, has_ended = dict(zip(each.values, table, strict=True)), np.isfinite(table).all(0)
+        nothing = np.full(len(each.seeds), math.nan)
         for value, losses in found.items():
-            own = by_value.get(value, (None,) * len(each.seeds))
-            losses += [math.nan if own[i] is None else float(own[i]) for i in kept]  # type: ignore[arg-type]
+            losses += by_value.get(value, nothing)[has_ended].tolist()
     return found
 
 
