@@ -167,15 +167,13 @@ STUDY_FOLDER = (
     ("  eval/baselines.json", "what constant answers score", "eval"),
     ("  eval/classifiers/", "fine-tuned classifiers, kept", "look"),
     ("  eval/explanations/", "what speaks for the labels of texts", "look"),
-    ("  eval/inside.json", "what a look inside measured", "look"),
-    ("  eval/pruned/", "the model without spare edges", "look"),
     ("cells/", "where every cell stands", "submit"),
     ("jobs/", "what jobs run, and their logs", "submit"),
     ("code/", "copies of the code that jobs run", "submit"),
     ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
     ("status/", "a page of all of it: status.html, ...", "status"),
-    ("inspection/", "a look inside: .html, .md, .json, figures", "look"),
+    ("inspection/", "what FFNs learned: .html, .md, figures", "look"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
@@ -222,7 +220,7 @@ PACKAGES = (
 )
 EVAL_FLOORS = (
     (("command.py", "ffn-ablations eval"),),
-    (("inspection", "looks into FFNs"), ("interpretation", "into a classifier")),
+    (("inspection", "what FFNs learned"), ("interpretation", "into a classifier")),
     (
         ("report", "from rows to a document"),
         ("push", "models to the hub"),

@@ -1,1 +1,1 @@
-"""What the learned functions of trained models became: measured, held against controls, and drawn."""
+"""What the FFNs of trained models learned: measured beside their start, pruned, and drawn."""

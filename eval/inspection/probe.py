@@ -31,7 +31,7 @@ from pretrain.model.objective import build_loss
 from pretrain.run.folders import RunFolder
 
 FEWEST_TARGETS = 64
-"""Predicted tokens below which nothing can be said of a loss, nor of how inputs are distributed."""
+"""Predicted tokens below which a loss says nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,6 @@ class HeldOutText:
     num_tokens: int
     num_targets: int
     pad_token_id: int
-
-    def first(self, num_tokens: int) -> tuple[Batch, ...]:
-        """As many of the batches, from the first on, as hold so many tokens; one at least."""
-        kept, held = [], 0
-        for batch in self.batches:
-            if kept and held >= num_tokens:
-                break
-            kept.append(batch)
-            held += int((batch["input_ids"] != self.pad_token_id).sum())
-        return tuple(kept)
 
 
 def read_held_out(
@@ -87,8 +77,8 @@ def read_held_out(
     num_targets = sum(int((batch["target_ids"] != IGNORE).sum()) for batch in batches)
     if num_targets < FEWEST_TARGETS:
         raise UsageError(
-            f"{where} has {num_targets} tokens to predict, and a look inside needs {FEWEST_TARGETS} at "
-            "least; name a longer one by --text-file"
+            f"{where} has {num_targets} tokens to predict, and an inspection needs {FEWEST_TARGETS} or "
+            "more; name a longer one by --text-file"
         )
     return HeldOutText(batches, sum(map(len, documents)), num_targets, pad)
 
@@ -132,49 +122,29 @@ class Probe:
     def loss(self) -> float:
         """Mean loss of the predicted tokens, in nats."""
         with eager_kernels():
-            total = sum(float(self._loss(**self._there(batch))) for batch in self.text.batches)
+            total = sum(float(self._loss(**batch)) for batch in self.text.batches)
         return total / self.text.num_targets
 
-    def gradients(self, num_tokens: int) -> dict[str, Tensor]:
-        """Gradients of the mean loss on about so many tokens, by parameter; no dropout."""
-        self.model.zero_grad(set_to_none=True)
-        batches = self.text.first(num_tokens)
-        targets = sum(int((batch["target_ids"] != IGNORE).sum()) for batch in batches)
-        with eager_kernels(), torch.enable_grad():
-            for batch in batches:
-                (self._loss(**self._there(batch)) / max(1, targets)).backward()
-        found = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
-        self.model.zero_grad(set_to_none=True)
-        return found
-
-    def inputs(self, modules: Sequence[nn.Module], num_tokens: int) -> list[Tensor]:
-        """What modules read on about so many tokens: (N, I) each, padding left out."""
-        return [inputs for inputs, _ in self.seen(modules, num_tokens)]
-
     @torch.no_grad()
-    def seen(self, modules: Sequence[nn.Module], num_tokens: int) -> list[tuple[Tensor, Tensor]]:
-        """What modules read and give, (N, I) and (N, O) each, padding left out."""
-        kept: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {module: [] for module in modules}
+    def inputs(self, modules: Sequence[nn.Module]) -> list[Tensor]:
+        """What modules read: (N, I) each, padding left out."""
+        read: dict[nn.Module, list[Tensor]] = {module: [] for module in modules}
+        decoder = set(getattr(self.model, "decoder", nn.Module()).modules())
 
-        def keep(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-            kept[module].append((args[0].detach(), output.detach()))
+        def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+            stream = "decoder_input_ids" if module in decoder else "input_ids"
+            is_real = (batch[stream] != self.text.pad_token_id).flatten()
+            read[module].append(args[0].flatten(0, -2)[is_real])
 
-        with _hooks(modules, keep), eager_kernels():
-            masks = []
-            for batch in self.text.first(num_tokens):
-                self._loss(**self._there(batch))
-                masks.append({name: batch[name] != self.text.pad_token_id for name in _streams(batch)})
-        decoder = getattr(self.model, "decoder", None)
-        in_decoder = set(decoder.modules()) if decoder is not None else set()
-        found = []
-        for module in modules:
-            stream = "decoder_input_ids" if module in in_decoder else "input_ids"
-            parts = [
-                tuple(_real(values, mask[stream]) for values in pair)
-                for pair, mask in zip(kept[module], masks, strict=True)
-            ]
-            found.append((torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])))
-        return found
+        handles = [module.register_forward_pre_hook(keep) for module in modules]
+        try:
+            with eager_kernels():
+                for batch in self.text.batches:
+                    self._loss(**batch)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return [torch.cat(parts) for parts in read.values()]
 
     @contextlib.contextmanager
     def changed(self, values: Mapping[Tensor, Tensor]) -> Iterator[None]:
@@ -189,9 +159,6 @@ class Probe:
                 for parameter, value in before.items():
                     parameter.copy_(value)
 
-    def _there(self, batch: Batch) -> Batch:
-        return {name: tensor.to(self.model.device) for name, tensor in batch.items()}
-
 
 def open_model(run: RunFolder, config: RunConfig, trust_remote_code: bool) -> PreTrainedModel:
     """Load a run's trained model onto the CPU, in float32.
@@ -201,22 +168,3 @@ def open_model(run: RunFolder, config: RunConfig, trust_remote_code: bool) -> Pr
     """
     objective = get_family(config.family).objective
     return load_language_model(run.model_dir, objective, "cpu", trust_remote_code)[0]
-
-
-def _streams(batch: Batch) -> list[str]:
-    return [name for name in ("input_ids", "decoder_input_ids") if name in batch]
-
-
-def _real(values: Tensor, mask: Tensor) -> Tensor:
-    """Rows of (B, T, I), or of (B * T, I), that are no padding."""
-    return values.reshape(-1, values.shape[-1])[mask.reshape(-1).to(values.device)]
-
-
-@contextlib.contextmanager
-def _hooks(modules: Sequence[nn.Module], keep: object) -> Iterator[None]:
-    handles = [module.register_forward_hook(keep) for module in modules]  # type: ignore[bad-argument-type]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

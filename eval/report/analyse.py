@@ -13,7 +13,7 @@ from eval.report.analysis import Analysis, Request
 from eval.report.document.names import ordered, ordered_benchmarks
 from eval.report.inputs.looks import decided_notes, decided_seeds, runs_of_all
 from eval.report.inputs.relabel import seen_by
-from eval.report.inputs.sources import Source, read_beside
+from eval.report.inputs.sources import Source
 from eval.report.part import load_part
 from eval.report.parts import PARTS
 from eval.report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
@@ -253,7 +253,6 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
         tuned=scores.tuned,
         source_as_read=as_read,
         claims_made=claims,
-        beside=read_beside(source.path),
         request=request,
         outcomes=scores.outcomes,
         runs=runs,

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from eval.report.inputs.run_facts import RunFacts
-from eval.report.inputs.sources import Beside, Source
+from eval.report.inputs.sources import Source
 from eval.report.readers.reading import Reading
 from eval.report.tuning.choices import Tuned
 from eval.report.verdicts.failed_runs import FailureCount
@@ -66,8 +66,6 @@ class Analysis(Findings):
     source: Source
     """As seen by the factor whose levels are compared."""
     source_as_read: Source
-    beside: Beside
-    """What other commands left in a study's folder."""
     request: Request
     outcomes: Mapping[Benchmark, Outcome]
     """What the scores of each benchmark are."""

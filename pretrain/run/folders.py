@@ -19,10 +19,6 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
-INSPECTION_SUMMARY = "findings.json"
-"""What of a look inside the report of the study reads."""
-
-
 @dataclass(frozen=True)
 class Inside:
     """A place below a folder; read from an instance it is the whole path."""
@@ -80,10 +76,6 @@ class RunFolder:
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")
     """What a look into a classifier found: pages, tables and plots."""
-    inspection_file = Inside("eval/inside.json")
-    """What a look inside measured (see ``eval.results.inspection``)."""
-    pruned_model_dir = Inside("eval/pruned")
-    """The model without the edges that it hardly needs, with what was removed."""
 
     def items_file(self, benchmark: str) -> Path:
         """How the run did on every item of a benchmark."""
@@ -189,8 +181,7 @@ class StudyFolder:
     submit_lock_file = Inside(".submit.lock")
     """Held by the command that runs or submits the study, as long as it does."""
     inspection_dir = Inside("inspection")
-    """The page of a look inside; it has a summary for the report, and figures."""
-    inspection_summary = Inside(f"inspection/{INSPECTION_SUMMARY}")
+    """The page of what the FFNs learned, with figures and tables."""
     report_dir = Inside("report")
     report_file = Inside(f"report/{REPORT_NAME}")
 

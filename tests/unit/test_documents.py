@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,17 +21,14 @@ from PIL import Image
 
 from base.errors import UsageError
 from base.files import ABANDONED_S
-from eval.inspection.figures import draw_all
-from eval.inspection.findings import find_all
-from eval.inspection.page import Page
 from eval.inspection.page import document as inspection
+from eval.inspection.record import PruningCurve, RunInspection
 from eval.interpretation import page, segments, spaces, sufficiency
 from eval.interpretation.arguments import ExplainArguments
 from eval.report.document.document import Document, write_document
 from eval.report.document.html import to_html
 from eval.report.document.markdown import plain
 from eval.report.write import write_report
-from eval.results.inspection import LAYER_MEASURES, Moment, PruningCurve, RunInspection
 from pretrain.run.folders import StudyFolder
 from slurm.page import write_page
 
@@ -53,27 +51,25 @@ def report(folder: Path) -> Path:
     return folder / "report.md"
 
 
-def a_look_inside(folder: Path) -> Path:
-    generator, norms = np.random.default_rng(0), {"step": [1.0, 2.0], "largest": [2.0, 3.0]}
-    layers: dict[str, list[float | None]] = {name: [1.0] for name in LAYER_MEASURES}
-    moments = [Moment(step=step, loss=3.0, layers=layers) for step in (0, 10)]
-    runs = [
-        RunInspection(
-            key="", run_id=f"gpt_neo/{variant}/seed{seed}", family="gpt_neo", variant=variant, seed=seed,
-            ffn_parameters=1000, num_edges=0, num_tokens=100, loss=1.0, seconds=1.0, peak_mb=1.0, edges=[],
-            activations=[], moments=moments, resets={}, gradient_norms=norms, pruned_model="", notes=[],
-            pruning=[PruningCurve(what="neurons", order="activity", shares=[0, 0.5, 1],
-                                  loss=[3.0, 3.5, math.inf], accuracy=[], log_odds=[])],
-            summaries={"pruning neurons by activity, half": {"trained": 0.5 + generator.normal()}},
-        )
-        for variant in ("gelu", "kan") for seed in range(3)
-    ]  # fmt: skip
-    figures = draw_all(runs)
-    assert figures
-    made = Page(
-        runs=runs, findings=find_all(runs, "gelu"), figures=figures, versions={}, cost="Measured.", notes=[]
-    )
-    return write_document(inspection(made, "<b>", "ffn-ablations inspect runs/x"), folder, "inspection")
+def an_inspection(folder: Path) -> Path:
+    generator = np.random.default_rng(0)
+
+    def curve(what: str, order: str) -> PruningCurve:
+        loss = [3.0, 3.5 + generator.normal(), math.inf]
+        return PruningCurve(what=what, order=order, shares=[0, 0.5, 1], loss=loss)
+
+    arms = {
+        variant: [
+            RunInspection(
+                run_id=f"gpt_neo/{variant}/seed{seed}", family="gpt_neo", variant=variant, seed=seed,
+                ffn_parameters=1000, num_tokens=100, loss=3.0, activations=[], start_back=None, edges=[],
+                pruning=[curve(*way) for way in product(("edges", "units"), ("importance", "random"))],
+            )
+            for seed in range(3)
+        ]
+        for variant in ("gelu", "x_y")
+    }  # fmt: skip
+    return write_document(inspection(arms, [], "<b>", "ffn-ablations inspect runs/x"), folder, "inspection")
 
 
 def texts(folder: Path) -> Path:
@@ -117,7 +113,7 @@ def status(folder: Path) -> Path:
 
 KINDS: dict[str, tuple[Callable[[Path], Path], int, int]] = {
     "report": (report, 1, 2),
-    "inspection": (a_look_inside, 1, 2),
+    "inspection": (an_inspection, 1, 1),
     "texts": (texts, 0, 1),
     "lengths": (lengths, 1, 2),
     "turns": (turns, 0, 1),

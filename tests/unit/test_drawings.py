@@ -63,6 +63,5 @@ def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNames
         "eval",
         "backbone.yaml",
         "report/report.md",
-        "inspection/findings.json",
         "status/status.html",
     }

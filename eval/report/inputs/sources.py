@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
-from base.records import peek_record
 from eval.report.inputs.design import Asked, Design, design_from, read_design
 from eval.report.inputs.run_facts import (
     SHOWN,
@@ -48,22 +47,6 @@ from eval.significance.factor import Factor
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """What was found; empty where there is none."""
-
-    inspection: Mapping[str, Any] = field(default_factory=dict)
-    """The summary of a look inside."""
-
-
-def read_beside(folder: Path) -> Beside:
-    """Read what lies in a study's folder; nothing is beside a table."""
-    if not folder.is_dir():
-        return Beside()
-    return Beside(inspection=peek_record(StudyFolder(folder).inspection_summary))
-
 
 FRAME = "data frame"
 

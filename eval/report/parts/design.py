@@ -1,4 +1,4 @@
-"""What was run, what is missing, every data check, and what an inspection found."""
+"""What was run, what is missing, and every data check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from eval.report.document.names import family_label, title
 from eval.report.part import Page, Part, Section
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
-from pretrain.run.folders import StudyFolder
 
 
 def compute(analysis: Analysis) -> bool:
@@ -41,7 +40,7 @@ def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
     parts += [_items(analysis), _formulas(analysis)]
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
-    parts += [_warnings(analysis), _inspection(analysis)]
+    parts += [_warnings(analysis)]
     return Section(title="Design and data checks", summary="", body="\n\n".join(filter(None, parts)))
 
 
@@ -143,22 +142,6 @@ def _items(analysis: Analysis) -> str:
         rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
     header = ["metric", "tasks", "items", "items per task", "metrics"]
     return table(header, rows) if rows else ""
-
-
-def _inspection(analysis: Analysis) -> str:
-    """Repeat the sentences of the study's look inside, with the place of its page; empty without one."""
-    found, study = analysis.beside.inspection, StudyFolder(analysis.source.path)
-    sentences = [str(text) for text in found.get("sentences") or [] if isinstance(text, str)]
-    if not sentences:
-        return ""
-    said = "\n".join(f"{number}. {text}" for number, text in enumerate(sentences, 1))
-    place = study.inspection_dir.relative_to(study.path).as_posix()
-    return (
-        f"**Inspection.** What `ffn-ablations inspect` found in {found.get('runs')} trained models, with "
-        f"intervals that hold together for its whole page:\n\n"
-        f"{said}\n\n"
-        f"The page with controls and figures is `{place}/inspection.html` in the study's folder."
-    )
 
 
 PART = Part(name="design", compute=compute, section=section, tables=tables)

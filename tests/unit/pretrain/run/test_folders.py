@@ -33,8 +33,6 @@ RUN_NAMES = {
     "baselines_file": "eval/baselines.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",
-    "inspection_file": "eval/inside.json",
-    "pruned_model_dir": "eval/pruned",
 }
 STUDY_NAMES = {
     "study_file": "study.yaml",
@@ -43,7 +41,6 @@ STUDY_NAMES = {
     "cells_dir": "cells",
     "submit_lock_file": ".submit.lock",
     "inspection_dir": "inspection",
-    "inspection_summary": "inspection/findings.json",
     "report_dir": "report",
     "report_file": "report/report.md",
     "decisions_file": "decisions.json",
