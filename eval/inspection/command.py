@@ -58,7 +58,7 @@ def main(args: Sequence[str] | None = None) -> int:
         arms, repeated = by_arm(runs)
         notes = [*notes, *repeated, *errors]
         title = options.runs[0].resolve().name if len(options.runs) == 1 else f"{len(runs)} runs"
-        command = typed_command("ffn-ablations inspect", options.model_copy(update={"out": out}))
+        command = typed_command("ffn-ablations inspect", options)
         print(write_document(document(arms, notes, title, command), out, PAGE_NAME).with_suffix(".html"))
     if any(not isinstance(error, UsageError) for _, error in failures):
         return 1

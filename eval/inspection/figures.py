@@ -60,11 +60,13 @@ def draw_functions(arms: Arms, styles: Styles) -> Drawing | None:
     figure = new_figure(ROW_IN * len(rows) + 0.5)
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for panels_of_row, (name, arm) in zip(grid, rows.items(), strict=True):
-        count = len(_functions(arm[0]))
-        for axes in panels_of_row[count:]:
+        places = list(zip(*map(_functions, arm), strict=True))
+        for axes in panels_of_row[len(places) :]:
             axes.remove()
-        for place, axes in enumerate(panels_of_row[:count]):
-            _draw_layer(axes, [_functions(run)[place] for run in arm], styles[name].colour)
+        for place, (axes, layers) in enumerate(zip(panels_of_row, places, strict=False)):
+            _draw_layer(axes, layers, styles[name].colour)
+            in_layer = 1 + sum(other[0].layer == layers[0].layer for other in places[:place])
+            axes.set_title(f"layer {layers[0].layer}, {in_layer}", fontsize=8, pad=2)
         panels_of_row[0].set_ylabel(filled(name, 14), fontsize=SMALL)
     add_legend(figure, [
         _line("median channel, or top edge, of each run", "black"), _line("start", GREY, "--"),
@@ -72,7 +74,8 @@ def draw_functions(arms: Arms, styles: Styles) -> Drawing | None:
     ])  # fmt: skip
     return figure, (
         f"Functions inside {', '.join(rows)}: a row for each variant, a panel for each function or KAN "
-        "layer, with the start dashed and the inputs of activations as a grey area"
+        "layer by its number and place in the transformer layer, with the start dashed and the inputs of "
+        "activations as a grey area"
     )
 
 
@@ -97,7 +100,6 @@ def _draw_layer(axes: Axes, layers: Sequence[ActivationLayer | EdgeLayer], colou
             axes.plot(edge.points, edge.values, color=colour, lw=0.7, alpha=0.4)
         top = first.strongest[0]
         axes.plot(top.points, top.initial, color=GREY, lw=1.1, ls="--", zorder=4)
-    axes.set_title(f"layer {first.layer}", fontsize=8, pad=2)
     axes.tick_params(labelsize=7, pad=1.5, length=2)
     axes.locator_params(nbins=3)
 
