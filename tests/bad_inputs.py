@@ -629,10 +629,6 @@ TYPED: list[tuple[str, str]] = [
         )
     ),
     ("eval.explain folder sst2 --examples 0", "--examples"),
-    ("eval.explain folder sst2 --measure sufficiency --draws -1", "--draws"),
-    ("eval.explain folder sst2 --segments-kept 0", "--segments-kept"),
-    ("eval.explain folder sst2 --segments-kept 2", "--segments-kept has no effect on the page"),
-    ("eval.explain folder sst2 --lengths many", "--lengths"),
     ("eval.explain folder sst2 --train-documents 0", "--train-documents"),
     ("eval.explain folder sst2 --measure lime --plot spaces", "--measure and --plot"),
     ("eval.explain folder sst2 --measure limes", "did you mean 'lime'?"),
