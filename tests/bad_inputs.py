@@ -537,12 +537,10 @@ TYPED: list[tuple[str, str]] = [
     # The hub.
     ("eval.push", "PATH is missing"),
     ("eval.push folder", "repo"),
-    ("eval.push absent --repo me/model", "absent is no folder"),
-    ("eval.push folder --repo me/model", "none is finished"),
+    ("eval.push absent --repo me/model", "absent is no run"),
+    ("eval.push folder --repo me/model", "folder is no run"),
+    ("eval.push folder --repo model", "is no name of the hub"),
     ("eval.push folder --repo me/a--b", "is no name of the hub"),
-    ("eval.push folder --repo me/model --license mti", "did you mean 'mit'?"),
-    ("eval.push folder --repo me/model --eval-results blimp", "eval-results"),
-    ("eval.push folder --repo me/model --eval-results blimp nyu-mll/blimp", "write OWNER/DATASET:TASK"),
     ("eval.push folder --repo me/model --dry-run one.jsonl", "is a file or not empty"),
     ("eval.push folder --repo me/model --public yes", "one word too many"),
     # Reports.
@@ -629,10 +627,6 @@ TYPED: list[tuple[str, str]] = [
         )
     ),
     ("eval.explain folder sst2 --examples 0", "--examples"),
-    ("eval.explain folder sst2 --measure sufficiency --draws -1", "--draws"),
-    ("eval.explain folder sst2 --segments-kept 0", "--segments-kept"),
-    ("eval.explain folder sst2 --segments-kept 2", "--segments-kept has no effect on the page"),
-    ("eval.explain folder sst2 --lengths many", "--lengths"),
     ("eval.explain folder sst2 --train-documents 0", "--train-documents"),
     ("eval.explain folder sst2 --measure lime --plot spaces", "--measure and --plot"),
     ("eval.explain folder sst2 --measure limes", "did you mean 'lime'?"),

@@ -11,55 +11,50 @@ rest is to the whole text. As in the authors' package the kernel is exponential 
 cosine distance, and the ridge's penalty is 1. The package first selects features; here the regression has all
 words of the text, and its greatest weights are the keywords.
 
-Shapes: N samples, W distinct words of a text, C labels, m segments of a text.
+Shapes: N samples, the whole text included, W distinct words of a text, C labels, m segments of a text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.special import logit
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import Ridge
+
+from eval.classification.prediction import Predictions
+from eval.interpretation.classifiers import Documents
 
 NUM_KEYWORDS = 6
 NUM_WORDS = 5_000
 NUM_SAMPLES = 500
 KERNEL_WIDTH = 25.0
-PENALTY = 1.0
-_WORD = r"\w+"
 
 
 def word_weights(
-    predict: Callable[[np.ndarray], np.ndarray],
-    num_words: int,
-    num_samples: int,
-    generator: np.random.Generator,
+    predict: Callable[[np.ndarray], np.ndarray], num_words: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Say how much each word of a text speaks for each label.
 
     Args:
         predict: From (N, W) of 0 and 1, which words are there, to (N, C) probabilities.
         num_words: W.
-        num_samples: N, the whole text included.
         generator: Of the words left out.
 
     Returns:
         (W, C) weights of the linear model.
     """
-    ranks = generator.random((num_samples, num_words)).argsort(1).argsort(1)
-    left_out = generator.integers(1, num_words + 1, num_samples)
-    left_out[0] = 0
-    present = (ranks >= left_out[:, None]).astype(float)
-    probabilities = predict(present)
+    ranks = generator.random((NUM_SAMPLES, num_words)).argsort(1).argsort(1)
+    num_absent = generator.integers(1, num_words + 1, NUM_SAMPLES)
+    num_absent[0] = 0
+    present = (ranks >= num_absent[:, None]).astype(float)
     # The cosine of a rest and the whole, both of 0 and 1.
     distances = 100 * (1 - np.sqrt(present.mean(1)))
     kernel = np.sqrt(np.exp(-((distances / KERNEL_WIDTH) ** 2)))
-    centred = present - np.average(present, axis=0, weights=kernel)
-    targets = probabilities - np.average(probabilities, axis=0, weights=kernel)
-    weighted = centred * kernel[:, None]
-    return np.linalg.solve(weighted.T @ centred + PENALTY * np.eye(num_words), weighted.T @ targets)
+    return Ridge(alpha=1.0).fit(present, predict(present), sample_weight=kernel).coef_.T
 
 
 class WordForest:
@@ -69,23 +64,25 @@ class WordForest:
         texts: n texts to train it on.
         labels: (n,), or (n, C) of 0 and 1.
         seed: Of the forest, and of the words that are left out.
-        num_samples: Rests of each text that is explained.
     """
 
-    def __init__(
-        self, texts: Sequence[str], labels: np.ndarray, seed: int = 0, num_samples: int = NUM_SAMPLES
-    ) -> None:
-        self._counter = CountVectorizer(token_pattern=_WORD, binary=True, max_features=NUM_WORDS)
+    def __init__(self, texts: Sequence[str], labels: np.ndarray, seed: int = 0) -> None:
+        self._counter: Any = CountVectorizer(token_pattern=r"\w+", binary=True, max_features=NUM_WORDS)
         self._forest = RandomForestClassifier(random_state=seed, n_jobs=1)
         self._forest.fit(self._counter.fit_transform(texts), labels)
         self._is_multi_label = labels.ndim == 2
         self._generator = np.random.default_rng(seed)
-        self._num_samples = num_samples
-        self._known: dict[bytes, np.ndarray] = {}
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """Return (n, C) probabilities; of several labels each by itself."""
-        return self._judge(self._occurrences(texts))
+        return self._judge(self._counter.transform(texts))
+
+    def explain(self, documents: Documents) -> Predictions:
+        """Return what the forest says of documents, and how many keywords their segments have."""
+        probabilities = self.probabilities(documents.texts)
+        with np.errstate(divide="ignore"):
+            logits = logit(probabilities) if self._is_multi_label else np.log(probabilities)
+        return Predictions(logits, [self.segment_scores(parts) for parts in documents.segments])
 
     def segment_scores(self, segments: Sequence[str]) -> np.ndarray:
         """Return (m, C): of the keywords of a text for each label, how many occur in each of its segments.
@@ -93,36 +90,19 @@ class WordForest:
         Args:
             segments: The text in m parts, which may overlap.
         """
-        words = self._occurrences([" ".join(segments)]).indices
+        words = self._counter.transform([" ".join(segments)]).indices
         if not len(words):
             return np.zeros((len(segments), self.probabilities([""]).shape[1]))
-        return self._occurrences(segments).toarray()[:, words].astype(float) @ self._keywords(words)
+        columns = self._counter.transform(self._counter.get_feature_names_out()[words])
+        weights = word_weights(lambda present: self._judge(present @ columns), len(words), self._generator)
+        ranks = (-weights).argsort(0, kind="stable").argsort(0)
+        is_keyword = (ranks < NUM_KEYWORDS) & (weights > 0)
+        return self._counter.transform(segments)[:, words].toarray() @ is_keyword.astype(float)
 
-    def _keywords(self, words: np.ndarray) -> np.ndarray:
-        """Return (W, C), 1 for the keywords of each label; what was asked before is kept."""
-        key = words.tobytes()
-        if key not in self._known:
-            weights = word_weights(lambda rests: self._judge_rests(words, rests), len(words),
-                                   self._num_samples, self._generator)  # fmt: skip
-            greatest = np.argsort(-weights, axis=0, kind="stable")[:NUM_KEYWORDS]
-            is_keyword = np.zeros_like(weights)
-            np.put_along_axis(is_keyword, greatest, 1.0, axis=0)
-            self._known[key] = is_keyword * (weights > 0)
-        return self._known[key]
-
-    def _occurrences(self, texts: Sequence[str]) -> csr_matrix:
-        return csr_matrix(self._counter.transform(texts))
-
-    def _judge_rests(self, words: np.ndarray, rests: np.ndarray) -> np.ndarray:
-        rows, places = np.nonzero(rests)
-        size = (len(rests), len(self._counter.vocabulary_))
-        return self._judge(csr_matrix((np.ones(len(rows)), (rows, words[places])), size))
-
-    def _judge(self, counts: csr_matrix) -> np.ndarray:
-        found = self._forest.predict_proba(counts)
+    def _judge(self, counts: Any) -> np.ndarray:
+        shares = self._forest.predict_proba(counts)
         if not self._is_multi_label:
-            return np.asarray(found)
+            return shares
         # A label that all texts have, or none, has a single column.
-        return np.stack(
-            [own[:, -1] if own.shape[1] == 2 else np.full(len(own), float(known[0])) for own, known in
-             zip(found, self._forest.classes_, strict=True)], axis=1)  # fmt: skip
+        pairs = zip(shares, self._forest.classes_, strict=True)
+        return np.column_stack([share @ (classes == 1) for share, classes in pairs])

@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -23,17 +24,13 @@ from base.errors import UsageError
 from base.files import ABANDONED_S
 from eval.inspection.page import document as inspection
 from eval.inspection.record import PruningCurve, RunInspection
-from eval.interpretation import page, segments, spaces, sufficiency
-from eval.interpretation.arguments import ExplainArguments
+from eval.interpretation import measures, page, spaces
 from eval.report.document.document import Document, write_document
 from eval.report.document.html import to_html
 from eval.report.document.markdown import plain
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.page import write_page
-
-ASKED = ExplainArguments(run=Path("runs/a study"), task="sst2")
-COMMAND = "ffn-ablations explain 'runs/a study' sst2"
 
 
 def report(folder: Path) -> Path:
@@ -74,31 +71,26 @@ def an_inspection(folder: Path) -> Path:
 
 def texts(folder: Path) -> Path:
     text = "Dull. But *what* an end!"
-    parts = [page.Segment(0, 5, text[:5], {"good": -1.0}), page.Segment(6, 24, text[6:], {"good": 2.0})]
-    example = page.Explained("1", text, ("good",), ("good",), "good", {"good": 0.9}, parts)
-    return write_document(page.document([example], "One.", ASKED, "sst2"), folder, "explanation")
+    example = page.Explained(
+        "1", "good", "good", "good", 0.9, text, np.array([[0, 5], [6, 24]]), np.array([-1, 2])
+    )
+    return write_document(explanation(page.document([example], "One.", "sst2")), folder, "explanation")
 
 
-def lengths(folder: Path) -> Path:
-    def measured(window: int) -> sufficiency.Measured:
-        result = sufficiency.Sufficiency("highest", 60 + window, (50.0, 70.0), 55.0, math.nan, (-1.0, 1.0))
-        return sufficiency.Measured(f"swipe {window}", window, 70, (60, 80), 9, 1, (60.0, 70.0), [result])
-
-    asked = ASKED.model_copy(update={"lengths": (8, 16)})
-    document = sufficiency.document([measured(8), measured(16)], asked, "swipe points at in sst2")
-    assert document.command == f"{COMMAND} --lengths 8 16"
-    return write_document(document, folder, "explanation")
-
-
-def turns(folder: Path) -> Path:
-    judged = [segments.SegmentF1("LIME", 60.0, (50.0, 70.0), 55.0, (45.0, 65.0), 90.0)]
-    return write_document(segments.document(judged, ASKED, "multiwoz"), folder, "explanation")
+def measures_of_segments(folder: Path) -> Path:
+    rows = [{"selection": "highest", "accuracy": 60.0}, {"selection": "x | y", "accuracy": math.nan}]
+    return write_document(explanation(measures.measured("sst2", rows, "In percent.")), folder, "explanation")
 
 
 def concept_spaces(folder: Path) -> Path:
     generator = np.random.default_rng(0)
     points, labels = generator.normal(size=(30, 2, 3)), generator.integers(0, 2, 30)
-    return write_document(spaces.document(points, labels, ["a", "b"], ASKED, "sst2"), folder, "explanation")
+    document = spaces.document(points, labels, ["a", "b"], "sst2")
+    return write_document(explanation(document), folder, "explanation")
+
+
+def explanation(document: Document) -> Document:
+    return replace(document, command="ffn-ablations explain 'runs/a study' sst2")
 
 
 def status(folder: Path) -> Path:
@@ -115,8 +107,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], int, int]] = {
     "report": (report, 1, 2),
     "inspection": (an_inspection, 1, 1),
     "texts": (texts, 0, 1),
-    "lengths": (lengths, 1, 2),
-    "turns": (turns, 0, 1),
+    "measures": (measures_of_segments, 0, 1),
     "spaces": (concept_spaces, 1, 1),
     "status": (status, 1, 1),
 }

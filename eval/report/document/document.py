@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,10 @@ class Document:
 
     title: str
     blocks: tuple[str, ...]
-    figures: Mapping[str, Drawing]
-    tables: Mapping[str, pd.DataFrame]
-    record: Mapping[str, Any]
-    command: str
+    figures: Mapping[str, Drawing] = field(default_factory=dict)
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
 
     @property
     def markdown(self) -> str:

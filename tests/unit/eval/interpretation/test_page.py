@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from eval.classification.prediction import Predictions
+from eval.classification.tasks.schema import TaskFile
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
-from eval.interpretation.arguments import ExplainArguments
-from eval.interpretation.page import Explained, Segment, blocks, choose_examples
-from eval.report.document.document import Document
+from eval.interpretation.classifiers import Documents
+from eval.interpretation.explain import ExplainArguments
+from eval.interpretation.page import Explained, choose_examples, document, explained
 from eval.report.document.html import to_html
 
 TEXT = "A <b>dull</b> start. But what an end & how!"
 EXAMPLE = Explained(
-    idx="7",
+    example="7",
+    labels="bad",
+    predictions="good",
+    likeliest="good",
+    probability=0.9,
     text=TEXT,
-    labels=("bad",),
-    predictions=("good",),
-    shown="good",
-    probabilities={"bad": 0.1, "good": 0.9},
-    segments=[
-        Segment(0, 20, TEXT[:20], {"bad": 1.5, "good": -0.5}),
-        Segment(21, 43, TEXT[21:], {"bad": -2.0, "good": 2.0}),
-    ],
+    spans=np.array([[0, 20], [21, 43]]),
+    scores=np.array([-0.5, 2.0]),
 )
 
 
 def to_page(examples: Sequence[Explained], title: str, intro: str) -> str:
-    page = blocks(examples, intro)
-    document = Document(title=title, blocks=page, figures={}, tables={}, record={}, command="")
-    return to_html(document.markdown, title, {})
+    return to_html(document(examples, intro, title).markdown, title, {})
 
 
 class Reader(HTMLParser):
@@ -99,12 +98,12 @@ def test_the_page_shows_the_text_and_its_segments() -> None:
     ],
 )
 def test_a_text_is_shown_as_it_stands(text: str) -> None:
-    segments = [Segment(0, len(text), text, {"good": 1.0})]
-    assert Reader(to_page([replace(EXAMPLE, text=text, segments=segments)], "t", "i")).text == text
+    example = EXAMPLE._replace(text=text, spans=np.array([[0, len(text)]]), scores=np.array([1.0]))
+    assert Reader(to_page([example], "t", "i")).text == text
 
 
 def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
-    example = replace(EXAMPLE, labels=("<script>",))
+    example = EXAMPLE._replace(labels="<script>")
     page = to_page([example], "Title <x>", "Intro & more.")
     assert "<script" not in page
     assert "<b>dull" not in page
@@ -117,10 +116,9 @@ def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
 
 
 def test_overlapping_windows_are_shaded_by_their_mean() -> None:
-    spans = [(0, 6, 2.0), (4, 10, 1.0), (12, 14, 0.0)]
-    text = "0123456789abcdef"
-    segments = [Segment(start, stop, text[start:stop], {"good": score}) for start, stop, score in spans]
-    reader = Reader(to_page([replace(EXAMPLE, text=text, segments=segments)], "t", "i"))
+    text, spans = "0123456789abcdef", np.array([[0, 6], [4, 10], [12, 14]])
+    example = EXAMPLE._replace(text=text, spans=spans, scores=np.array([2.0, 1.0, 0.0]))
+    reader = Reader(to_page([example], "t", "i"))
     assert reader.text == text
     assert [text for text, _, _ in reader.spans] == ["0123", "45", "6789", "cd"]
     strengths = [alpha(style) for _, style, _ in reader.spans]
@@ -129,19 +127,40 @@ def test_overlapping_windows_are_shaded_by_their_mean() -> None:
 
 
 def test_scores_of_zero_alone_make_a_page() -> None:
-    segments = [Segment(0, 2, "A ", {"good": 0.0})]
-    assert 'class="against" style="--strength:0.000"' in to_page(
-        [replace(EXAMPLE, segments=segments)], "t", "i"
-    )
-    assert "Title" in to_page([replace(EXAMPLE, segments=[])], "Title", "i")
+    zero = EXAMPLE._replace(spans=np.array([[0, 2]]), scores=np.array([0.0]))
+    assert 'class="against" style="--strength:0.000"' in to_page([zero], "t", "i")
+    none = EXAMPLE._replace(spans=np.empty((0, 2), int), scores=np.empty(0))
+    assert "Title" in to_page([none], "Title", "i")
     assert "Title" in to_page([], "Title", "i")
 
 
-def test_several_labels() -> None:
-    several = replace(EXAMPLE, predictions=("bad", "good"), labels=("bad", "good"))
-    assert several.is_right
-    assert "is bad, good, predicted bad, good" in to_page([several], "t", "i")
-    assert "predicted none" in to_page([replace(EXAMPLE, predictions=())], "t", "i")
+def test_the_table_has_every_segment() -> None:
+    rows = document([EXAMPLE], "i", "t").tables["segments"].to_dict("records")
+    assert [row["text"] for row in rows] == [TEXT[:20], TEXT[21:]]
+    assert [(row["example"], row["segment"], row["score"]) for row in rows] == [("7", 1, -0.5), ("7", 2, 2.0)]
+
+
+def test_labels_are_named_where_there_are_several() -> None:
+    definition = TaskFile.model_validate(
+        {"name": "mine", "text": "x", "labels": ("bad", "good"), "multi_label": True, "metrics": "micro_f1"}
+    )
+    task = ClassificationTask(definition, ("bad", "good"))
+    data = SimpleNamespace(
+        idx=["a", "b"],
+        labels=np.array([[1, 1], [0, 0]]),
+        spans=np.array([[0, 1]] * 2),
+        starts=np.array([0, 1]),
+    )
+    logits = np.array([[0.5, 2.0], [-1.0, -2.0]])
+    scores = [np.array([[0.5, 2.0]]), np.array([[-1.0, -2.0]])]
+    both, none = explained(task, Documents(["x", "y"], data), Predictions(logits, scores))
+    assert (both.labels, both.predictions, both.likeliest) == ("bad, good", "bad, good", "good")
+    assert both.probability == pytest.approx(1 / (1 + np.exp(-2)))
+    assert both.scores.tolist() == [2.0]
+    assert (none.labels, none.predictions, none.likeliest) == ("", "", "bad")
+    page = to_page([both, none], "t", "i")
+    assert "is bad, good, predicted bad, good" in page
+    assert "is none, predicted none" in page
 
 
 @pytest.mark.parametrize(
@@ -174,6 +193,6 @@ def test_the_study_of_a_run_says_how_and_flags_replace_it(tmp_path: Path) -> Non
     assert (config.finetune.weight_decay, config.finetune.num_train_epochs) == (0.1, 7)
     assert config.finetune.head == ("swipe pooling=sum",)
     assert settings(run, plot="spaces").finetune.head == ("space",)
-    assert settings(run, head=["swipe window=8"]).finetune.head == ("swipe window=8",)
+    assert settings(run, head="swipe window=8").finetune.head == ("swipe window=8",)
     assert settings(tmp_path, measure="segments").finetune.head == ("swipe segments=turns",)
-    assert settings(tmp_path, head=["swipe"]) == EvalConfig.model_validate({"finetune": {"head": ["swipe"]}})
+    assert settings(tmp_path, head="swipe") == EvalConfig.model_validate({"finetune": {"head": ["swipe"]}})
