@@ -75,9 +75,6 @@ class Comparison:
     """Of this look alone."""
     look: Look = field(default_factory=OneLook)
     """What p-values are worth where the study is looked at several times; verdicts rest on them."""
-    p_resampled: float | None = None
-    """Of whole studies drawn from the runs themselves, with replacement, corrected over the same group; no
-    verdict rests on it. None below five runs in every arm."""
     is_primary: bool = False
     """Whether it is primary: these are corrected together, and the others explored."""
     p_corrected: float | None = None
@@ -101,15 +98,7 @@ class Comparison:
     """The latter, corrected over the same group as ``p_corrected``."""
     smallest_margin: float | None = None
     """The smallest margin at which the two one-sided tests would pass."""
-    p_permutation: float | None = None
-    """None where there are too many arrangements to count them all."""
-    permutation_floor: float | None = None
-    """The smallest p that so many runs allow."""
     hedges_g: float | None = None
-    probability_of_superiority: float | None = None
-    """Share of pairs of runs in which the first scores higher, ties counted half."""
-    minimum_detectable_effect: float | None = None
-    """Smallest true difference found with 80% power by this test at this spread, before any correction."""
     is_at_chance: bool = False
     """Whether no arm is shown to score more than the margin above chance."""
     reason: str | None = None

@@ -11,7 +11,6 @@ import pandas as pd
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import (
     amount,
-    bold,
     difference,
     interval,
     p_value,
@@ -21,12 +20,12 @@ from eval.report.document.markdown import (
 )
 from eval.report.document.names import family_label, figure_names
 from eval.report.figures.forest import draw_forest, draw_forests
+from eval.report.leaderboard import verdict
 from eval.report.part import Draw, Page, Part, Section
 from eval.report.verdicts.findings import AtSharedRate, place
 from eval.report.verdicts.ranking import by_standing, shown_first
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
-from eval.significance.dependence import FEWEST_RESAMPLED
 
 Comparisons = tuple[Comparison, ...]
 
@@ -86,19 +85,12 @@ def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
 
 def _legend(analysis: Analysis) -> str:
     rule = "a bootstrap of whole studies (step-down max-t)" if analysis.is_drawn else "Holm's correction"
-    resampled = (
-        f" *Resampled*: p of whole studies drawn from the runs themselves, with replacement; it needs "
-        f"{FEWEST_RESAMPLED} runs in every arm, and no verdict rests on it."
-        if analysis.is_drawn
-        else ""
-    )
     return (
         f"Interval and p are those after {rule} over all {len(analysis.claims)} primary comparisons; "
         "per-comparison intervals, and tests of exploratory comparisons, are in tables/comparisons.csv. "
         "*Equivalence*: p of two one-sided tests at the margin, on average and in every family, after Holm; "
-        f"*smallest margin*: at which they would pass by themselves.{resampled} *Permutation*: - where there "
-        "are too many arrangements to count. *g*: Hedges' standardised difference. *P(>)*: how often a run "
-        f"of the {analysis.noun} scores above one of the baseline. *Runs*: of the two arms."
+        "*smallest margin*: at which they would pass by themselves. *g*: Hedges' standardised difference. "
+        "*Runs*: of the two arms."
     )
 
 
@@ -114,38 +106,27 @@ def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
 def _header(analysis: Analysis) -> list[str]:
     return [
         analysis.stratum, "difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin",
-        *["p (resampled)"] * analysis.is_drawn, "p (permutation)", "g", "P(>)", "runs", "verdict",
+        "g", "runs", "verdict",
     ]  # fmt: skip
 
 
 def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
     """Write the tests of a primary comparison; of an exploratory one its size alone."""
     is_tested = comparison.is_primary
-    superior = comparison.probability_of_superiority
     tests = [
         interval(comparison),
         p_value(comparison.p_corrected),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
-        *[p_value(comparison.p_resampled)] * analysis.is_drawn,
-        p_value(comparison.p_permutation),
     ]
     return [
         family_label(comparison.family),
         difference(comparison),
         *(tests if is_tested else ["-"] * len(tests)),
         signed(comparison.hedges_g),
-        "-" if superior is None else f"{superior:.2f}",
         f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
-        verdict_text(comparison) if is_tested else "exploratory",
+        verdict(comparison) if is_tested else "exploratory",
     ]
-
-
-def verdict_text(comparison: Comparison) -> str:
-    """A verdict, with its reason where there is none."""
-    if comparison.reason:
-        return f"{comparison.verdict}: {comparison.reason}"
-    return bold(comparison.verdict, comparison.is_different)
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:

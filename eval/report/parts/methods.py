@@ -41,9 +41,8 @@ def methods_text(analysis: Analysis) -> str:
         "the false coverage rate. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
-        f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
-        f"stands a permutation test of Welch's t, where all arrangements can be counted"
-        f"{_known_to(analysis)}. "
+        f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)}"
+        f"{_known_to(analysis)} "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
         "is inferred from an arm with one run, which has no spread."
     )
@@ -82,9 +81,9 @@ def _known_to(analysis: Analysis) -> str:
         return ""
     error = math.sqrt(how.level * (1 - how.level) / how.num_draws)
     return (
-        f". What is drawn at random, from one fixed sequence, knows a p of {how.level:.2g} to "
+        f" What is drawn at random, from one fixed sequence, knows a p of {how.level:.2g} to "
         f"{2 * error:.1g}; where a corrected p lies nearer to it than {4 * error:.1g}, {how.most_draws:,} "
-        "studies are drawn"
+        "studies are drawn."
     )
 
 

@@ -151,7 +151,7 @@ def _corrected(
 ) -> Iterator[Comparison]:
     """Compare on every part of a benchmark, corrected over all of them."""
     pairs = [(arms, contrast) for arms in tables for contrast in contrasts]
-    compared = [compare_arms(x, pair, x.scopes()[0], inference, thorough=False) for x, pair in pairs]
+    compared = [compare_arms(x, pair, x.scopes()[0], inference) for x, pair in pairs]
     p_values = [c.p_sequential for c in compared]
     corrected = BenjaminiHochberg().adjust(p_values)
     levels = BenjaminiHochberg().levels(p_values, inference.level)

@@ -61,11 +61,7 @@ def study(
     known = {arms.benchmark: arms for arms in tables}
     how = inference or Inference()
     claims = Claims(known, [name for name in known if name in primary], how)
-    alone = [
-        c
-        for arms in known.values()
-        for c in compare_with_baseline(arms, "gelu", variants, how, thorough=False)
-    ]
+    alone = [c for arms in known.values() for c in compare_with_baseline(arms, "gelu", variants, how)]
     return Study(claims, claims.with_intervals(claims.correct(alone)))
 
 
