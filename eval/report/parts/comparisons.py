@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -27,6 +28,8 @@ from eval.report.verdicts.ranking import by_standing, shown_first
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 
+LARGE_SHARE = 0.5
+"""Of a variance, from which on a reader is told where it comes from."""
 Comparisons = tuple[Comparison, ...]
 
 
@@ -57,6 +60,31 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
         parts.append(f"Without a partner of the same seed, and left out of some pair: {', '.join(dropped)}.")
     title = f"Every comparison with `{analysis.baseline}`"
     return Section(title=title, summary="", body="\n\n".join(filter(None, parts)))
+
+
+def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
+    """Say how large the study is, and what most of its uncertainty comes from."""
+    primary = analysis.arms[analysis.arms.benchmark.isin(analysis.primary)]
+    baseline = [x for x in analysis.facts if x.variant == analysis.baseline]
+    sizes = [x.num_parameters / 1e6 for x in baseline if x.num_parameters]
+    tokens = [x.curve[-1].tokens / 1e6 for x in baseline if x.curve]
+    scale = [f"{_range(sizes, '.2f')}M parameters"] * bool(sizes)
+    scale += [f"{_range(tokens, '.1f')}M tokens"] * bool(tokens)
+    tuning = " and its own tuned value" if analysis.tuned else ", untuned" if baseline else ""
+    of_size = f" ({' and '.join(scale)})" if scale else ""
+    yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
+    choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
+               if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
+    if choices and median(choices) > LARGE_SHARE:
+        yield (
+            f"{median(choices):.0%} of the variance of these differences comes from the choice of the tuned "
+            "value, which more seeds do not lessen and more tuning seeds do."
+        )
+
+
+def _range(values: Iterable[float], form: str) -> str:
+    low, high = (f"{value:{form}}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def figures(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, Draw]:
@@ -164,4 +192,6 @@ def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
     }
 
 
-PART = Part(name="comparisons", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(
+    name="comparisons", compute=compute, section=section, figures=figures, tables=tables, checks=checks
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from base.progress import duration
+from base.wording import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import difference, interval, table
 from eval.report.document.names import family_label, title
@@ -28,6 +29,9 @@ TOLERANCE = 0.01
 """Costs this close count as equal: a matched width is a whole number."""
 
 
+FAR = 0.05
+"""Of parameters, a difference that a reader is told of."""
+NAMED = 4
 QUESTIONS: Mapping[str, tuple[str, str]] = {
     "width": ("intermediate_size", "width"),
     "parameters": ("num_parameters", "params"),
@@ -205,6 +209,15 @@ def _text(analysis: Analysis) -> str:
     return text
 
 
+def checks(analysis: Analysis, cost: Cost) -> Iterable[str]:
+    """Name the variants that have far more or fewer parameters than the baseline, the farthest first."""
+    ratios = cost.arms.groupby("variant", sort=False)["parameters_ratio"].mean().dropna()
+    far = ratios[(ratios - 1).abs() > FAR].sort_values(key=lambda ratio: -np.abs(np.log(ratio)))
+    if len(far):
+        names = [f"`{name}` {_percent(ratio)}" for name, ratio in far.items()]
+        yield f"Not matched with `{analysis.baseline}` in parameters: {first_few(names, NAMED)}."
+
+
 def tables(analysis: Analysis, cost: Cost) -> Mapping[str, pd.DataFrame]:
     """Return costs by family and variant, and which level is matched in what."""
     return {
@@ -221,4 +234,4 @@ def figures(analysis: Analysis, cost: Cost) -> Mapping[str, Draw]:
     return {"cost": partial(draw_cost, analysis, cost.arms)}
 
 
-PART = Part(name="cost", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(name="cost", compute=compute, section=section, figures=figures, tables=tables, checks=checks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -45,6 +45,12 @@ def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
     return Section(title="Design and data checks", summary="", body="\n\n".join(filter(None, parts)))
 
 
+def checks(analysis: Analysis, has_design: bool) -> Iterable[str]:
+    """Repeat what the study's author tells of it."""
+    if note := analysis.source.design.note:
+        yield f"The study's own note: {escape(note)}"
+
+
 def tables(analysis: Analysis, has_design: bool) -> Mapping[str, pd.DataFrame]:
     """Return what is missing, and what each run's folder tells."""
     facts = pd.DataFrame(map(vars, analysis.facts))
@@ -54,7 +60,7 @@ def tables(analysis: Analysis, has_design: bool) -> Mapping[str, pd.DataFrame]:
 
 def _warnings(analysis: Analysis) -> str:
     if not analysis.warnings:
-        return "Data checks: no repeated, copied, far-off or unbalanced scores."
+        return "Data checks: no repeated scores, copies, outliers or uneven numbers of runs."
     return "\n".join(["**Data checks**", "", *(f"- {escape(note)}" for note in analysis.warnings)])
 
 
@@ -62,11 +68,10 @@ _FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks
 
 
 def questions_note(analysis: Analysis) -> str:
-    """Say what the study's file asks, what flags ask, and what the study's author tells of it."""
+    """Say what the study's file asks, and what flags ask."""
     design, flags = analysis.source.design, _said(asked_by_flags(analysis.request))
     parts = [f"The study's file asks: {_said(design.asked) or 'nothing'}."] if design.written else []
     parts += [f"On the command line: {flags}."] if flags else []
-    parts += [f"The study's own note: {escape(design.note)}"] if design.note else []
     return " ".join(parts)
 
 
@@ -161,4 +166,4 @@ def _inspection(analysis: Analysis) -> str:
     )
 
 
-PART = Part(name="design", compute=compute, section=section, tables=tables)
+PART = Part(name="design", compute=compute, section=section, tables=tables, checks=checks)

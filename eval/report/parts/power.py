@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, difference, table
 from eval.report.document.names import family_label, title
 from eval.report.part import NextStep, Page, Part, Section
-from eval.report.verdicts.findings import place
+from eval.report.verdicts.findings import named, place
 from eval.report.verdicts.ranking import by_standing
 from eval.significance.arms import ArmTable, Sample
 from eval.significance.axes import Benchmark, Family
@@ -251,21 +252,40 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[str]:
 
 
 def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[NextStep]:
-    """Propose as many seeds as the undecided comparison of the leading metric needs that needs fewest."""
-    leading = _primary(analysis, rows)[0]
-    undecided = [p for p in leading.power if p.comparison.verdict not in SHOWN and p.seeds_to_detect]
-    if not undecided or leading.is_at_chance:
+    """Propose as many seeds as the undecided primary comparison needs that needs fewest."""
+    undecided = [
+        power
+        for row in rows
+        for power in row.power
+        if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
+    ]
+    possible = [power for power in undecided if power.seeds_to_detect]
+    if not possible:
         return
-    needed = min(undecided, key=lambda p: p.seeds_to_detect or 0)
+    needed = min(possible, key=lambda p: p.seeds_to_detect or 0)
     current = max(needed.comparison.fewest_runs, 1)
     seeds = max(needed.seeds_to_detect or 0, current + 1)
     yield NextStep(
-        text=f"{seeds} seeds in every arm would show the difference of "
-        f"`{needed.comparison.contrast.compared}` in {POWER:.0%} of studies, if the one seen is the true one",
-        command="",
-        share=math.sqrt(current / seeds),
-        num_runs=(seeds - current) * len(analysis.variants) * len(needed.comparison.families),
+        text=f"{seeds} seeds in every arm",
+        compared=named(analysis, needed.comparison),
+        command=f"--seeds {_seed_list(analysis, seeds)}",
+        power=POWER,
+        num_runs=(seeds - current) * len(analysis.variants) * len(analysis.families),
     )
+
+
+def _seed_list(analysis: Analysis, number: int) -> str:
+    """Write the seeds of the study and further ones, none of which a tuning run has: ``1-5,8``."""
+    taken = set(analysis.tuned.plan.plan.seeds) if analysis.tuned else set()
+    seeds = sorted(set(analysis.runs.seed))
+    free = (seed for seed in itertools.count(1) if seed not in taken and seed not in seeds)
+    seeds += itertools.islice(free, max(0, number - len(seeds)))
+    ends = [
+        (stretch[0], stretch[-1])
+        for _, each in itertools.groupby(enumerate(sorted(seeds)), lambda x: x[1] - x[0])
+        if (stretch := [seed for _, seed in each])
+    ]
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ends)
 
 
 def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd.DataFrame]:

@@ -14,7 +14,7 @@ from eval.report.document.markdown import difference, p_value, signed, table
 from eval.report.document.names import family_label
 from eval.report.part import Page, Part, Section
 from eval.report.verdicts.failed_runs import FailureCount
-from eval.report.verdicts.findings import place, verdict_word
+from eval.report.verdicts.findings import named, place, verdict_word
 from eval.results.rows import run_name
 from eval.significance.claims import Claims, Together
 from eval.significance.compare import compare_arms
@@ -130,15 +130,10 @@ def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
 
 
 def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:
-    lost = first_few([_name(analysis, x) for x in found if x.loses], NAMED)
-    gained = first_few([_name(analysis, x) for x in found if x.gains], NAMED)
+    lost = first_few([named(analysis, x.comparison) for x in found if x.loses], NAMED)
+    gained = first_few([named(analysis, x.comparison) for x in found if x.gains], NAMED)
     sentences = [f"not robust to leaving one run out: {lost}"] if lost else []
     return sentences + ([f"shown only without one run: {gained}"] if gained else [])
-
-
-def _name(analysis: Analysis, x: Sensitivity) -> str:
-    family = x.comparison.family if len(analysis.families) > 1 else None
-    return f"`{x.comparison.contrast}`" + ("" if family is None else f" in {family_label(family)}")
 
 
 def _summary(found: Sensitivities) -> str:

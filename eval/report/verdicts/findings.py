@@ -191,6 +191,21 @@ def verdict_word(comparison: Comparison) -> str:
     return words.get(comparison.verdict, comparison.verdict)
 
 
+def named(findings: Findings, comparison: Comparison) -> str:
+    """Name a comparison as a sentence does, with its metric and family where there are several."""
+    contrast = comparison.contrast
+    name = contrast.compared if contrast.minus == (findings.baseline,) else str(contrast)
+    metric = f" on {title(comparison.benchmark)}" if len(findings.primary) > 1 else ""
+    is_of_one = comparison.family is not None and len(findings.families) > 1
+    return f"`{name}`{metric}" + (f" in {family_label(comparison.family)}" if is_of_one else "")
+
+
+def asked_beside(findings: Findings) -> list[Comparison]:
+    """Return primary contrasts asked for that are no comparison with the baseline."""
+    with_baseline = set(map(question, findings.comparisons))
+    return [c for c in findings.contrasts if c.is_primary and question(c) not in with_baseline]
+
+
 def place(findings: Findings, benchmark: Benchmark) -> str:
     """Name a metric, with the family when only one of several was scored on it."""
     scopes = findings.scopes(benchmark)
