@@ -142,18 +142,41 @@ def answer(findings: Findings) -> tuple[str, ...]:
     ]
     if at_chance:
         names = listed([place(findings, name) for name in at_chance])
-        sentences.append(f"{names} {'is' if len(at_chance) == 1 else 'are'} at chance, without a verdict")
+        where = _averaged(findings, findings.scopes(at_chance[0])[0], 1).removeprefix(", averaged over ")
+        verb = "is" if len(at_chance) == 1 else "are"
+        sentences.append(f"{names} {verb} at chance{f' in {where}' if where else ''}, without a verdict")
     return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
 def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     """Say what is concluded on average, or in each family where there is no average."""
     scopes = findings.scopes(benchmark)
+    if scopes[0] is not None and len(scopes) > FAMILIES_NAMED:
+        yield f"on {place(findings, benchmark)}, {'; '.join(_over_settings(findings, benchmark))}"
+        return
     for scope in scopes[:1] if scopes[0] is None else scopes:
         where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
         yield f"on {where}, {'; '.join(_clauses(findings, findings.of(benchmark, scope)))}"
         if contrasts := [c for c in asked_beside(findings) if (c.benchmark, c.family) == (benchmark, scope)]:
             yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+
+
+def _over_settings(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Count verdicts over many settings without an average, a variant at a time."""
+    scopes = findings.scopes(benchmark)
+    columns = zip(
+        findings.others, zip(*(findings.of(benchmark, s) for s in scopes), strict=True), strict=True
+    )
+    for variant, comparisons in columns:
+        for word, is_better in (("better", True), ("worse", False)):
+            sizes = [c for c in comparisons if c.is_different and c.is_better is is_better]
+            if sizes:
+                least, most = (_size(pick(sizes, key=_size_first)) for pick in (max, min))
+                by = least if least == most else f"{least} to {most}"
+                yield f"`{variant}` is {word} in {len(sizes)} of {len(scopes)} {findings.strata} (by {by})"
+    verdicts = [c.verdict for scope in scopes for c in findings.of(benchmark, scope)]
+    if undecided := sum(verdict not in SHOWN for verdict in verdicts):
+        yield f"{undecided} of {len(verdicts)} comparisons with `{findings.baseline}` are undecided"
 
 
 def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -44,17 +44,16 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
     figures = figure_names("forest", analysis.benchmarks)
     for benchmark in by_standing(analysis):
         parts += [f"**{_heading(analysis, benchmark)}**", page.figure(figures[benchmark])]
-        parts.append(_tests(analysis, benchmark))
+        compared = [c for scope in analysis.scopes(benchmark) for c in analysis.of(benchmark, scope)]
+        parts += _tables(analysis, compared, lambda c: f"`{c.contrast.compared}`")
     if analysis.contrasts:
-        rows = [
-            [place(analysis, c.benchmark), f"`{c.contrast}`", *_test_cells(analysis, c)]
-            for c in analysis.contrasts
-        ]
         parts += [
             "**Contrasts asked for**",
             f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. They "
             "are corrected with all primary comparisons.",
-            table(["metric", "contrast", *_header(analysis)], rows),
+            *_tables(
+                analysis, analysis.contrasts, lambda c: f"{place(analysis, c.benchmark)}: `{c.contrast}`"
+            ),
         ]
     if dropped := sorted({name for c in (*comparisons, *analysis.contrasts) for name in c.dropped}):
         parts.append(f"Without a partner of the same seed, and left out of some pair: {', '.join(dropped)}.")
@@ -67,12 +66,13 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     primary = analysis.arms[analysis.arms.benchmark.isin(analysis.primary)]
     baseline = [x for x in analysis.facts if x.variant == analysis.baseline]
     sizes = [x.num_parameters / 1e6 for x in baseline if x.num_parameters]
-    tokens = [x.curve[-1].tokens / 1e6 for x in baseline if x.curve]
-    scale = [f"{_range(sizes, '.2f')}M parameters"] * bool(sizes)
-    scale += [f"{_range(tokens, '.1f')}M tokens"] * bool(tokens)
+    tokens = [x.curve[-1].tokens / 1e6 for x in baseline if x.curve and x.curve[-1].tokens]
+    scale = [f"{_range(sizes, '.2f')}M parameters"] if sizes else []
+    scale += [f"{_range(tokens, '.1f')}M tokens"] if tokens else []
     tuning = " and its own tuned value" if analysis.tuned else ", untuned" if baseline else ""
     of_size = f" ({' and '.join(scale)})" if scale else ""
-    yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
+    if len(primary):
+        yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
     choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
                if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
     if choices and median(choices) > LARGE_SHARE:
@@ -122,39 +122,38 @@ def _legend(analysis: Analysis) -> str:
     )
 
 
-def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
-    rows = [
-        [f"`{variant}`", *_test_cells(analysis, comparison)]
-        for scope in analysis.scopes(benchmark)
-        for variant, comparison in zip(analysis.others, analysis.of(benchmark, scope), strict=True)
-    ]
-    return table([analysis.noun, *_header(analysis)], rows)
+def _tables(
+    analysis: Analysis, comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
+) -> Iterator[str]:
+    """Write primary comparisons with their tests, then sizes of exploratory ones."""
+    primary = [c for c in comparisons if c.is_primary]
+    if primary:
+        header = ["difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin", "g",
+                  "runs", "verdict"]  # fmt: skip
+        rows = [[name(c), family_label(c.family), *_test_cells(c)] for c in primary]
+        yield table([analysis.noun, analysis.stratum, *header], rows)
+    if explored := [c for c in comparisons if not c.is_primary]:
+        rows = [
+            [name(c), family_label(c.family), difference(c), signed(c.hedges_g), _runs(c)] for c in explored
+        ]
+        yield table([f"{analysis.noun}, exploratory", analysis.stratum, "difference", "g", "runs"], rows)
 
 
-def _header(analysis: Analysis) -> list[str]:
+def _test_cells(comparison: Comparison) -> list[str]:
     return [
-        analysis.stratum, "difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin",
-        "g", "runs", "verdict",
-    ]  # fmt: skip
-
-
-def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
-    """Write the tests of a primary comparison; of an exploratory one its size alone."""
-    is_tested = comparison.is_primary
-    tests = [
+        difference(comparison),
         interval(comparison),
         p_value(comparison.p_corrected),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
-    ]
-    return [
-        family_label(comparison.family),
-        difference(comparison),
-        *(tests if is_tested else ["-"] * len(tests)),
         signed(comparison.hedges_g),
-        f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
-        verdict(comparison) if is_tested else "exploratory",
+        _runs(comparison),
+        verdict(comparison),
     ]
+
+
+def _runs(comparison: Comparison) -> str:
+    return f"{comparison.num_runs_plus} / {comparison.num_runs_minus}"
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:

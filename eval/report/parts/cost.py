@@ -45,11 +45,11 @@ COLUMNS: Mapping[str, tuple[str, float, int]] = {
     "FFN width": ("intermediate_size", 1, 0),
     "MFLOP a token": ("flops_per_token", 1e6, 3),
     "tokens/s": ("tokens_per_s", 1, 0),
-    "hours": ("train_hours", 1, 2),
     "peak memory (MB)": ("peak_memory_mb", 1, 0),
 }
 """Heading to the field of a run's facts, its divisor and its decimals."""
-MEASURED = list(dict.fromkeys(field for field, *_ in (*COLUMNS.values(), *QUESTIONS.values())))
+TIME = "train_hours"
+MEASURED = list(dict.fromkeys([TIME, *(field for field, *_ in (*COLUMNS.values(), *QUESTIONS.values()))]))
 
 
 class Match(NamedTuple):
@@ -105,7 +105,7 @@ def _arms(analysis: Analysis) -> Iterator[dict[str, Any]]:
             ratios = means / (np.nan if base is None else base)
             yield {
                 "family": family, "variant": variant, "num_runs": len(runs), **means.to_dict(),
-                "train_hours_sd": facts[MEASURED.index("train_hours")].std(),
+                "train_hours_sd": facts[MEASURED.index(TIME)].std(),
                 "parameters_ratio": ratios.num_parameters, "flops_ratio": ratios.flops_per_token,
                 "matched_in": _matched_in(ratios, runs[0].ffn_budget) if variant != analysis.baseline else {},
             }  # fmt: skip
@@ -174,11 +174,19 @@ def _matches_text(analysis: Analysis, cost: Cost) -> str:
 
 
 def _table(analysis: Analysis, cost: Cost) -> str:
-    header = [analysis.stratum, analysis.noun, *COLUMNS, f"parameters against `{analysis.baseline}`", "FLOPs"]
+    header = [
+        analysis.stratum,
+        analysis.noun,
+        *COLUMNS,
+        "training time",
+        f"parameters against `{analysis.baseline}`",
+        "FLOPs",
+    ]
     rows = []
     for x in cost.arms.to_dict("records"):
         cells = [_number(x[field] / divisor, digits) for field, divisor, digits in COLUMNS.values()]
         cells += [
+            "-" if np.isnan(x[TIME]) else duration(3600 * x[TIME]),
             _percent(x["parameters_ratio"]),
             _percent(x["flops_ratio"]),
             ", ".join(x["matched_in"]) or "-",
@@ -200,7 +208,7 @@ def _text(analysis: Analysis) -> str:
         "Means over runs. *MFLOP a token*: forward pass, two operations for each multiply-add of the matrix "
         "products, output head and attention over a full row included. *Matched in*: equal to the baseline "
         f"within {TOLERANCE:.0%} in width, parameters or FLOPs, or its FFN was given its width for that. "
-        "*Tokens/s*, *hours* and memory are of whatever machine trained them, which several runs may have "
+        "*Tokens/s*, time and memory are of whatever machine trained them, which several runs may have "
         "shared: they say what a run cost, not how fast a variant is."
     )
     eager = [x.run_id for x in analysis.facts if x.is_compile_failed]

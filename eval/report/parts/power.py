@@ -52,6 +52,8 @@ class Power:
     @property
     def seeds(self) -> int | None:
         """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
+        if self.comparison.verdict in SHOWN:
+            return self.comparison.fewest_runs
         found = [self.seeds_to_detect]
         margin, estimate = self.comparison.margin, self.comparison.estimate
         if margin is not None and estimate is not None and abs(estimate) < margin:
@@ -340,7 +342,7 @@ def _variant_cells(power: Power) -> list[str]:
         difference(found),
         amount(power.sd, found),
         amount(power.detectable, found),
-        seeds_text(power.seeds_to_detect),
+        "shown" if found.verdict in SHOWN else seeds_text(power.seeds_to_detect),
         "-" if found.margin is None else seeds_text(power.seeds_for_equivalence),
     ]
 

@@ -138,6 +138,8 @@ def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:
 
 def _summary(found: Sensitivities) -> str:
     lost, gained = (sum(getattr(x, name) for x in found) for name in ("loses", "gains"))
+    if not lost and not gained:
+        return "every verdict holds without any one run"
     return f"{lost} of {len(found)} verdicts are lost without some run, {gained} more would be shown"
 
 

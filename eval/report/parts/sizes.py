@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 from scipy.optimize import OptimizeWarning, curve_fit
 
-from base.wording import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, signed, table, unit_name
 from eval.report.document.names import family_label, title
@@ -41,7 +40,6 @@ from eval.suites.registry import HELD_OUT
 Ladders = Mapping[Family, Mapping[str, Family]]
 """What stands beside size, to each size, ascending, to its setting."""
 Parameters = Mapping[tuple[Family, Level], float]
-NAMED = 4
 FEWEST_SIZES = 3
 """A power law has three numbers."""
 LARGEST_EXPONENT = 5.0
@@ -230,17 +228,15 @@ def section(analysis: Analysis, sizes: Sizes, page: Page) -> Section:
 
 
 def _summary(analysis: Analysis, sizes: Sizes) -> str:
-    """Plain numbers, in the order of the study: a corrected verdict stands in the table."""
+    """Name the largest change, in plain numbers."""
     leading = shown_first(analysis)[0]
-    trends = sizes.trends[sizes.trends.benchmark == leading]
-    changes = [f"{_number(analysis, x, 'change')} (`{x['variant']}`)" for x in trends.to_dict("records")]
-    if not changes:
+    trends = sizes.trends[sizes.trends.benchmark == leading].to_dict("records")
+    if not trends:
         return f"{len(sizes.levels)} sizes"
+    largest = max(trends, key=lambda x: abs(x["change"]))
+    ends = " to ".join(_number(analysis, largest, name) for name in ("first", "last"))
     unit = unit_name(analysis.outcome(leading).unit)
-    return (
-        f"from {sizes.levels[0]} to {sizes.levels[-1]} the difference to `{analysis.baseline}` on "
-        f"{title(leading)} changes by {first_few(changes, NAMED)} {unit}".rstrip()
-    )
+    return f"`{largest['variant']}` changes most, from {ends} {unit}".rstrip()
 
 
 def _number(analysis: Analysis, trend: Mapping[Hashable, Any], name: str) -> str:

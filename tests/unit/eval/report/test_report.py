@@ -249,9 +249,9 @@ def test_published_seeds(shared_data: Path):
     text = text_of(source, contrasts=("relu+silu - prelu+swish",))
     assert "On blimp, averaged over GPT-Neo and RoBERTa, no variant is shown to differ from `gelu`" in text
     assert "not estimable: `kan`" in text
-    assert "| `none` | GPT-Neo | -2.6 | - |" in text
+    assert "| `none` | GPT-Neo | -2.6 | " in text
     assert "| blimp | RoBERTa | `gelu` | 1 |" in text
-    assert "| glue | `relu+silu - prelu+swish` | averaged | +0.1 | [" in text
+    assert "| glue: `relu+silu - prelu+swish` | averaged | +0.1 | [" in text
     assert "| GPT-Neo | `gelu` | 57.8 ± 1.1 (6) | 59.0 ± 1.0 (6) |" in text
 
 
