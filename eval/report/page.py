@@ -43,6 +43,7 @@ def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
         leaderboard(analysis),
         page.figure("forest"),
         legend(analysis),
+        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.note) else "",
         warnings(analysis),
     ]
     folded = [section.markdown for section in sections if section is not None]
@@ -142,41 +143,51 @@ def answer(findings: Findings) -> tuple[str, ...]:
     ]
     if at_chance:
         names = listed([place(findings, name) for name in at_chance])
-        where = _averaged(findings, findings.scopes(at_chance[0])[0], 1).removeprefix(", averaged over ")
+        where = _averaged(findings, findings.scopes(at_chance[0])[0]).removeprefix(", averaged over ")
         verb = "is" if len(at_chance) == 1 else "are"
         sentences.append(f"{names} {verb} at chance{f' in {where}' if where else ''}, without a verdict")
     return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
 def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
-    """Say what is concluded on average, or in each family where there is no average."""
+    """Say what is concluded on average, or over all families where there is no average."""
     scopes = findings.scopes(benchmark)
-    if scopes[0] is not None and len(scopes) > FAMILIES_NAMED:
-        yield f"on {place(findings, benchmark)}, {'; '.join(_over_settings(findings, benchmark))}"
-        return
-    for scope in scopes[:1] if scopes[0] is None else scopes:
-        where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
-        yield f"on {where}, {'; '.join(_clauses(findings, findings.of(benchmark, scope)))}"
-        if contrasts := [c for c in asked_beside(findings) if (c.benchmark, c.family) == (benchmark, scope)]:
-            yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+    if scopes[0] is None or len(scopes) == 1:
+        where = f"{place(findings, benchmark)}{_averaged(findings, scopes[0])}"
+        clauses = _clauses(findings, findings.of(benchmark, scopes[0]))
+    else:
+        where, clauses = place(findings, benchmark), list(_without_average(findings, benchmark))
+    yield f"on {where}, {'; '.join(clauses)}"
+    if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
+        yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
 
 
-def _over_settings(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
-    """Count verdicts over many settings without an average, a variant at a time."""
+def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Say in which families a variant differs, and count what else is found."""
     scopes = findings.scopes(benchmark)
-    columns = zip(
-        findings.others, zip(*(findings.of(benchmark, s) for s in scopes), strict=True), strict=True
-    )
-    for variant, comparisons in columns:
+    comparisons = [c for scope in scopes for c in findings.of(benchmark, scope)]
+    for variant in findings.others:
         for word, is_better in (("better", True), ("worse", False)):
-            sizes = [c for c in comparisons if c.is_different and c.is_better is is_better]
-            if sizes:
-                least, most = (_size(pick(sizes, key=_size_first)) for pick in (max, min))
-                by = least if least == most else f"{least} to {most}"
-                yield f"`{variant}` is {word} in {len(sizes)} of {len(scopes)} {findings.strata} (by {by})"
-    verdicts = [c.verdict for scope in scopes for c in findings.of(benchmark, scope)]
-    if undecided := sum(verdict not in SHOWN for verdict in verdicts):
-        yield f"{undecided} of {len(verdicts)} comparisons with `{findings.baseline}` are undecided"
+            different = [c for c in comparisons if c.contrast.plus == (variant,) and c.is_different]
+            different = sorted((c for c in different if c.is_better is is_better), key=_size_first)
+            if different:
+                several = f" or more in {len(different)} of {len(scopes)} {findings.strata}"
+                where = several if len(different) > 1 else f" in {family_label(different[0].family)}"
+                than = f"{_named(different[0])} is {word} than `{findings.baseline}`"
+                yield f"{than} by {_size(different[-1])}{where}"
+    if not any(c.is_different for c in comparisons):
+        yield f"no {findings.noun} is shown to differ from `{findings.baseline}`"
+    if equivalent := [c for c in comparisons if c.verdict == EQUIVALENT]:
+        within = f"equivalent (within {margin(equivalent[0])})"
+        yield f"{len(equivalent)} of {len(comparisons)} comparisons are {within}"
+    if undecided := [c for c in comparisons if c.verdict not in SHOWN and c.largest_remaining is not None]:
+        widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
+        largest = f"{amount(widest.largest_remaining, widest)} in {family_label(widest.family)}"
+        yield (
+            f"{len(undecided)} of {len(comparisons)} comparisons are undecided "
+            f"({_named(widest)} may still differ by up to {largest})"
+        )
+    yield from _not_estimable(comparisons)
 
 
 def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
@@ -260,10 +271,10 @@ def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"{word}: {_names(chosen)}"
 
 
-def _averaged(findings: Findings, scope: Family | None, num_scopes: int) -> str:
-    """Say over what it is averaged, or in which of several families it is."""
+def _averaged(findings: Findings, scope: Family | None) -> str:
+    """Say over what it is averaged."""
     if scope is not None:
-        return f" in {family_label(scope)}" if num_scopes > 1 else ""
+        return ""
     if findings.stratum == "setting" or findings.factor not in FACTORS:
         return f", averaged over {counted(findings.families)}"
     labels = [family_label(family) for family in findings.families]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -43,12 +43,6 @@ def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
     parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
     parts += [_warnings(analysis), _inspection(analysis)]
     return Section(title="Design and data checks", summary="", body="\n\n".join(filter(None, parts)))
-
-
-def checks(analysis: Analysis, has_design: bool) -> Iterable[str]:
-    """Repeat what the study's author tells of it."""
-    if note := analysis.source.design.note:
-        yield f"The study's own note: {escape(note)}"
 
 
 def tables(analysis: Analysis, has_design: bool) -> Mapping[str, pd.DataFrame]:
@@ -166,4 +160,4 @@ def _inspection(analysis: Analysis) -> str:
     )
 
 
-PART = Part(name="design", compute=compute, section=section, tables=tables, checks=checks)
+PART = Part(name="design", compute=compute, section=section, tables=tables)
