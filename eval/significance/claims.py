@@ -153,7 +153,7 @@ def with_interval(comparison: Comparison, level: float) -> Comparison:
     if comparison.level_simultaneous is None:
         return comparison
     low, high = interval_at(comparison, comparison.level_simultaneous)
-    p = comparison.p_corrected if comparison.p_bh is None else comparison.p_bh
+    p = comparison.p_corrected
     if p is None or p >= level:
         low, high = min(low, 0.0), max(high, 0.0)  # an end may be zero but for rounding
     elif (comparison.estimate or 0.0) > 0:

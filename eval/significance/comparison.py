@@ -81,12 +81,10 @@ class Comparison:
     """Corrected over all primary comparisons; of an exploratory one over the variants of its metric and
     scope, of a contrast asked for over those in its scope. None outside such a group of tests."""
     level_simultaneous: float | None = None
-    """Two-sided level of the interval that agrees with ``p_corrected`` or ``p_bh``."""
+    """Two-sided level of the interval that agrees with ``p_corrected``."""
     low_simultaneous: float | None = None
     high_simultaneous: float | None = None
     """It holds zero exactly where no difference is shown; what is shown may end there."""
-    p_bh: float | None = None
-    """Corrected by Benjamini and Hochberg over all parts and variants of this benchmark."""
     margin: float | None = None
     """What was named negligible before the results; None where nobody did."""
     p_equivalence: float | None = None
@@ -120,7 +118,7 @@ class Comparison:
     def verdict(self) -> str:
         """One of seven, the first that holds; the last three never say that there is no effect."""
         level = 1 - self.confidence
-        p = next((p for p in (self.p_bh, self.p_corrected, self.p_sequential) if p is not None), None)
+        p = self.p_sequential if self.p_corrected is None else self.p_corrected
         if p is None:
             return NOT_ESTIMABLE
         is_within = _is_below(self.p_equivalence_sequential, level)

@@ -272,7 +272,6 @@ def test_the_study_names_the_factor(study: Path):
         ({"factor": "head", "contrasts": ("mlpp - linear",)}, "unknown head 'mlpp'; did you mean 'mlp'"),
         ({"factor": "head", "head": "mlp"}, "--head keeps one head and --factor head compares heads"),
         ({"head": "ml"}, "unknown head in .* 'ml'; did you mean 'mlp'"),
-        ({"factor": "head", "source_study": True}, "leave out --factor head"),
     ],
 )
 def test_mistakes_are_one_line(made: Path, request_: dict, message: str):
