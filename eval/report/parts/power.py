@@ -16,7 +16,7 @@ from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, difference, table
 from eval.report.document.names import family_label, title
 from eval.report.part import NextStep, Page, Part, Section
-from eval.report.verdicts.findings import named, place
+from eval.report.verdicts.findings import named
 from eval.report.verdicts.ranking import by_standing
 from eval.significance.arms import ArmTable, Sample
 from eval.significance.axes import Benchmark, Family
@@ -52,7 +52,7 @@ class Power:
     @property
     def seeds(self) -> int | None:
         """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
-        if self.comparison.verdict in SHOWN:
+        if self.comparison.is_primary and self.comparison.verdict in SHOWN:
             return self.comparison.fewest_runs
         found = [self.seeds_to_detect]
         margin, estimate = self.comparison.margin, self.comparison.estimate
@@ -203,13 +203,12 @@ def compute(analysis: Analysis) -> tuple[MetricPower, ...] | None:
 def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Section:
     """One line a primary metric, and one a variant."""
     primary = _primary(analysis, rows)
-    families = [row for row in rows if row.family != analysis.scopes(row.benchmark)[0]]
+    families = [row for row in rows if row not in primary]
     several = bool(analysis.others[1:])
     header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
               "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
-    labelled = [[place(analysis, row.benchmark), *_cells(row)] for row in primary]
-    labelled += [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
-    parts = [table(header, labelled), _LEGEND, _of_variants(primary, analysis.noun)]
+    labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
+    parts = [table(header, labelled), _LEGEND, _of_variants(analysis, primary)]
     return Section(title="What could this study see?", summary=_detectable(primary), body="\n\n".join(parts))
 
 
@@ -223,9 +222,9 @@ _LEGEND = (
 
 def _primary(analysis: Analysis, rows: Sequence[MetricPower]) -> list[MetricPower]:
     order = by_standing(analysis)
-    shown = [row for row in rows if row.family == analysis.scopes(row.benchmark)[0]]
-    shown.sort(key=lambda row: order.index(row.benchmark))
-    return [row for row in shown if row.benchmark in analysis.primary] or shown
+    whole = [row for row in rows if row.family == analysis.scopes(row.benchmark)[0]]
+    primary = [row for row in rows if any(c.is_primary for c in row.comparisons)]
+    return sorted(primary or whole, key=lambda row: order.index(row.benchmark))
 
 
 def _detectable(rows: Sequence[MetricPower]) -> str:
@@ -329,15 +328,30 @@ def _chance(row: MetricPower) -> str:
     return f"{chance:.4g}: {above} above"
 
 
-def _of_variants(rows: Sequence[MetricPower], noun: str) -> str:
-    header = ["outcome", noun, "difference", "sd", "detectable", "seeds to find it", "seeds for equivalence"]
-    return table(header, [_variant_cells(power) for row in rows for power in row.power])
+def _label(analysis: Analysis, comparison: Comparison) -> str:
+    """Name a metric, with the family where it is one of several."""
+    if comparison.family is None or len(analysis.families) == 1:
+        return title(comparison.benchmark)
+    return f"{title(comparison.benchmark)}, {family_label(comparison.family)}"
 
 
-def _variant_cells(power: Power) -> list[str]:
+def _of_variants(analysis: Analysis, rows: Sequence[MetricPower]) -> str:
+    header = [
+        "metric",
+        analysis.noun,
+        "difference",
+        "sd",
+        "detectable",
+        "seeds to find it",
+        "seeds for equivalence",
+    ]
+    return table(header, [_variant_cells(analysis, power) for row in rows for power in row.power])
+
+
+def _variant_cells(analysis: Analysis, power: Power) -> list[str]:
     found = power.comparison
     return [
-        title(found.benchmark),
+        _label(analysis, found),
         f"`{found.contrast.compared}`",
         difference(found),
         amount(power.sd, found),

@@ -191,9 +191,20 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
 
 
 def _summary(analysis: Analysis, tuned: Tuned) -> str:
-    """Say what was chosen."""
-    values = Counter(f"{x.field} {_text(x.values[x.chosen])}" for x in tuned.lines)
-    return first_few([f"{value} for {count}" for value, count in values.most_common()], NAMED)
+    """Say between which values the chosen ones lie."""
+    chosen: dict[str, set[str]] = {}
+    for line in sorted(tuned.lines, key=lambda line: line.chosen):
+        chosen.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
+    return first_few([f"{name} {_ends(values)}" for name, values in chosen.items()], NAMED)
+
+
+def _ends(values: set[str]) -> str:
+    """Write the least and the greatest of numbers, or all words."""
+    try:
+        ordered = sorted(values, key=float)
+    except ValueError:
+        return ", ".join(sorted(values))
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
 
 
 def _values(analysis: Analysis, tuned: Tuned) -> str:
