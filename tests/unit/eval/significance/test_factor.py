@@ -203,7 +203,7 @@ def test_words_say_what_is_compared(made: Path, tmp_path: Path):
     assert "| **worse** |" in row
     assert "Left out, as no head has part in it: blimp." in text
     assert "<summary>Cost: " not in text
-    assert "always compared with each other (`--paired`), as heads share a pretrained" in text
+    assert "compared with each other, as heads share a model (`--paired`)" in text
     quiet = scores()
     quiet = quiet[quiet["head"] != FOURIER]
     quiet.to_parquet(made / "quiet.parquet")
