@@ -158,7 +158,7 @@ def findings_of(tables: Tables, inference: Inference | None = None) -> Findings:
     arms = next(iter(tables.values()))
     others = [name for name in arms.variants() if name != BASELINE]
     claims = Claims(tables, tuple(tables), inference or Inference())
-    return find(claims, "ffn", arms.families, BASELINE, others, thorough=False)
+    return find(claims, "ffn", arms.families, BASELINE, others)
 
 
 def may_claim(tables: Tables, inference: Inference) -> bool:
@@ -166,9 +166,7 @@ def may_claim(tables: Tables, inference: Inference) -> bool:
     names = next(iter(tables.values())).variants()
     others = [name for name in names if name != BASELINE]
     found = [
-        c.p
-        for arms in tables.values()
-        for c in compare_with_baseline(arms, BASELINE, others, inference, thorough=False)
+        c.p for arms in tables.values() for c in compare_with_baseline(arms, BASELINE, others, inference)
     ]
     return any(p is None or p < inference.level for p in found)
 

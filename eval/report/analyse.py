@@ -122,8 +122,6 @@ def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Seq
 def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
     """See a source by the factor asked for: it, its rows without what would count twice, and notes."""
     factor = request.factor or source.design.factor
-    if request.source_study and factor != "ffn":
-        raise UsageError(f"--source-study is about FFN variants; leave out --factor {factor}")
     listed = (list(map(str, source.design.variants)), source.design.heads)
     _refuse_axes(source, request)
     naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path), source.axes)
@@ -139,12 +137,9 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
 
 def _refuse_axes(source: Source, request: Request) -> None:
     """Refuse what is about runs of one configuration."""
-    asked = "--source-study" * request.source_study or (
-        f"--published {request.published}" if request.published else ""
-    )
-    if asked and source.axes:
+    if request.published and source.axes:
         raise UsageError(
-            f"{asked} is about runs of one configuration, and {source.path} has axes "
+            f"--published {request.published} is about runs of one configuration, and {source.path} has axes "
             f"({', '.join(source.axes)}); leave it out"
         )
 

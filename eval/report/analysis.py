@@ -49,8 +49,6 @@ class Request:
     """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
     paired: bool = False
     looks: Plan | None = None
-    source_study: bool = False
-    """Whether the source study's own intervals are set beside; no verdict rests on them."""
     published: PublishedSource | None = None
     """Whose tables own scores are set beside; it changes no claim."""
     parts: tuple[str, ...] = ()

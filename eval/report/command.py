@@ -45,7 +45,7 @@ class ReportArgs(Section):
 
     Beside published numbers: ffn-ablations report runs/thesis --published thesis
 
-    Of a published table: ffn-ablations report thesis:table5 --source-study
+    Of a published table: ffn-ablations report thesis:table5
 
     Before anything is run: ffn-ablations report --plan --sd 1.1 --variants 8
     """
@@ -93,8 +93,6 @@ class ReportArgs(Section):
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
     """Numbers of runs in every arm at which the study was to be looked at, "3 6 10"."""
-    source_study: bool = False
-    """Set the source study's own intervals beside, for comparison with its published numbers only."""
     published: PublishedSource | None = None
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
@@ -166,7 +164,6 @@ def request_of(args: ReportArgs) -> Request:
         scale=args.scale,
         paired=args.paired,
         looks=read_plan(args.looks, "--looks"),
-        source_study=args.source_study,
         published=args.published,
         parts=args.part,
         paper=args.paper,

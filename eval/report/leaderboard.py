@@ -10,10 +10,10 @@ import numpy as np
 from eval.report.analysis import Analysis, decimals_of
 from eval.report.document.markdown import arrow, bold, difference, interval, p_value, table, unit_name
 from eval.report.document.names import family_label
-from eval.report.verdicts.findings import place
+from eval.report.verdicts.findings import place, verdict_word
 from eval.report.verdicts.ranking import by_standing, is_at_chance
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.comparison import DIFFERENT, NOT_ESTIMABLE, SHOWN, Comparison
+from eval.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
 
 OTHER_METRICS = 3
 """Further primary metrics that have a column."""
@@ -124,7 +124,5 @@ def verdict(comparison: Comparison) -> str:
     """Say a verdict in a word or two; bold where something is shown."""
     if comparison.verdict == NOT_ESTIMABLE:
         return "not run" if not comparison.num_runs_plus else f"{NOT_ESTIMABLE}: {comparison.reason}"
-    word = "better" if comparison.is_better else "worse"
-    text = word if comparison.verdict == DIFFERENT else comparison.verdict
     care = " (of surviving runs)" if comparison.num_failed else ""
-    return bold(text, comparison.verdict in SHOWN) + care
+    return bold(verdict_word(comparison), comparison.verdict in SHOWN) + care

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from base.config_input import shipped
+from base.progress import duration
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, escape, listed, margin
 from eval.report.document.names import counted, family_label
 from eval.report.leaderboard import leaderboard
 from eval.report.part import NextStep, Page
-from eval.report.verdicts.findings import Findings, place
+from eval.report.verdicts.findings import Findings, asked_beside, place
 from eval.report.verdicts.ranking import by_standing, is_at_chance
 from eval.significance.axes import Benchmark, Family
-from eval.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, Comparison
+from eval.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
 from eval.significance.factor import FACTORS
 
 NAMED = 3
@@ -41,6 +43,7 @@ def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
         leaderboard(analysis),
         page.figure("forest"),
         legend(analysis),
+        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.note) else "",
         warnings(analysis),
     ]
     folded = [section.markdown for section in sections if section is not None]
@@ -51,10 +54,10 @@ def legend(analysis: Analysis) -> str:
     """Say how table and figure are read."""
     return (
         f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower. Intervals hold together at "
-        f"{analysis.confidence:.0%} over all {len(analysis.claims)} primary comparisons. *Better*, *worse*: "
-        "significantly different. *Equivalent*: the difference is smaller than the margin, also after "
-        "correction; *within margin*: uncorrected. *Inconclusive*: none of these, and every value in the "
-        "interval remains possible."
+        f"{analysis.confidence:.0%} over all {len(analysis.claims)} primary comparisons"
+        f"{', contrasts included' if analysis.contrasts else ''}. *Better*, *worse*: significantly "
+        "different. *Equivalent*: the difference is smaller than the margin, also after correction; *within "
+        "margin*: uncorrected. *Undecided*: none of these, the interval holds zero."
     )
 
 
@@ -87,7 +90,7 @@ class Card:
 
     answer: tuple[str, ...]
     checks: tuple[str, ...]
-    steps: tuple[NextStep, ...]
+    steps: tuple[str, ...]
 
     @property
     def markdown(self) -> str:
@@ -96,12 +99,21 @@ class Card:
         if self.checks:
             parts.append(f"**Can it be believed?** {' '.join(self.checks)}")
         if self.steps:
-            parts.append("**What next?** " + " ".join(map(_step, self.steps)))
+            parts.append("**What next?** " + " ".join(self.steps))
         return "\n\n".join(parts)
 
 
-def _step(step: NextStep) -> str:
-    return f"{step.text}: `{step.command}`." if step.command else f"{step.text}."
+def _step(analysis: Analysis, step: NextStep) -> str:
+    """Say what would be shown, how surely, at which cost, and by which command."""
+    hours = [x.train_hours for x in analysis.facts if x.train_hours]
+    cost = f", about {duration(3600 * step.num_runs * sum(hours) / len(hours))} of training" if hours else ""
+    study = analysis.source.title if analysis.source.title in shipped("study") else "STUDY.yaml"
+    is_study = analysis.source.design.written and step.command
+    command = f": `ffn-ablations study run {study} {step.command}`" if is_study else ""
+    return (
+        f"{step.text} ({step.num_runs:,} runs{cost}) would show a difference of {step.compared} in "
+        f"{step.power:.0%} of studies, if the observed one is the true one{command}."
+    )
 
 
 def make_card(analysis: Analysis) -> Card:
@@ -110,8 +122,9 @@ def make_card(analysis: Analysis) -> Card:
     present = [(part, result) for part, result in results if result is not None]
     steps = [step for part, result in present for step in part.steps(analysis, result)]
     checks = [check for part, result in present for check in part.checks(analysis, result)]
-    best_first = sorted(steps, key=lambda step: -step.worth)
-    return Card(answer=answer(analysis), checks=tuple(checks), steps=tuple(best_first[:STEPS]))
+    decisive = sorted((step for step in steps if step.is_decisive), key=lambda step: -step.worth)
+    proposed = tuple(_step(analysis, step) for step in decisive[:STEPS])
+    return Card(answer=answer(analysis), checks=tuple(checks), steps=proposed)
 
 
 def answer(findings: Findings) -> tuple[str, ...]:
@@ -130,16 +143,62 @@ def answer(findings: Findings) -> tuple[str, ...]:
     ]
     if at_chance:
         names = listed([place(findings, name) for name in at_chance])
-        sentences.append(f"{names} {'is' if len(at_chance) == 1 else 'are'} at chance, without a verdict")
+        where = _averaged(findings, findings.scopes(at_chance[0])[0]).removeprefix(", averaged over ")
+        verb = "is" if len(at_chance) == 1 else "are"
+        sentences.append(f"{names} {verb} at chance{f' in {where}' if where else ''}, without a verdict")
     return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
 def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
-    """Say what is concluded on average, or in each family where there is no average."""
+    """Say what is concluded on average, or over all families where there is no average."""
     scopes = findings.scopes(benchmark)
-    for scope in scopes[:1] if scopes[0] is None else scopes:
-        where = f"{place(findings, benchmark)}{_averaged(findings, scope, len(scopes))}"
-        yield f"on {where}, {'; '.join(_clauses(findings, findings.of(benchmark, scope)))}"
+    if scopes[0] is None or len(scopes) == 1:
+        where = f"{place(findings, benchmark)}{_averaged(findings, scopes[0])}"
+        clauses = _clauses(findings, findings.of(benchmark, scopes[0]))
+    else:
+        where, clauses = place(findings, benchmark), list(_without_average(findings, benchmark))
+    yield f"on {where}, {'; '.join(clauses)}"
+    if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
+        yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+
+
+def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Say in which families a variant differs, and count what else is found."""
+    scopes = findings.scopes(benchmark)
+    comparisons = [c for scope in scopes for c in findings.of(benchmark, scope)]
+    for variant in findings.others:
+        for word, is_better in (("better", True), ("worse", False)):
+            different = [c for c in comparisons if c.contrast.plus == (variant,) and c.is_different]
+            different = sorted((c for c in different if c.is_better is is_better), key=_size_first)
+            if different:
+                several = f" or more in {len(different)} of {len(scopes)} {findings.strata}"
+                where = several if len(different) > 1 else f" in {family_label(different[0].family)}"
+                than = f"{_named(different[0])} is {word} than `{findings.baseline}`"
+                yield f"{than} by {_size(different[-1])}{where}"
+    if not any(c.is_different for c in comparisons):
+        yield f"no {findings.noun} is shown to differ from `{findings.baseline}`"
+    if equivalent := [c for c in comparisons if c.verdict == EQUIVALENT]:
+        within = f"equivalent (within {margin(equivalent[0])})"
+        yield f"{len(equivalent)} of {len(comparisons)} comparisons are {within}"
+    if undecided := [c for c in comparisons if c.verdict not in SHOWN and c.largest_remaining is not None]:
+        widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
+        largest = f"{amount(widest.largest_remaining, widest)} in {family_label(widest.family)}"
+        yield (
+            f"{len(undecided)} of {len(comparisons)} comparisons are undecided "
+            f"({_named(widest)} may still differ by up to {largest})"
+        )
+    yield from _not_estimable(comparisons)
+
+
+def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
+    """Say what is shown of contrasts that are no comparison with the baseline."""
+    for c in sorted((c for c in contrasts if c.is_different), key=_size_first):
+        side = "better" if c.is_better else "worse"
+        yield f"{_named(c)} is {side} than `{'+'.join(map(str, c.contrast.minus))}` by {_size(c)}"
+    if equivalent := [c for c in contrasts if c.verdict == EQUIVALENT]:
+        yield f"equivalent: {listed([f'`{c.contrast}`' for c in equivalent])}"
+    if undecided := [c for c in contrasts if c.verdict not in SHOWN]:
+        yield f"undecided: {listed([f'`{c.contrast}`' for c in undecided])}"
 
 
 def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
@@ -155,8 +214,12 @@ def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]
 
 
 def _different(findings: Findings, different: Sequence[Comparison]) -> list[str]:
-    counts = [_differences(findings, different, is_better) for is_better in (True, False)]
-    return [clause for clause in counts if clause]
+    better, worse = (_differences(findings, different, is_better) for is_better in (True, False))
+    return (
+        [clause for clause in (better, worse, f"no {findings.noun} is better" * (not better)) if clause]
+        if different
+        else []
+    )
 
 
 def _differences(findings: Findings, different: Sequence[Comparison], is_better: bool) -> str:
@@ -208,10 +271,10 @@ def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"{word}: {_names(chosen)}"
 
 
-def _averaged(findings: Findings, scope: Family | None, num_scopes: int) -> str:
-    """Say over what it is averaged, or in which of several families it is."""
+def _averaged(findings: Findings, scope: Family | None) -> str:
+    """Say over what it is averaged."""
     if scope is not None:
-        return f" in {family_label(scope)}" if num_scopes > 1 else ""
+        return ""
     if findings.stratum == "setting" or findings.factor not in FACTORS:
         return f", averaged over {counted(findings.families)}"
     labels = [family_label(family) for family in findings.families]

@@ -22,6 +22,8 @@ from eval.report.document.document import Drawing
 from eval.report.document.markdown import details, figure
 
 Result = TypeVar("Result")
+LEAST_POWER = 0.5
+"""Of a step that is proposed."""
 Draw = Callable[[], Drawing | None]
 """Draws a figure, or None where there is nothing to draw."""
 
@@ -61,20 +63,27 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class NextStep:
-    """Further runs, and what they are worth to what is undecided."""
+    """Further runs that may decide a primary comparison."""
 
     text: str
-    """``2 more tuning seeds of `kan` (10 runs) narrow its interval to 84%``."""
+    """``9 seeds in every arm``."""
+    compared: str
+    """Whose difference they are to show, in words."""
     command: str
-    """What runs them; empty where a user must decide more than a command says."""
-    share: float
-    """Width of an undecided interval then, as a share of what it is."""
+    """What runs them, but for the name of the study; empty where a user must decide more than that."""
+    power: float
+    """How often they show it, if the difference seen is the true one."""
     num_runs: int
 
     @property
+    def is_decisive(self) -> bool:
+        """Whether a verdict is to be expected; what decides nothing is not proposed."""
+        return self.power >= LEAST_POWER
+
+    @property
     def worth(self) -> float:
-        """How much narrower an interval becomes for each run."""
-        return (1 - self.share) / max(1, self.num_runs)
+        """Verdicts to be expected for each run."""
+        return self.power / max(1, self.num_runs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

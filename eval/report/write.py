@@ -104,7 +104,6 @@ def _command(analysis: Analysis, out: Path) -> str:
         words += ["--contrast", contrast]
     words += ["--paired"] if how.paired else []
     words += ["--looks", *map(str, request.looks)] if request.looks else []
-    words += ["--source-study"] if request.source_study else []
     words += ["--published", request.published] if request.published else []
     for part in request.parts:
         words += ["--part", part]

@@ -19,7 +19,7 @@ from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.compare import compare_arms, interval_at
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.dependence import max_t_of, resampled_p
+from eval.significance.dependence import max_t_of
 from eval.significance.statistics.corrections import Correction, Holm, MaxT
 from eval.significance.statistics.looks import OneLook
 from eval.significance.together import Group, Members, corrected_in, in_groups
@@ -67,14 +67,6 @@ class Claims:
         if is_near(drawn.adjust(p_values), self.inference.level, self.inference.num_draws):
             return max_t_of(group, self.tables, replace(self.inference, num_draws=self.inference.most_draws))
         return drawn
-
-    def with_resampled(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
-        """Set beside each claim what whole studies drawn from the runs themselves say."""
-        group = [c for c in comparisons if c.is_primary]
-        if not self.is_drawn or not group:
-            return list(comparisons)
-        beside = dict(zip(map(id, group), resampled_p(group, self.tables, self.inference), strict=True))
-        return [replace(c, p_resampled=beside[id(c)]) if id(c) in beside else c for c in comparisons]
 
     def is_primary(self, comparison: Comparison) -> bool:
         """Whether it is about a primary metric: on average, or in each family where there is no average."""
@@ -161,7 +153,7 @@ def with_interval(comparison: Comparison, level: float) -> Comparison:
     if comparison.level_simultaneous is None:
         return comparison
     low, high = interval_at(comparison, comparison.level_simultaneous)
-    p = comparison.p_corrected if comparison.p_bh is None else comparison.p_bh
+    p = comparison.p_corrected
     if p is None or p >= level:
         low, high = min(low, 0.0), max(high, 0.0)  # an end may be zero but for rounding
     elif (comparison.estimate or 0.0) > 0:
@@ -190,7 +182,6 @@ def corrected_together(
     claims: Claims,
     comparisons: Sequence[Comparison],
     contrasts: Sequence[Comparison] = (),
-    thorough: bool = True,
 ) -> tuple[list[Comparison], list[Comparison]]:
     """Correct comparisons with the baseline and contrasts as one family.
 
@@ -201,13 +192,11 @@ def corrected_together(
         claims: How they are corrected.
         comparisons: With the baseline, each inferred by itself.
         contrasts: What ``contrasts_of`` returns.
-        thorough: Also what no verdict rests on: runs drawn with replacement.
     """
     asked = {question(c): c for c in contrasts}
     present = set(map(question, comparisons))
     new = [c for key, c in asked.items() if key not in present]
     corrected = claims.with_intervals(claims.correct([*comparisons, *new]))
-    corrected = claims.with_resampled(corrected) if thorough else corrected
     by_key = {question(c): c for c in corrected}
     as_asked = claims.with_intervals(_corrected_as(c, by_key[question(c)]) for c in contrasts)
     return corrected[: len(comparisons)], as_asked
@@ -225,7 +214,7 @@ def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
 
 def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     """Take over what does not depend on the way round."""
-    names = ("is_primary", "p", "look", "p_corrected", "p_resampled", "level_simultaneous", "p_equivalence",
+    names = ("is_primary", "p", "look", "p_corrected", "level_simultaneous", "p_equivalence",
              "p_equivalence_everywhere", "p_equivalence_holm", "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})
 

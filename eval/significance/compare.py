@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,10 @@ from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.equivalence import equivalence_p, one_sided_level, smallest_margin
-from eval.significance.statistics.permutation import permutation_test, sign_flip_test
-from eval.significance.statistics.power import minimum_detectable_effect
 from eval.significance.statistics.welch import (
     NO_SPREAD,
     Welch,
     hedges_g,
-    probability_of_superiority,
     welch,
 )
 
@@ -56,7 +53,7 @@ def outcomes(
 
 
 def compare_arms(
-    arms: ArmTable, contrast: Contrast, family: Family | None, inference: Inference, thorough: bool = True
+    arms: ArmTable, contrast: Contrast, family: Family | None, inference: Inference
 ) -> Comparison:
     """Compare within one family, or over all of them with equal weights when ``family`` is None.
 
@@ -65,12 +62,11 @@ def compare_arms(
         contrast: Which variants with which.
         family: One family or None.
         inference: How.
-        thorough: Also what a verdict does not rest on: permutation, power.
     """
     arms = arms.as_decided(contrast)
     strata = tuple(arms.families) if family is None else (family,)
     is_above = any((f, v) in arms.above_chance for f in strata for v in contrast.weights())
-    return replace(_inferred(arms, contrast, family, inference, thorough), is_at_chance=not is_above)
+    return replace(_inferred(arms, contrast, family, inference), is_at_chance=not is_above)
 
 
 def interval_at(comparison: Comparison, level: float) -> tuple[float, float]:
@@ -85,7 +81,6 @@ def _inferred(
     contrast: Contrast,
     family: Family | None,
     inference: Inference,
-    thorough: bool,
 ) -> Comparison:
     strata = tuple(arms.families) if family is None else (family,)
     sample = arms.sample(contrast, strata, inference.paired)
@@ -99,7 +94,9 @@ def _inferred(
     of_families = [_welch(sample.moments_of(f), inference) for f in strata] if len(strata) > 1 else []
     p_equivalence, everywhere = _equivalence(result, known.margin, of_families)
     look = inference.looks.at(known.fewest_runs)
-    known = replace(
+    # Beside pairs too, g says how large the difference is against the spread over runs.
+    whole = arms.sample(contrast, strata, is_paired=False)
+    return replace(
         known,
         look=look,
         standard_error=standard_error,
@@ -116,10 +113,8 @@ def _inferred(
             df,
             one_sided_level(look.nominal(2 * inference.level) / 2, float(result.regret)),
         ),
+        hedges_g=hedges_g(estimate, whole.arms),
     )
-    if thorough:
-        known = replace(known, **_beside(arms, contrast, strata, sample, known, inference))
-    return known
 
 
 def _equivalence(
@@ -143,7 +138,6 @@ def compare_with_baseline(
     baseline: Level,
     variants: Sequence[Level],
     inference: Inference,
-    thorough: bool = True,
 ) -> list[Comparison]:
     """Compare every variant with the baseline in every scope, each by itself (``claims`` corrects them).
 
@@ -152,12 +146,9 @@ def compare_with_baseline(
         baseline: The variant that the others are compared with.
         variants: The others, in the order wanted; those without a run give ``not estimable``.
         inference: How.
-        thorough: Also what a verdict does not rest on.
     """
     pairs = [Contrast((name,), (baseline,)) for name in variants]
-    return [
-        compare_arms(arms, pair, family, inference, thorough) for family in arms.scopes() for pair in pairs
-    ]
+    return [compare_arms(arms, pair, family, inference) for family in arms.scopes() for pair in pairs]
 
 
 def _known(
@@ -193,30 +184,3 @@ def _known(
 def _welch(moments: np.ndarray, inference: Inference) -> Welch:
     means, counts, weights, variances, variance_df, added, added_df = moments
     return welch(means, variances, counts, weights, inference.confidence, added, added_df, variance_df)
-
-
-def _beside(
-    arms: ArmTable,
-    contrast: Contrast,
-    strata: Sequence[Family],
-    sample: Sample,
-    known: Comparison,
-    inference: Inference,
-) -> dict[str, Any]:
-    """What stands beside the interval that the verdict rests on."""
-    permutation = (
-        sign_flip_test(sample.arms, sample.weights)
-        if inference.paired
-        else permutation_test(sample.arms, sample.weights, sample.strata)
-    )
-    # Beside pairs too, these say how large the difference is against the spread over runs.
-    whole = arms.sample(contrast, strata, is_paired=False)
-    return {
-        "p_permutation": permutation and permutation.p,
-        "permutation_floor": permutation and permutation.floor,
-        "hedges_g": hedges_g(known.estimate or 0.0, whole.arms),
-        "probability_of_superiority": probability_of_superiority(whole.arms, whole.weights, whole.strata),
-        "minimum_detectable_effect": minimum_detectable_effect(
-            known.standard_error or 0.0, known.df or 0.0, inference.confidence
-        ),
-    }

@@ -75,21 +75,16 @@ class Comparison:
     """Of this look alone."""
     look: Look = field(default_factory=OneLook)
     """What p-values are worth where the study is looked at several times; verdicts rest on them."""
-    p_resampled: float | None = None
-    """Of whole studies drawn from the runs themselves, with replacement, corrected over the same group; no
-    verdict rests on it. None below five runs in every arm."""
     is_primary: bool = False
     """Whether it is primary: these are corrected together, and the others explored."""
     p_corrected: float | None = None
     """Corrected over all primary comparisons; of an exploratory one over the variants of its metric and
     scope, of a contrast asked for over those in its scope. None outside such a group of tests."""
     level_simultaneous: float | None = None
-    """Two-sided level of the interval that agrees with ``p_corrected`` or ``p_bh``."""
+    """Two-sided level of the interval that agrees with ``p_corrected``."""
     low_simultaneous: float | None = None
     high_simultaneous: float | None = None
     """It holds zero exactly where no difference is shown; what is shown may end there."""
-    p_bh: float | None = None
-    """Corrected by Benjamini and Hochberg over all parts and variants of this benchmark."""
     margin: float | None = None
     """What was named negligible before the results; None where nobody did."""
     p_equivalence: float | None = None
@@ -101,15 +96,7 @@ class Comparison:
     """The latter, corrected over the same group as ``p_corrected``."""
     smallest_margin: float | None = None
     """The smallest margin at which the two one-sided tests would pass."""
-    p_permutation: float | None = None
-    """None where there are too many arrangements to count them all."""
-    permutation_floor: float | None = None
-    """The smallest p that so many runs allow."""
     hedges_g: float | None = None
-    probability_of_superiority: float | None = None
-    """Share of pairs of runs in which the first scores higher, ties counted half."""
-    minimum_detectable_effect: float | None = None
-    """Smallest true difference found with 80% power by this test at this spread, before any correction."""
     is_at_chance: bool = False
     """Whether no arm is shown to score more than the margin above chance."""
     reason: str | None = None
@@ -131,7 +118,7 @@ class Comparison:
     def verdict(self) -> str:
         """One of seven, the first that holds; the last three never say that there is no effect."""
         level = 1 - self.confidence
-        p = next((p for p in (self.p_bh, self.p_corrected, self.p_sequential) if p is not None), None)
+        p = self.p_sequential if self.p_corrected is None else self.p_corrected
         if p is None:
             return NOT_ESTIMABLE
         is_within = _is_below(self.p_equivalence_sequential, level)

@@ -15,17 +15,10 @@ from eval.significance.statistics.joint_null import (
     Cells,
     cells_of_arms,
     cells_of_pairs,
-    observed,
-    p_of_ranks,
     p_of_t,
-    resampled,
-    share_beyond,
     simulated,
 )
 from eval.significance.statistics.tuning import NO_CHOICE
-
-FEWEST_RESAMPLED = 5
-"""Runs that every arm needs to be resampled: below, many resamples have hardly any spread to divide by."""
 
 
 def max_t_of(
@@ -44,23 +37,6 @@ def max_t_of(
     ]
     parts = [list(map(p_of_t, simulated(cells, size, rng))) for size in sizes]
     return MaxT(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def resampled_p(
-    comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
-) -> list[float | None]:
-    """Judge comparisons by whole studies that are drawn from the runs themselves, corrected together.
-
-    Returns:
-        One a comparison; None of all of them where some arm has fewer than ``FEWEST_RESAMPLED`` runs.
-    """
-    if min((c.fewest_runs for c in comparisons if c.p is not None), default=0) < FEWEST_RESAMPLED:
-        return [None] * len(comparisons)
-    cells = cells_of(comparisons, tables, inference)
-    draws = resampled(cells, inference.num_draws, _generator(inference))
-    shares = share_beyond(draws, observed(cells))
-    p_values = [None if c.p is None else float(p) for c, p in zip(comparisons, shares, strict=True)]
-    return MaxT(p_of_ranks(draws)).adjust(p_values)
 
 
 def _generator(inference: Inference) -> np.random.Generator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -92,13 +92,6 @@ def interval(comparison: Comparison) -> str:
     return f"({text[1:]}" if low == 0 else f"{text[:-1]})" if high == 0 else text
 
 
-def interval_alone(comparison: Comparison) -> str:
-    """Write the interval that a comparison has by itself."""
-    if comparison.low is None or comparison.high is None:
-        return "-"
-    return _ends(comparison.low, comparison.high, comparison.digits)
-
-
 def _ends(low: float, high: float, digits: int) -> str:
     """Write both ends, with as many decimals as it takes to see whether they hold zero."""
     if low * high > 0:
@@ -175,18 +168,3 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def details(summary: str, body: str) -> str:
     """Fold a long part away under its summary."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
-
-
-def best_of(means: Mapping[Name, float], better: Better | None, digits: int) -> set[Name]:
-    """Names whose mean is the best, equal ones together; none when all are equal.
-
-    Args:
-        means: By name.
-        better: Which means are; None, and none is the best.
-        digits: Decimals that are shown: equal is what reads the same.
-    """
-    rounded = {name: round(value, digits) for name, value in means.items()}
-    if better is None or len(set(rounded.values())) < 2:
-        return set()
-    top = min(rounded.values()) if better == "lower" else max(rounded.values())
-    return {name for name, value in rounded.items() if value == top}

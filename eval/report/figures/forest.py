@@ -142,10 +142,10 @@ def _axis_limit(comparisons: Sequence[Comparison]) -> float:
 def _draw_interval(
     axes: Axes, y: float, comparison: Comparison, limit: float, colour: str, marker: str
 ) -> None:
-    """Draw one estimate, filled where it differs significantly; an interval off the axis ends in an arrow."""
+    """Draw an estimate, filled where it differs significantly; only what is primary has an interval."""
     if comparison.estimate is None:
         return
-    if comparison.interval is not None:
+    if comparison.is_primary and comparison.interval is not None:
         ends = np.array(comparison.interval)
         is_inside = abs(ends) <= limit
         axes.plot(np.clip(ends, -limit, limit), [y] * 2, color=colour, lw=1.4, zorder=2)
@@ -153,7 +153,7 @@ def _draw_interval(
         for bound, edge, arrow in zip(ends, (-limit, limit), "<>", strict=True):
             if abs(bound) > limit and np.sign(bound) == np.sign(edge):
                 axes.plot(edge, y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
-    fill = colour if comparison.is_different else "white"
+    fill = colour if comparison.is_primary and comparison.is_different else "white"
     axes.plot(comparison.estimate, y, marker, color=colour, mfc=fill, ms=5, zorder=4)
 
 
@@ -182,8 +182,8 @@ def interval_text(comparison: Comparison) -> str:
     """Write an estimate with its interval, or why there is none."""
     if comparison.estimate is None:
         return "not estimable"
-    if comparison.interval is None:
-        return f"{difference(comparison)} (no interval)"
+    if not comparison.is_primary or comparison.interval is None:
+        return f"{difference(comparison)} (no interval)" if comparison.is_primary else difference(comparison)
     return f"{difference(comparison)} {interval(comparison)}"
 
 

@@ -17,7 +17,6 @@ from eval.report.parts import (
     scores,
     sensitivity,
     sizes,
-    source_study,
     tuning,
 )
 
@@ -32,7 +31,6 @@ PARTS: tuple[Part[Any], ...] = (
     sensitivity.PART,
     phenomena.PART,
     published.PART,
-    source_study.PART,
     design.PART,
     methods.PART,
 )

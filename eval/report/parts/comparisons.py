@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,6 @@ import pandas as pd
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import (
     amount,
-    bold,
     difference,
     interval,
     p_value,
@@ -21,13 +21,15 @@ from eval.report.document.markdown import (
 )
 from eval.report.document.names import family_label, figure_names
 from eval.report.figures.forest import draw_forest, draw_forests
+from eval.report.leaderboard import verdict
 from eval.report.part import Draw, Page, Part, Section
 from eval.report.verdicts.findings import AtSharedRate, place
 from eval.report.verdicts.ranking import by_standing, shown_first
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
-from eval.significance.dependence import FEWEST_RESAMPLED
 
+LARGE_SHARE = 0.5
+"""Of a variance, from which on a reader is told where it comes from."""
 Comparisons = tuple[Comparison, ...]
 
 
@@ -42,22 +44,47 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
     figures = figure_names("forest", analysis.benchmarks)
     for benchmark in by_standing(analysis):
         parts += [f"**{_heading(analysis, benchmark)}**", page.figure(figures[benchmark])]
-        parts.append(_tests(analysis, benchmark))
+        compared = [c for scope in analysis.scopes(benchmark) for c in analysis.of(benchmark, scope)]
+        parts += _tables(analysis, compared, lambda c: f"`{c.contrast.compared}`")
     if analysis.contrasts:
-        rows = [
-            [place(analysis, c.benchmark), f"`{c.contrast}`", *_test_cells(analysis, c)]
-            for c in analysis.contrasts
-        ]
         parts += [
             "**Contrasts asked for**",
             f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. They "
             "are corrected with all primary comparisons.",
-            table(["metric", "contrast", *_header(analysis)], rows),
+            *_tables(
+                analysis, analysis.contrasts, lambda c: f"{place(analysis, c.benchmark)}: `{c.contrast}`"
+            ),
         ]
     if dropped := sorted({name for c in (*comparisons, *analysis.contrasts) for name in c.dropped}):
         parts.append(f"Without a partner of the same seed, and left out of some pair: {', '.join(dropped)}.")
     title = f"Every comparison with `{analysis.baseline}`"
     return Section(title=title, summary="", body="\n\n".join(filter(None, parts)))
+
+
+def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
+    """Say how large the study is, and what most of its uncertainty comes from."""
+    primary = analysis.arms[analysis.arms.benchmark.isin(analysis.primary)]
+    baseline = [x for x in analysis.facts if x.variant == analysis.baseline]
+    sizes = [x.num_parameters / 1e6 for x in baseline if x.num_parameters]
+    tokens = [x.curve[-1].tokens / 1e6 for x in baseline if x.curve and x.curve[-1].tokens]
+    scale = [f"{_range(sizes, '.2f')}M parameters"] if sizes else []
+    scale += [f"{_range(tokens, '.1f')}M tokens"] if tokens else []
+    tuning = " and its own tuned value" if analysis.tuned else ", untuned" if baseline else ""
+    of_size = f" ({' and '.join(scale)})" if scale else ""
+    if len(primary):
+        yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
+    choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
+               if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
+    if choices and median(choices) > LARGE_SHARE:
+        yield (
+            f"{median(choices):.0%} of the variance of these differences comes from the choice of the tuned "
+            "value, which more seeds do not lessen and more tuning seeds do."
+        )
+
+
+def _range(values: Iterable[float], form: str) -> str:
+    low, high = (f"{value:{form}}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def figures(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, Draw]:
@@ -86,66 +113,47 @@ def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
 
 def _legend(analysis: Analysis) -> str:
     rule = "a bootstrap of whole studies (step-down max-t)" if analysis.is_drawn else "Holm's correction"
-    resampled = (
-        f" *Resampled*: p of whole studies drawn from the runs themselves, with replacement; it needs "
-        f"{FEWEST_RESAMPLED} runs in every arm, and no verdict rests on it."
-        if analysis.is_drawn
-        else ""
-    )
     return (
         f"Interval and p are those after {rule} over all {len(analysis.claims)} primary comparisons; "
         "per-comparison intervals, and tests of exploratory comparisons, are in tables/comparisons.csv. "
         "*Equivalence*: p of two one-sided tests at the margin, on average and in every family, after Holm; "
-        f"*smallest margin*: at which they would pass by themselves.{resampled} *Permutation*: - where there "
-        "are too many arrangements to count. *g*: Hedges' standardised difference. *P(>)*: how often a run "
-        f"of the {analysis.noun} scores above one of the baseline. *Runs*: of the two arms."
+        "*smallest margin*: at which they would pass by themselves. *g*: Hedges' standardised difference. "
+        "*Runs*: of the two arms."
     )
 
 
-def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
-    rows = [
-        [f"`{variant}`", *_test_cells(analysis, comparison)]
-        for scope in analysis.scopes(benchmark)
-        for variant, comparison in zip(analysis.others, analysis.of(benchmark, scope), strict=True)
-    ]
-    return table([analysis.noun, *_header(analysis)], rows)
+def _tables(
+    analysis: Analysis, comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
+) -> Iterator[str]:
+    """Write primary comparisons with their tests, then sizes of exploratory ones."""
+    primary = [c for c in comparisons if c.is_primary]
+    if primary:
+        header = ["difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin", "g",
+                  "runs", "verdict"]  # fmt: skip
+        rows = [[name(c), family_label(c.family), *_test_cells(c)] for c in primary]
+        yield table([analysis.noun, analysis.stratum, *header], rows)
+    if explored := [c for c in comparisons if not c.is_primary]:
+        rows = [
+            [name(c), family_label(c.family), difference(c), signed(c.hedges_g), _runs(c)] for c in explored
+        ]
+        yield table([f"{analysis.noun}, exploratory", analysis.stratum, "difference", "g", "runs"], rows)
 
 
-def _header(analysis: Analysis) -> list[str]:
+def _test_cells(comparison: Comparison) -> list[str]:
     return [
-        analysis.stratum, "difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin",
-        *["p (resampled)"] * analysis.is_drawn, "p (permutation)", "g", "P(>)", "runs", "verdict",
-    ]  # fmt: skip
-
-
-def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
-    """Write the tests of a primary comparison; of an exploratory one its size alone."""
-    is_tested = comparison.is_primary
-    superior = comparison.probability_of_superiority
-    tests = [
+        difference(comparison),
         interval(comparison),
         p_value(comparison.p_corrected),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
-        *[p_value(comparison.p_resampled)] * analysis.is_drawn,
-        p_value(comparison.p_permutation),
-    ]
-    return [
-        family_label(comparison.family),
-        difference(comparison),
-        *(tests if is_tested else ["-"] * len(tests)),
         signed(comparison.hedges_g),
-        "-" if superior is None else f"{superior:.2f}",
-        f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
-        verdict_text(comparison) if is_tested else "exploratory",
+        _runs(comparison),
+        verdict(comparison),
     ]
 
 
-def verdict_text(comparison: Comparison) -> str:
-    """A verdict, with its reason where there is none."""
-    if comparison.reason:
-        return f"{comparison.verdict}: {comparison.reason}"
-    return bold(comparison.verdict, comparison.is_different)
+def _runs(comparison: Comparison) -> str:
+    return f"{comparison.num_runs_plus} / {comparison.num_runs_minus}"
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
@@ -183,4 +191,6 @@ def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
     }
 
 
-PART = Part(name="comparisons", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(
+    name="comparisons", compute=compute, section=section, figures=figures, tables=tables, checks=checks
+)

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from base.progress import duration
+from base.wording import first_few
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import difference, interval, table
-from eval.report.document.names import family_label, title
-from eval.report.figures.cost import draw_cost, leading_loss
+from eval.report.document.markdown import table
+from eval.report.document.names import family_label
+from eval.report.figures.cost import draw_cost
 from eval.report.inputs.run_facts import SHOWN
-from eval.report.leaderboard import verdict
 from eval.report.part import Draw, Page, Part, Section
 from eval.results.rows import some_of
-from eval.significance.axes import Level
-from eval.significance.comparison import Comparison
 
-BUDGET = "ffn_budget="
 TOLERANCE = 0.01
 """Costs this close count as equal: a matched width is a whole number."""
 
 
+FAR = 0.05
+"""Of parameters, a difference that a reader is told of."""
+NAMED = 4
 QUESTIONS: Mapping[str, tuple[str, str]] = {
     "width": ("intermediate_size", "width"),
     "parameters": ("num_parameters", "params"),
@@ -41,22 +40,11 @@ COLUMNS: Mapping[str, tuple[str, float, int]] = {
     "FFN width": ("intermediate_size", 1, 0),
     "MFLOP a token": ("flops_per_token", 1e6, 3),
     "tokens/s": ("tokens_per_s", 1, 0),
-    "hours": ("train_hours", 1, 2),
     "peak memory (MB)": ("peak_memory_mb", 1, 0),
 }
 """Heading to the field of a run's facts, its divisor and its decimals."""
-MEASURED = list(dict.fromkeys(field for field, *_ in (*COLUMNS.values(), *QUESTIONS.values())))
-
-
-class Match(NamedTuple):
-    """A level of a variant that is matched with the baseline in something, in every family."""
-
-    variant: str
-    """Without its budget."""
-    matched_in: str
-    level: Level
-    ratio: float
-    """Of what is matched, over the baseline's; the mean over families."""
+TIME = "train_hours"
+MEASURED = list(dict.fromkeys([TIME, *(field for field, *_ in (*COLUMNS.values(), *QUESTIONS.values()))]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,8 +54,6 @@ class Cost:
     arms: pd.DataFrame
     """family, variant, num_runs, the means of ``MEASURED``, train_hours_sd, and against the baseline of the
     family parameters_ratio, flops_ratio and matched_in (name to ratio)."""
-    matches: tuple[Match, ...]
-    """Empty where no variant has several levels."""
     num_runs: int
     """Trained runs, those of a tuning too."""
     hours: float
@@ -82,7 +68,6 @@ def compute(analysis: Analysis) -> Cost | None:
     trained = {x.run_id: x for runs in (*analysis.source.stages.values(), analysis.facts) for x in runs}
     return Cost(
         arms=arms,
-        matches=tuple(_matches(analysis, arms)),
         num_runs=len(trained),
         hours=sum(x.train_hours or 0.0 for x in trained.values()),
     )
@@ -101,7 +86,7 @@ def _arms(analysis: Analysis) -> Iterator[dict[str, Any]]:
             ratios = means / (np.nan if base is None else base)
             yield {
                 "family": family, "variant": variant, "num_runs": len(runs), **means.to_dict(),
-                "train_hours_sd": facts[MEASURED.index("train_hours")].std(),
+                "train_hours_sd": facts[MEASURED.index(TIME)].std(),
                 "parameters_ratio": ratios.num_parameters, "flops_ratio": ratios.flops_per_token,
                 "matched_in": _matched_in(ratios, runs[0].ffn_budget) if variant != analysis.baseline else {},
             }  # fmt: skip
@@ -117,64 +102,29 @@ def _matched_in(ratios: pd.Series, budget: str | None) -> dict[str, float]:
     }
 
 
-def without_budget(level: Level) -> str:
-    """Name the variant that levels with different budgets are of."""
-    return " ".join(word for word in str(level).split() if not word.startswith(BUDGET))
-
-
-def _matches(analysis: Analysis, arms: pd.DataFrame) -> Iterator[Match]:
-    """Find for each variant the level that is matched in each thing; nothing if all have one level."""
-    levels_of: dict[str, list[Level]] = {}
-    for level in analysis.others:
-        levels_of.setdefault(without_budget(level), []).append(level)
-    if max(map(len, levels_of.values())) == 1:
-        return
-    for (variant, levels), (name, (_, budget)) in itertools.product(levels_of.items(), QUESTIONS.items()):
-        in_families = {
-            level: [x.get(name) for x in arms.matched_in[arms.variant == level]] for level in levels
-        }
-        ratios = {level: float(np.mean(x)) for level, x in in_families.items() if x and None not in x}
-        if ratios:
-            # A width that was chosen for it goes before one that happens to be as large.
-            level = min(ratios, key=lambda x: (f"{BUDGET}{budget}" not in str(x), abs(ratios[x] - 1)))
-            yield Match(variant=variant, matched_in=name, level=level, ratio=ratios[level])
-
-
-def _comparison(analysis: Analysis, level: Level) -> Comparison:
-    """Of a level with the baseline, as in every other table."""
-    return analysis.overall(leading_loss(analysis))[analysis.others.index(level)]
-
-
 def section(analysis: Analysis, cost: Cost, page: Page) -> Section:
-    """The matched levels, the figure, and the table."""
+    """The figure, and the table."""
     time = f", {duration(3600 * cost.hours)} of training" if cost.hours else ""
-    body = [_matches_text(analysis, cost), page.figure("cost"), _table(analysis, cost), _text(analysis)]
+    body = [page.figure("cost"), _table(analysis, cost), _text(analysis)]
     return Section(
         title="Cost", summary=f"{cost.num_runs:,} runs{time}", body="\n\n".join(filter(None, body))
     )
 
 
-def _matches_text(analysis: Analysis, cost: Cost) -> str:
-    if not cost.matches:
-        return ""
-    rows = []
-    for x in cost.matches:
-        c = _comparison(analysis, x.level)
-        numbers = [_percent(x.ratio), difference(c), interval(c), verdict(c)]
-        rows.append([f"`{x.variant}`", x.matched_in, f"`{x.level}`", *numbers])
-    header = [analysis.noun, "matched in", "level", "ratio", "difference", "interval", "verdict"]
-    return (
-        f"**On {title(leading_loss(analysis))}, matched with `{analysis.baseline}`**\n\n{table(header, rows)}"
-        "\n\nDifference, interval and verdict are those of all comparisons."
-    )
-
-
 def _table(analysis: Analysis, cost: Cost) -> str:
-    header = [analysis.stratum, analysis.noun, *COLUMNS, f"parameters against `{analysis.baseline}`", "FLOPs"]
+    header = [
+        analysis.stratum,
+        analysis.noun,
+        *COLUMNS,
+        "training time",
+        f"parameters against `{analysis.baseline}`",
+        "FLOPs",
+    ]
     rows = []
     for x in cost.arms.to_dict("records"):
         cells = [_number(x[field] / divisor, digits) for field, divisor, digits in COLUMNS.values()]
         cells += [
+            "-" if np.isnan(x[TIME]) else duration(3600 * x[TIME]),
             _percent(x["parameters_ratio"]),
             _percent(x["flops_ratio"]),
             ", ".join(x["matched_in"]) or "-",
@@ -196,7 +146,7 @@ def _text(analysis: Analysis) -> str:
         "Means over runs. *MFLOP a token*: forward pass, two operations for each multiply-add of the matrix "
         "products, output head and attention over a full row included. *Matched in*: equal to the baseline "
         f"within {TOLERANCE:.0%} in width, parameters or FLOPs, or its FFN was given its width for that. "
-        "*Tokens/s*, *hours* and memory are of whatever machine trained them, which several runs may have "
+        "*Tokens/s*, time and memory are of whatever machine trained them, which several runs may have "
         "shared: they say what a run cost, not how fast a variant is."
     )
     eager = [x.run_id for x in analysis.facts if x.is_compile_failed]
@@ -205,14 +155,19 @@ def _text(analysis: Analysis) -> str:
     return text
 
 
+def checks(analysis: Analysis, cost: Cost) -> Iterable[str]:
+    """Name the variants that have far more or fewer parameters than the baseline, the farthest first."""
+    ratios = cost.arms.groupby("variant", sort=False)["parameters_ratio"].mean().dropna()
+    far = ratios[(ratios - 1).abs() > FAR].sort_values(key=lambda ratio: -np.abs(np.log(ratio)))
+    if len(far):
+        names = [f"`{name}` {_percent(ratio)}" for name, ratio in far.items()]
+        yield f"Not matched with `{analysis.baseline}` in parameters: {first_few(names, NAMED)}."
+
+
 def tables(analysis: Analysis, cost: Cost) -> Mapping[str, pd.DataFrame]:
-    """Return costs by family and variant, and which level is matched in what."""
+    """Return costs by family and variant."""
     return {
         "cost": cost.arms.assign(matched_in=[", ".join(names) for names in cost.arms.matched_in]),
-        "matched": pd.DataFrame(
-            x._asdict() | {"level": str(x.level), "verdict": _comparison(analysis, x.level).verdict}
-            for x in cost.matches
-        ),
     }
 
 
@@ -221,4 +176,4 @@ def figures(analysis: Analysis, cost: Cost) -> Mapping[str, Draw]:
     return {"cost": partial(draw_cost, analysis, cost.arms)}
 
 
-PART = Part(name="cost", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(name="cost", compute=compute, section=section, figures=figures, tables=tables, checks=checks)

@@ -53,7 +53,7 @@ def tables(analysis: Analysis, has_design: bool) -> Mapping[str, pd.DataFrame]:
 
 def _warnings(analysis: Analysis) -> str:
     if not analysis.warnings:
-        return "Data checks: no repeated, copied, far-off or unbalanced scores."
+        return "Data checks: no repeated scores, copies, outliers or uneven numbers of runs."
     return "\n".join(["**Data checks**", "", *(f"- {escape(note)}" for note in analysis.warnings)])
 
 
@@ -61,11 +61,10 @@ _FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks
 
 
 def questions_note(analysis: Analysis) -> str:
-    """Say what the study's file asks, what flags ask, and what the study's author tells of it."""
+    """Say what the study's file asks, and what flags ask."""
     design, flags = analysis.source.design, _said(asked_by_flags(analysis.request))
     parts = [f"The study's file asks: {_said(design.asked) or 'nothing'}."] if design.written else []
     parts += [f"On the command line: {flags}."] if flags else []
-    parts += [f"The study's own note: {escape(design.note)}"] if design.note else []
     return " ".join(parts)
 
 

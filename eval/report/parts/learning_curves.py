@@ -42,8 +42,6 @@ LEAST_FALL = 0.3
 
 While still on it, masked models were seen to sink by 13% on TinyStories, by 27% on the synthetic corpus.
 """
-LATE = 0.5
-"""Share of its training after which a run had little left to reach its level."""
 NAMED = 4
 """Variants that a sentence names."""
 PANEL_IN = 2.4
@@ -157,7 +155,11 @@ def plateau_sentence(departures: pd.DataFrame) -> str:
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
-        care = ", so losses tell in part who left first" if latest > LATE else ""
+        shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
+        ends = sorted({f"{share:.0%}" for share in (min(shares), max(shares))}) if shares else []
+        care = (
+            f"; when it left explains {' to '.join(ends)} of the variance of final losses" if shares else ""
+        )
         return f"All {num_runs} runs left {named}, the last after {latest:.0%} of its training{care}."
     if len(staying) == num_runs:
         return f"None of {num_runs} runs left {named}, so their losses tell little."

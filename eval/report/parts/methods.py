@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import listed, share, unit_name
 from eval.report.document.names import family_label
@@ -28,75 +26,58 @@ def section(analysis: Analysis, has_methods: bool, page: Page) -> Section:
 
 
 def methods_text(analysis: Analysis) -> str:
-    """One paragraph: unit, interval, correction, margin, resamples, versions."""
+    """One paragraph: unit, interval, correction, margins, and what this study does otherwise."""
     how = analysis.inference
-    return (
-        "The unit of replication is the run: items, tasks and fine-tunings of one run are "
-        "averaged first and never counted as replicates. A difference is the variant's mean minus the "
-        "baseline's within a family; the average gives each family the same weight, and losses of different "
-        f"objectives have none. {_intervals(analysis)}, alone and, as verdicts rest on "
-        "them, together. P-values are two-sided and come "
-        f"from the same statistic. {_claims(analysis)}{_looks(analysis)}{_tuned(analysis)} "
-        "Benjamini and Hochberg's correction runs over all differences by phenomenon, whose intervals keep "
-        "the false coverage rate. Equivalence is two "
-        f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
-        f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
-        f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
-        f"stands a permutation test of Welch's t, where all arrangements can be counted"
-        f"{_known_to(analysis)}. "
-        "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
-        "is inferred from an arm with one run, which has no spread."
+    moderated = "" if how.paired else ", of variances that are moderated where a family has six arms or more"
+    sentences = (
+        "The unit of replication is the run: items, tasks and fine-tunings of one run are averaged first. "
+        "An average gives each family the same weight; losses of different objectives have none.",
+        f"Intervals and p are those of Welch's t with Satterthwaite's degrees of freedom{moderated}.",
+        _correction(analysis),
+        _looks(analysis),
+        _tuned(analysis),
+        f"Equivalence is two one-sided tests at {how.level:.2g} each, in every family, corrected by Holm's "
+        f"method. Margins: {_margins(analysis)}.",
+        _pairing(analysis),
+        "The whole rule, and how often it errs: docs/how-a-difference-is-judged.md.",
     )
-
-
-def _claims(analysis: Analysis) -> str:
-    """Say what is corrected together, and at which error rate."""
-    names = listed(map(str, analysis.primary)) if analysis.primary else "no outcome"
-    declared = "declared" if len(analysis.primary) < len(analysis.benchmarks) else "all outcomes"
-    return (
-        f"Claims are the {len(analysis.claims)} comparisons over all families on {names} ({declared}): "
-        f"{_correction(analysis)} runs over all of them, so that the chance of any false difference among "
-        f"them is at most {analysis.inference.level:.0%}. Everything else is "
-        f"exploratory and corrected over the {analysis.noun}s of one outcome and scope."
-    )
-
-
-def _intervals(analysis: Analysis) -> str:
-    how = analysis.inference
-    moderated = (
-        ""
-        if how.paired
-        else "; where six arms or more tell what is usual, one that spreads less than its own runs and that "
-        "suggest has the moderated variance (Smyth 2004) and its degrees of freedom"
-    )
-    return (
-        f"Intervals are {how.confidence:.0%} Welch intervals with Satterthwaite's degrees of freedom, each "
-        f"family and variant with its own variance (stratified for the average){moderated}"
-    )
-
-
-def _known_to(analysis: Analysis) -> str:
-    """Say how far what is drawn at random can be trusted."""
-    how = analysis.inference
-    if not analysis.is_drawn:
-        return ""
-    error = math.sqrt(how.level * (1 - how.level) / how.num_draws)
-    return (
-        f". What is drawn at random, from one fixed sequence, knows a p of {how.level:.2g} to "
-        f"{2 * error:.1g}; where a corrected p lies nearer to it than {4 * error:.1g}, {how.most_draws:,} "
-        "studies are drawn"
-    )
+    return " ".join(filter(None, sentences))
 
 
 def _correction(analysis: Analysis) -> str:
-    if not analysis.is_drawn:
-        return "Holm's correction"
-    return (
+    """Say what is corrected together, how, and at which error rate."""
+    how = (
         f"a bootstrap of {analysis.inference.num_draws:,} whole studies without any difference (step-down "
-        "max-t: Westfall and Young 1993; Romano and Wolf 2005), of normal runs with the correlation of "
-        "outcomes that was seen, arms that spread as seen or about what is usual, and what the choice of "
-        "rates adds, each judged as this study is,"
+        "min-p: Westfall and Young 1993), each judged as this study is,"
+        if analysis.is_drawn
+        else "Holm's correction"
     )
+    return (
+        f"The {len(analysis.claims)} primary comparisons are on "
+        f"{listed(map(str, analysis.primary)) if analysis.primary else 'no metric'}: {how} runs over all of "
+        f"them, so that any of them is falsely called different in at most {analysis.inference.level:.0%} of "
+        "studies. All other comparisons are exploratory."
+    )
+
+
+def _pairing(analysis: Analysis) -> str:
+    if analysis.is_of_heads:
+        return (
+            "Scores of one family and seed are compared with each other, as heads share a model (`--paired`)."
+        )
+    if analysis.inference.paired:
+        return "Runs of one family and seed are compared with each other (`--paired`)."
+    return "Seeds are treated as independent, not as pairs."
+
+
+def _margins(analysis: Analysis) -> str:
+    """Every metric with its margin, those of one margin together."""
+    groups: dict[str, list[str]] = {}
+    for benchmark in analysis.benchmarks:
+        outcome = analysis.outcome(benchmark)
+        size = "none" if outcome.margin is None else f"{outcome.margin:g} {unit_name(outcome.unit)}".strip()
+        groups.setdefault(size, []).append(str(benchmark))
+    return "; ".join(f"{size} on {listed(names)}" for size, names in groups.items())
 
 
 def _looks(analysis: Analysis) -> str:
@@ -106,10 +87,9 @@ def _looks(analysis: Analysis) -> str:
         return ""
     planned = ", ".join(map(str, looks.plan))
     return (
-        f" The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
-        "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983): the error rates named hold "
-        "over all looks together. What is corrected are sequential p-values; p alone and the intervals alone "
-        "are those of this look."
+        f"The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
+        "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983): the error rates hold over "
+        "all looks together."
     )
 
 
@@ -118,34 +98,10 @@ def _tuned(analysis: Analysis) -> str:
     if analysis.tuned is None or not analysis.tuned.choices:
         return ""
     return (
-        " The held-out loss is compared at each one's own best, and what the choice adds to the uncertainty "
-        "is in its standard errors: the mean square of the regret, integrated over the curves that the "
-        "tuning leaves open, with the variance of each variant's own runs, drawn to what is usual among them "
-        "(docs/statistics.md, *Equal tuning*). Its equivalence is tested at half the level on each side, as "
-        "what a choice misses has a direction. Other outcomes are compared at the rates that were chosen."
+        "The held-out loss is compared at each one's own best value, and the mean square of what that choice "
+        "may miss is in its standard errors (docs/statistics.md, *Equal tuning*). Other metrics are compared "
+        "at the chosen values as they are."
     )
-
-
-def _pairing(analysis: Analysis) -> str:
-    left_out = "runs without a partner are left out, and named under Differences."
-    if analysis.is_of_heads:
-        return (
-            "Scores of one family and seed are always compared with each other (`--paired`), as heads share "
-            f"a pretrained model; {left_out}"
-        )
-    if analysis.inference.paired:
-        return f"Runs of one family and seed are compared with each other (`--paired`); {left_out}"
-    return "Seeds are treated as independent, not as pairs."
-
-
-def _margins(analysis: Analysis) -> str:
-    """Every outcome with what was named negligible, those of one margin together."""
-    groups: dict[str, list[str]] = {}
-    for benchmark in analysis.benchmarks:
-        found = analysis.outcome(benchmark)
-        said = "none" if found.margin is None else f"{found.margin:g} {unit_name(found.unit)}".strip()
-        groups.setdefault(said, []).append(str(benchmark))
-    return "; ".join(f"{said} on {listed(names)}" for said, names in groups.items())
 
 
 def _limits(analysis: Analysis) -> list[str]:
@@ -163,7 +119,7 @@ def _limits(analysis: Analysis) -> list[str]:
         )
     if len(analysis.comparisons) > len(analysis.claims):
         lines.append(
-            "Only claims are corrected against one another; among what is explored some differences are "
+            "Only primary comparisons are corrected together; among exploratory ones some differences are "
             "chance."
         )
     at_chance = [str(b) for b in analysis.benchmarks if any(c.is_at_chance for c in analysis.overall(b))]

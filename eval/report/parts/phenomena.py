@@ -1,6 +1,6 @@
 """Differences by phenomenon, or by task where a benchmark has no phenomena, and every task's scores.
 
-They are described and not tested: corrected p-values stand in tables/phenomena.csv only.
+They are described and not tested.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK, decimals
 from eval.significance.arms import ArmTable, Key, arms_in_order
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.claims import with_interval
 from eval.significance.compare import compare_arms
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.corrections import BenjaminiHochberg
 from eval.suites.registry import HELD_OUT
+
+SIZES = ("benchmark", "part", "contrast", "family", "estimate", "standard_error", "df", "unit", "better",
+         "num_runs_plus", "num_runs_minus")  # fmt: skip
+"""Columns of differences that are not tested."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,30 +136,18 @@ def compare_parts(
 ) -> list[Comparison]:
     """Compare every variant with the baseline on every part, averaged over families.
 
-    P-values are corrected over all parts and variants of a benchmark (Benjamini and Hochberg).
-
     Args:
         parts: What ``part_tables`` returns.
         baseline: The variant that the others are compared with.
         variants: The others.
         inference: How.
     """
-    pairs = [Contrast((name,), (baseline,)) for name in variants]
-    return [c for name in sorted(parts) for c in _corrected(parts[name], pairs, inference)]
-
-
-def _corrected(
-    tables: Sequence[ArmTable], contrasts: Sequence[Contrast], inference: Inference
-) -> Iterator[Comparison]:
-    """Compare on every part of a benchmark, corrected over all of them."""
-    pairs = [(arms, contrast) for arms in tables for contrast in contrasts]
-    compared = [compare_arms(x, pair, x.scopes()[0], inference, thorough=False) for x, pair in pairs]
-    p_values = [c.p_sequential for c in compared]
-    corrected = BenjaminiHochberg().adjust(p_values)
-    levels = BenjaminiHochberg().levels(p_values, inference.level)
-    for comparison, p, level in zip(compared, corrected, levels, strict=True):
-        nominal = level and comparison.look.nominal(level)
-        yield with_interval(replace(comparison, p_bh=p, level_simultaneous=nominal), inference.level)
+    return [
+        compare_arms(arms, Contrast((name,), (baseline,)), arms.scopes()[0], inference)
+        for benchmark in sorted(parts)
+        for arms in parts[benchmark]
+        for name in variants
+    ]
 
 
 def section(analysis: Analysis, phenomena: Phenomena, page: Page) -> Section:
@@ -239,9 +229,10 @@ def figures(analysis: Analysis, phenomena: Phenomena) -> Mapping[str, Draw]:
 
 
 def tables(analysis: Analysis, phenomena: Phenomena) -> Mapping[str, pd.DataFrame]:
-    """Return every comparison on a part, and means over phenomena."""
+    """Return every difference on a part, and means over phenomena."""
     compared = sorted((c for own in phenomena.differences.values() for c in own), key=lambda c: c.benchmark)
-    return {"phenomena": comparison_table(compared), "means_over_phenomena": phenomena.means}
+    sizes = comparison_table(compared).reindex(columns=SIZES)
+    return {"phenomena": sizes, "means_over_phenomena": phenomena.means}
 
 
 PART = Part(name="phenomena", compute=compute, section=section, figures=figures, tables=tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, difference, table
 from eval.report.document.names import family_label, title
 from eval.report.part import NextStep, Page, Part, Section
-from eval.report.verdicts.findings import place
+from eval.report.verdicts.findings import named
 from eval.report.verdicts.ranking import by_standing
 from eval.significance.arms import ArmTable, Sample
 from eval.significance.axes import Benchmark, Family
@@ -51,6 +52,8 @@ class Power:
     @property
     def seeds(self) -> int | None:
         """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
+        if self.comparison.is_primary and self.comparison.verdict in SHOWN:
+            return self.comparison.fewest_runs
         found = [self.seeds_to_detect]
         margin, estimate = self.comparison.margin, self.comparison.estimate
         if margin is not None and estimate is not None and abs(estimate) < margin:
@@ -200,13 +203,12 @@ def compute(analysis: Analysis) -> tuple[MetricPower, ...] | None:
 def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Section:
     """One line a primary metric, and one a variant."""
     primary = _primary(analysis, rows)
-    families = [row for row in rows if row.family != analysis.scopes(row.benchmark)[0]]
+    families = [row for row in rows if row not in primary]
     several = bool(analysis.others[1:])
     header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
               "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
-    labelled = [[place(analysis, row.benchmark), *_cells(row)] for row in primary]
-    labelled += [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
-    parts = [table(header, labelled), _LEGEND, _of_variants(primary, analysis.noun)]
+    labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
+    parts = [table(header, labelled), _LEGEND, _of_variants(analysis, primary)]
     return Section(title="What could this study see?", summary=_detectable(primary), body="\n\n".join(parts))
 
 
@@ -220,9 +222,9 @@ _LEGEND = (
 
 def _primary(analysis: Analysis, rows: Sequence[MetricPower]) -> list[MetricPower]:
     order = by_standing(analysis)
-    shown = [row for row in rows if row.family == analysis.scopes(row.benchmark)[0]]
-    shown.sort(key=lambda row: order.index(row.benchmark))
-    return [row for row in shown if row.benchmark in analysis.primary] or shown
+    whole = [row for row in rows if row.family == analysis.scopes(row.benchmark)[0]]
+    primary = [row for row in rows if any(c.is_primary for c in row.comparisons)]
+    return sorted(primary or whole, key=lambda row: order.index(row.benchmark))
 
 
 def _detectable(rows: Sequence[MetricPower]) -> str:
@@ -251,21 +253,40 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[str]:
 
 
 def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[NextStep]:
-    """Propose as many seeds as the undecided comparison of the leading metric needs that needs fewest."""
-    leading = _primary(analysis, rows)[0]
-    undecided = [p for p in leading.power if p.comparison.verdict not in SHOWN and p.seeds_to_detect]
-    if not undecided or leading.is_at_chance:
+    """Propose as many seeds as the undecided primary comparison needs that needs fewest."""
+    undecided = [
+        power
+        for row in rows
+        for power in row.power
+        if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
+    ]
+    possible = [power for power in undecided if power.seeds_to_detect]
+    if not possible:
         return
-    needed = min(undecided, key=lambda p: p.seeds_to_detect or 0)
+    needed = min(possible, key=lambda p: p.seeds_to_detect or 0)
     current = max(needed.comparison.fewest_runs, 1)
     seeds = max(needed.seeds_to_detect or 0, current + 1)
     yield NextStep(
-        text=f"{seeds} seeds in every arm would show the difference of "
-        f"`{needed.comparison.contrast.compared}` in {POWER:.0%} of studies, if the one seen is the true one",
-        command="",
-        share=math.sqrt(current / seeds),
-        num_runs=(seeds - current) * len(analysis.variants) * len(needed.comparison.families),
+        text=f"{seeds} seeds in every arm",
+        compared=named(analysis, needed.comparison),
+        command=f"--seeds {_seed_list(analysis, seeds)}",
+        power=POWER,
+        num_runs=(seeds - current) * len(analysis.variants) * len(analysis.families),
     )
+
+
+def _seed_list(analysis: Analysis, number: int) -> str:
+    """Write the seeds of the study and further ones, none of which a tuning run has: ``1-5,8``."""
+    taken = set(analysis.tuned.plan.plan.seeds) if analysis.tuned else set()
+    seeds = sorted(set(analysis.runs.seed))
+    free = (seed for seed in itertools.count(1) if seed not in taken and seed not in seeds)
+    seeds += itertools.islice(free, max(0, number - len(seeds)))
+    ends = [
+        (stretch[0], stretch[-1])
+        for _, each in itertools.groupby(enumerate(sorted(seeds)), lambda x: x[1] - x[0])
+        if (stretch := [seed for _, seed in each])
+    ]
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ends)
 
 
 def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd.DataFrame]:
@@ -307,20 +328,35 @@ def _chance(row: MetricPower) -> str:
     return f"{chance:.4g}: {above} above"
 
 
-def _of_variants(rows: Sequence[MetricPower], noun: str) -> str:
-    header = ["outcome", noun, "difference", "sd", "detectable", "seeds to find it", "seeds for equivalence"]
-    return table(header, [_variant_cells(power) for row in rows for power in row.power])
+def _label(analysis: Analysis, comparison: Comparison) -> str:
+    """Name a metric, with the family where it is one of several."""
+    if comparison.family is None or len(analysis.families) == 1:
+        return title(comparison.benchmark)
+    return f"{title(comparison.benchmark)}, {family_label(comparison.family)}"
 
 
-def _variant_cells(power: Power) -> list[str]:
+def _of_variants(analysis: Analysis, rows: Sequence[MetricPower]) -> str:
+    header = [
+        "metric",
+        analysis.noun,
+        "difference",
+        "sd",
+        "detectable",
+        "seeds to find it",
+        "seeds for equivalence",
+    ]
+    return table(header, [_variant_cells(analysis, power) for row in rows for power in row.power])
+
+
+def _variant_cells(analysis: Analysis, power: Power) -> list[str]:
     found = power.comparison
     return [
-        title(found.benchmark),
+        _label(analysis, found),
         f"`{found.contrast.compared}`",
         difference(found),
         amount(power.sd, found),
         amount(power.detectable, found),
-        seeds_text(power.seeds_to_detect),
+        "shown" if found.verdict in SHOWN else seeds_text(power.seeds_to_detect),
         "-" if found.margin is None else seeds_text(power.seeds_for_equivalence),
     ]
 

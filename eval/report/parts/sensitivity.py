@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +14,11 @@ from eval.report.document.markdown import difference, p_value, signed, table
 from eval.report.document.names import family_label
 from eval.report.part import Page, Part, Section
 from eval.report.verdicts.failed_runs import FailureCount
-from eval.report.verdicts.findings import place
+from eval.report.verdicts.findings import named, place, verdict_word
 from eval.results.rows import run_name
 from eval.significance.claims import Claims, Together
 from eval.significance.compare import compare_arms
-from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, SHOWN, WITHIN_MARGIN, Comparison
+from eval.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
 
 NAMED = 4
 
@@ -31,8 +31,8 @@ class Sensitivity:
     lowest_estimate: float
     """Of all differences with one run left out."""
     highest_estimate: float
-    changed: tuple[tuple[str, str], ...]
-    """(run left out, the verdict without it), where that is another verdict."""
+    changed: tuple[tuple[str, Comparison], ...]
+    """(run left out, the comparison without it), where something else is shown, or nothing any more."""
     num_left_out: int
 
     @property
@@ -43,7 +43,7 @@ class Sensitivity:
     @property
     def gains(self) -> bool:
         """Whether nothing is shown, and would be without some run."""
-        return not self.loses and any(verdict in SHOWN for _, verdict in self.changed)
+        return bool(self.changed) and self.comparison.verdict not in SHOWN
 
 
 def sensitivities(claims: Claims, comparisons: Sequence[Comparison]) -> list[Sensitivity]:
@@ -69,8 +69,7 @@ def sensitivities(claims: Claims, comparisons: Sequence[Comparison]) -> list[Sen
             for seed in runs.index if affected else ():
                 left = arms.without(family, variant, int(seed))
                 again = {
-                    number: compare_arms(left, c.contrast, c.family, how, thorough=False)
-                    for number, c in affected.items()
+                    number: compare_arms(left, c.contrast, c.family, how) for number, c in affected.items()
                 }
                 # Leaving out a run is no other look.
                 again = {number: replace(c, look=affected[number].look) for number, c in again.items()}
@@ -85,53 +84,13 @@ def _sensitivity(comparison: Comparison, others: Sequence[tuple[str, Comparison]
         comparison=comparison,
         lowest_estimate=min(estimates),
         highest_estimate=max(estimates),
-        changed=tuple((run, c.verdict) for run, c in others if c.verdict != comparison.verdict),
+        changed=tuple((run, c) for run, c in others if _is_other(c.verdict, comparison.verdict)),
         num_left_out=len(others),
     )
 
 
-def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:
-    """Say in a few words each what a verdict hangs on; nothing where it stands.
-
-    Args:
-        found: The comparison, and how it looks without one run.
-        level: Of the tests.
-    """
-    return tuple(_reasons(found, level))
-
-
-def _reasons(found: Sensitivity, level: float) -> Iterator[str]:
-    comparison = found.comparison
-    if without := {run for run, verdict in found.changed if _is_other(verdict, comparison)}:
-        one = next(iter(without)) if len(without) == 1 else "one run"
-        yield f"not robust to leaving out {one}"
-    if _disagrees(comparison, level):
-        yield "permutation p disagrees"
-    yield from separation(comparison, level)
-
-
-def separation(comparison: Comparison, level: float) -> Iterator[str]:
-    """Say where no run lies among those of the other arm, by more than chance, and still nothing is shown."""
-    floor = comparison.permutation_floor
-    is_whole = comparison.probability_of_superiority in (0.0, 1.0)
-    is_open = comparison.verdict in (INCONCLUSIVE, WITHIN_MARGIN)
-    if is_whole and is_open and (floor is None or floor < level):
-        side = "above" if comparison.probability_of_superiority else "below"
-        yield f"all runs {side} all of the baseline's"
-
-
-def _is_other(verdict: str, comparison: Comparison) -> bool:
-    """Whether another claim would be made, or one where there is none; what is explored changes often."""
-    known = comparison.verdict
-    return verdict not in (known, NOT_ESTIMABLE) and not {verdict, known}.isdisjoint(SHOWN)
-
-
-def _disagrees(comparison: Comparison, level: float) -> bool:
-    """Whether Welch's test and the permutation test, both uncorrected, fall on different sides."""
-    p, other, floor = comparison.p, comparison.p_permutation, comparison.permutation_floor
-    if p is None or other is None or floor is None or floor >= level:
-        return False
-    return (p < level) != (other < level)
+def _is_other(verdict: str, reported: str) -> bool:
+    return verdict not in (reported, NOT_ESTIMABLE) and not {verdict, reported}.isdisjoint(SHOWN)
 
 
 Sensitivities = tuple[Sensitivity, ...]
@@ -150,7 +109,7 @@ def section(analysis: Analysis, found: Sensitivities, page: Page) -> Section:
             place(analysis, x.comparison.benchmark),
             family_label(x.comparison.family),
             f"`{x.comparison.contrast}`",
-            f"{difference(x.comparison)} {x.comparison.verdict}",
+            f"{difference(x.comparison)} {verdict_word(x.comparison)}",
             _range(x),
             _changes(x),
         ]
@@ -171,31 +130,28 @@ def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
 
 
 def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:
-    lost = first_few([_name(analysis, x) for x in found if x.loses], NAMED)
-    gained = first_few([_name(analysis, x) for x in found if x.gains], NAMED)
+    lost = first_few([named(analysis, x.comparison) for x in found if x.loses], NAMED)
+    gained = first_few([named(analysis, x.comparison) for x in found if x.gains], NAMED)
     sentences = [f"not robust to leaving one run out: {lost}"] if lost else []
     return sentences + ([f"shown only without one run: {gained}"] if gained else [])
 
 
-def _name(analysis: Analysis, x: Sensitivity) -> str:
-    family = x.comparison.family if len(analysis.families) > 1 else None
-    return f"`{x.comparison.contrast}`" + ("" if family is None else f" in {family_label(family)}")
-
-
 def _summary(found: Sensitivities) -> str:
-    number = sum(bool(x.changed) for x in found)
-    return f"{number} of {len(found)} verdicts change without some single run"
+    lost, gained = (sum(getattr(x, name) for x in found) for name in ("loses", "gains"))
+    if not lost and not gained:
+        return "every verdict holds without any one run"
+    return f"{lost} of {len(found)} verdicts are lost without some run, {gained} more would be shown"
 
 
 def tables(analysis: Analysis, found: Sensitivities) -> Mapping[str, pd.DataFrame]:
     """Return every comparison without one run, and the counts of failed runs."""
     return {
-        "sensitivity": pd.DataFrame(_record(x, analysis.inference.level) for x in found),
+        "sensitivity": pd.DataFrame(map(_record, found)),
         "failures": pd.DataFrame(map(vars, analysis.failures)),
     }
 
 
-def _record(x: Sensitivity, level: float) -> dict[str, Any]:
+def _record(x: Sensitivity) -> dict[str, Any]:
     return {
         "benchmark": x.comparison.benchmark,
         "contrast": x.comparison.contrast,
@@ -203,8 +159,7 @@ def _record(x: Sensitivity, level: float) -> dict[str, Any]:
         "lowest_estimate": x.lowest_estimate,
         "highest_estimate": x.highest_estimate,
         "num_left_out": x.num_left_out,
-        "fragile": "; ".join(fragile_because(x, level)),
-        "changed": "; ".join(f"{verdict} without {run}" for run, verdict in x.changed),
+        "changed": "; ".join(f"{c.verdict} without {run}" for run, c in x.changed),
     }
 
 
@@ -216,9 +171,9 @@ def _range(x: Sensitivity) -> str:
 def _changes(x: Sensitivity) -> str:
     if not x.changed:
         return f"holds in all {x.num_left_out}"
-    verdict = x.changed[0][1]
+    word = verdict_word(x.changed[0][1])
     runs = first_few([run for run, _ in x.changed], 1)
-    return f"{len(x.changed)} of {x.num_left_out} change it: {verdict} without {runs}"
+    return f"{len(x.changed)} of {x.num_left_out} change it: {word} without {runs}"
 
 
 def failed_runs(analysis: Analysis) -> str:

@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 from scipy.optimize import OptimizeWarning, curve_fit
 
-from base.wording import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, signed, table, unit_name
 from eval.report.document.names import family_label, title
@@ -34,17 +33,13 @@ from eval.report.figures.style import (
 )
 from eval.report.part import Draw, Drawing, Page, Part, Section
 from eval.report.verdicts.ranking import shown_first
-from eval.significance.arms import ArmTable, Key
+from eval.significance.arms import ArmTable
 from eval.significance.axes import SIZE, Benchmark, Family, Level, Setting, level_number, places_of
-from eval.significance.statistics.corrections import Holm
-from eval.significance.statistics.size_trends import SizeTrend, size_trend, trend_verdicts
-from eval.significance.statistics.tuning import NO_CHOICE
 from eval.suites.registry import HELD_OUT
 
 Ladders = Mapping[Family, Mapping[str, Family]]
 """What stands beside size, to each size, ascending, to its setting."""
 Parameters = Mapping[tuple[Family, Level], float]
-NAMED = 4
 FEWEST_SIZES = 3
 """A power law has three numbers."""
 LARGEST_EXPONENT = 5.0
@@ -138,55 +133,36 @@ def _parameters(analysis: Analysis) -> Parameters:
     return {(s, v): size for s, size in by_name.items() if size for v in analysis.variants}
 
 
-TREND_COLUMNS = ["benchmark", "variant", "sizes", "first", "last", "change", "p_change", "p_bend", "verdict"]
+TREND_COLUMNS = ["benchmark", "variant", "sizes", "first", "last", "change"]
 
 
 def _trends(
     analysis: Analysis, ladders: Ladders, parameters: Parameters, arms: ArmTable
 ) -> Iterator[tuple[object, ...]]:
-    """Lines of all variants that have two sizes, corrected together."""
-    every = {variant: _line(analysis, ladders, parameters, arms, variant) for variant in analysis.others}
-    lines = {variant: line for variant, line in every.items() if line is not None}
-    trends = [trend for _, trend in lines.values()]
-    verdicts = trend_verdicts(trends, arms.outcome.margin, analysis.inference.level)
-    p_changes = Holm().adjust([_known(x.change.p) for x in trends])
-    p_bends = Holm().adjust([_known(x.bend.p) if x.bend else None for x in trends])
-    for variant, p_change, p_bend, verdict in zip(lines, p_changes, p_bends, verdicts, strict=True):
-        sizes, trend = lines[variant]
-        ends = (float(x.estimate) for x in (trend.first, trend.last, trend.change))
-        yield arms.benchmark, variant, "+".join(sizes), *ends, p_change, p_bend, verdict
-
-
-def _known(p: np.ndarray) -> float | None:
-    return None if np.isnan(p) else float(p)
+    """Lines of all variants that have two sizes: at the smallest, at the largest, and their difference."""
+    for variant in analysis.others:
+        both = (variant, analysis.baseline)
+        usable = [
+            {size: s for size, s in ladder.items() if all(len(arms.runs.get((s, v), ())) for v in both)}
+            for ladder in ladders.values()
+        ]
+        usable = [ladder for ladder in usable if ladder]
+        names = [size for size in usable[0] if all(size in x for x in usable)] if usable else []
+        if len(names) > 1:
+            settings = [[ladder[size] for size in names] for ladder in usable]
+            ends = np.mean([_line(parameters, arms, both, each) for each in settings], axis=0)
+            yield arms.benchmark, variant, "+".join(names), *ends.tolist(), float(ends[1] - ends[0])
 
 
 def _line(
-    analysis: Analysis, ladders: Ladders, parameters: Parameters, arms: ArmTable, variant: Level
-) -> tuple[tuple[str, ...], SizeTrend] | None:
-    """The line through the sizes at which every setting has two runs of both; None without two of them."""
-    both = (variant, analysis.baseline)
-    usable = [
-        {size: s for size, s in ladder.items() if all(len(arms.runs.get((s, v), ())) > 1 for v in both)}
-        for ladder in ladders.values()
-    ]
-    usable = [ladder for ladder in usable if ladder]
-    sizes = tuple(size for size in usable[0] if all(size in x for x in usable)) if usable else ()
-    if len(sizes) < 2:
-        return None
-    settings = [[ladder[size] for size in sizes] for ladder in usable]
-    log_sizes = np.log([[parameters[s, analysis.baseline] for s in row] for row in settings])
-    numbers = np.array([[[_numbers(arms, (s, v)) for v in both] for s in row] for row in settings])
-    means, variances, counts, added, added_df = np.moveaxis(numbers, -1, 0)
-    if (np.ptp(log_sizes, axis=1) == 0).any():
-        return None
-    return sizes, size_trend(log_sizes, means, variances, counts, analysis.confidence, added, added_df)
-
-
-def _numbers(arms: ArmTable, key: Key) -> tuple[float, ...]:
-    """Mean, variance and number of runs, and what tuning adds to the variance of the mean."""
-    runs = arms.runs[key].to_numpy(dtype=float)
-    return runs.mean(), runs.var(ddof=1), len(runs), *arms.choices.get(key, NO_CHOICE)
+    parameters: Parameters, arms: ArmTable, both: tuple[Level, Level], settings: Sequence[Family]
+) -> np.ndarray:
+    """Ends (2,) of the line of least squares through the differences, against the logarithm of size."""
+    variant, baseline = both
+    log_sizes = np.log([parameters[setting, baseline] for setting in settings])
+    differences = [arms.runs[s, variant].mean() - arms.runs[s, baseline].mean() for s in settings]
+    line = np.polynomial.Polynomial.fit(log_sizes, differences, 1)
+    return line(np.array([log_sizes.min(), log_sizes.max()]))
 
 
 def _laws(analysis: Analysis, ladders: Ladders, parameters: Parameters) -> Iterator[VariantLaw]:
@@ -252,17 +228,15 @@ def section(analysis: Analysis, sizes: Sizes, page: Page) -> Section:
 
 
 def _summary(analysis: Analysis, sizes: Sizes) -> str:
-    """Plain numbers, in the order of the study: a corrected verdict stands in the table."""
+    """Name the largest change, in plain numbers."""
     leading = shown_first(analysis)[0]
-    trends = sizes.trends[sizes.trends.benchmark == leading]
-    changes = [f"{_number(analysis, x, 'change')} (`{x['variant']}`)" for x in trends.to_dict("records")]
-    if not changes:
+    trends = sizes.trends[sizes.trends.benchmark == leading].to_dict("records")
+    if not trends:
         return f"{len(sizes.levels)} sizes"
+    largest = max(trends, key=lambda x: abs(x["change"]))
+    ends = " to ".join(_number(analysis, largest, name) for name in ("first", "last"))
     unit = unit_name(analysis.outcome(leading).unit)
-    return (
-        f"from {sizes.levels[0]} to {sizes.levels[-1]} the difference to `{analysis.baseline}` on "
-        f"{title(leading)} changes by {first_few(changes, NAMED)} {unit}".rstrip()
-    )
+    return f"`{largest['variant']}` changes most, from {ends} {unit}".rstrip()
 
 
 def _number(analysis: Analysis, trend: Mapping[Hashable, Any], name: str) -> str:
@@ -272,7 +246,7 @@ def _number(analysis: Analysis, trend: Mapping[Hashable, Any], name: str) -> str
 def _trend_text(analysis: Analysis, sizes: Sizes) -> str:
     trends = sizes.trends[sizes.trends.benchmark.isin(shown_first(analysis))]
     if trends.empty:
-        return f"No {analysis.noun} has two runs at two sizes, so there is no trend."
+        return f"No {analysis.noun} has runs at two sizes, so there is no trend."
     rows = [
         [title(x["benchmark"]), f"`{x['variant']}`", x["sizes"].replace("+", ", "),
          *(_number(analysis, x, name) for name in ("first", "last", "change"))]
@@ -281,9 +255,7 @@ def _trend_text(analysis: Analysis, sizes: Sizes) -> str:
     header = ["metric", analysis.noun, "sizes", "line at the smallest size", "at the largest", "change"]
     text = (
         f"Exploratory: a line of least squares in the logarithm of the parameters of `{analysis.baseline}`, "
-        "averaged over all that stands beside size. Tests of the change and of a bend, and whether the "
-        "difference shrinks, grows or holds, are in tables/size_trends.csv: they are corrected over the "
-        f"{analysis.noun}s of a metric, and not with the primary comparisons."
+        "averaged over all that stands beside size. Nothing is tested."
     )
     return f"{table(header, rows)}\n\n{text}"
 
@@ -305,7 +277,8 @@ def _law_text(analysis: Analysis, sizes: Sizes) -> str:
     header = ["family", analysis.noun, "held-out loss", "exponent", "floor E (nats)"]
     text = (
         "Power laws of held-out loss in all parameters, L = E + A N^-exponent, by least squares through the "
-        "runs of a variant, ± standard errors. Nothing is said of sizes outside the range."
+        "runs of a variant. ±: standard errors from the spread of runs, without what the choice of rates "
+        "adds. Nothing is said of sizes outside the range."
     )
     return f"{table(header, rows)}\n\n{text}"
 

@@ -14,12 +14,13 @@ from eval.report.analysis import Analysis
 from eval.report.document.markdown import difference, listed, table
 from eval.report.document.names import family_label
 from eval.report.figures.tuning import tuning_figures
-from eval.report.part import NextStep, Page, Part, Section
+from eval.report.part import LEAST_POWER, NextStep, Page, Part, Section
 from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
 from eval.report.verdicts.findings import AtSharedRate
 from eval.results.tuning_rules import Value
 from eval.significance.axes import Level
 from eval.significance.comparison import SHOWN, Comparison
+from eval.significance.statistics.power import detection_power
 from eval.significance.statistics.tuning import Estimate, combined
 
 SHOWN_OF_CURVE = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f"}
@@ -36,6 +37,8 @@ class Narrowing:
     """What is tuned further: one variant along one field, in each setting of the comparison."""
     share: float
     """Width of the interval then, as a share of what it is, if means stay as they are."""
+    power: float
+    """How often a difference is then shown, if the one seen is the true one."""
 
     @property
     def tuned(self) -> str:
@@ -63,16 +66,16 @@ class Narrowing:
 
 
 def most_decisive(tuned: Tuned, comparisons: Iterable[Comparison]) -> list[Narrowing]:
-    """Return what is worth most first: every variant and field once, with the comparison it narrows most.
+    """Return every variant and field once: what a verdict may be expected of first, then what narrows most.
 
     Args:
         tuned: What the tuning found.
-        comparisons: Averaged over families; those that are shown, and of other metrics, need nothing.
+        comparisons: Those that are shown, exploratory, or of other metrics need nothing.
     """
-    undecided = [c for c in comparisons if c.verdict not in SHOWN]
+    undecided = [c for c in comparisons if c.is_primary and c.verdict not in SHOWN]
     every = [narrowing for c in undecided for narrowing in narrowings(tuned, c)]
     best: dict[tuple[str, str], Narrowing] = {}
-    for each in sorted(every, key=lambda narrowing: narrowing.share):
+    for each in sorted(every, key=lambda x: (-(x.power >= LEAST_POWER) * x.power / x.num_runs, x.share)):
         best.setdefault((each.tuned, each.lines[0].field), each)
     return list(best.values())
 
@@ -100,8 +103,15 @@ def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
             lines.setdefault((line.variant, line.field), []).append(line)
     shares = {key: math.sqrt(max(0.0, 1 - part * (1 - choice_variance(*key) / before))) for key in lines}
     compared = str(comparison.contrast.compared)
+    level = comparison.level_simultaneous or 1 - comparison.confidence
+    effect, error, df = abs(comparison.estimate or 0.0), comparison.standard_error, comparison.df or 1.0
     return [
-        Narrowing(compared=compared, lines=tuple(lines[key]), share=share)
+        Narrowing(
+            compared=compared,
+            lines=tuple(lines[key]),
+            share=share,
+            power=detection_power(effect, error * share, df, level),
+        )
         for key, share in shares.items()
         if share < 1
     ]
@@ -142,14 +152,15 @@ def checks(analysis: Analysis, tuned: Tuned) -> Iterable[str]:
 
 
 def steps(analysis: Analysis, tuned: Tuned) -> Iterable[NextStep]:
-    """Propose the tuning runs that narrow an undecided comparison most."""
+    """Propose the tuning runs that are most likely to decide a comparison."""
     if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
         return
     for each in most_decisive(tuned, _of_held_out_loss(analysis))[:1]:
         yield NextStep(
-            text=each.text,
-            command="ffn-ablations study run STUDY.yaml --decide 1",
-            share=each.share,
+            text=f"{MORE_SEEDS} more tuning seeds of `{each.tuned}` at {', '.join(map(_text, each.values))}",
+            compared=f"`{each.compared}`" + " on held-out loss" * (len(analysis.primary) > 1),
+            command="--decide 1",
+            power=each.power,
             num_runs=each.num_runs,
         )
 
@@ -180,9 +191,20 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
 
 
 def _summary(analysis: Analysis, tuned: Tuned) -> str:
-    """Say what was chosen."""
-    values = Counter(f"{x.field} {_text(x.values[x.chosen])}" for x in tuned.lines)
-    return first_few([f"{value} for {count}" for value, count in values.most_common()], NAMED)
+    """Say between which values the chosen ones lie."""
+    chosen: dict[str, set[str]] = {}
+    for line in sorted(tuned.lines, key=lambda line: line.chosen):
+        chosen.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
+    return first_few([f"{name} {_ends(values)}" for name, values in chosen.items()], NAMED)
+
+
+def _ends(values: set[str]) -> str:
+    """Write the least and the greatest of numbers, or all words."""
+    try:
+        ordered = sorted(values, key=float)
+    except ValueError:
+        return ", ".join(sorted(values))
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
 
 
 def _values(analysis: Analysis, tuned: Tuned) -> str:
@@ -199,13 +221,13 @@ def _values(analysis: Analysis, tuned: Tuned) -> str:
         for line in tuned.lines
     ]
     header = [analysis.stratum, analysis.noun, "field", "chosen", "optimum", "a third of it costs",
-              "three times it costs", "choice error"]  # fmt: skip
+              "three times it costs", "√ expected squared regret"]  # fmt: skip
     return (
         f"{table(header, rows)}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
         f"nearest neighbours, with {analysis.confidence:.0%} intervals over what the tuning leaves open; no "
         "interval where the optimum is the end of what was searched, - where the grid does not reach. "
-        "*Choice error*: root of the expected squared regret. More tuning seeds and a finer grid lessen it; "
-        "more seeds of the main runs do not."
+        "*Regret*: the loss at the chosen value minus the lowest of the curve; more tuning seeds and a finer "
+        "grid lessen it, more seeds of the main runs do not."
     )
 
 

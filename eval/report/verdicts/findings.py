@@ -11,7 +11,7 @@ from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level, places_of
 from eval.significance.claims import Claims, contrasts_of, corrected_together, question
 from eval.significance.compare import compare_with_baseline
-from eval.significance.comparison import Comparison, Inference
+from eval.significance.comparison import DIFFERENT, INCONCLUSIVE, NEGLIGIBLE, Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.factor import OF_HEADS, Factor, noun
 
@@ -132,7 +132,6 @@ def find(
     baseline: Level,
     others: Sequence[Level],
     contrasts: Sequence[Contrast] = (),
-    thorough: bool = True,
 ) -> Findings:
     """Compare every variant with the baseline on every metric in every scope, and correct all of it.
 
@@ -143,16 +142,15 @@ def find(
         baseline: The variant that the others are compared with.
         others: The others, in the order wanted.
         contrasts: Further comparisons that were asked for.
-        thorough: Also what no verdict rests on: permutation, power.
     """
     how = claims.inference
     alone = [
         comparison
         for arms in claims.tables.values()
-        for comparison in compare_with_baseline(arms, baseline, others, how, thorough)
+        for comparison in compare_with_baseline(arms, baseline, others, how)
     ]
     asked = contrasts_of(claims, contrasts)
-    comparisons, asked = corrected_together(claims, alone, asked, thorough)
+    comparisons, asked = corrected_together(claims, alone, asked)
     return Findings(
         factor=factor,
         inference=how,
@@ -177,13 +175,35 @@ def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | N
     if shared is None or benchmark not in found.tables:
         return found
     table = ArmTable(shared.runs, benchmark, outcome=shared.outcome, decided=found.tables[benchmark].decided)
-    alone = compare_with_baseline(table, found.baseline, found.others, found.inference, thorough=False)
+    alone = compare_with_baseline(table, found.baseline, found.others, found.inference)
     at_shared = {(c.family, c.contrast): c for c in alone}
     own = [c for c in found.comparisons if c.benchmark == benchmark]
     both = [
         AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared
     ]
     return replace(found, at_shared_rate=tuple(both))
+
+
+def verdict_word(comparison: Comparison) -> str:
+    """Say a verdict as the page does, wherever it stands."""
+    side = "better" if comparison.is_better else "worse"
+    words = {DIFFERENT: side, NEGLIGIBLE: f"{side} (negligible)", INCONCLUSIVE: "undecided"}
+    return words.get(comparison.verdict, comparison.verdict)
+
+
+def named(findings: Findings, comparison: Comparison) -> str:
+    """Name a comparison as a sentence does, with its metric and family where there are several."""
+    contrast = comparison.contrast
+    name = contrast.compared if contrast.minus == (findings.baseline,) else str(contrast)
+    metric = f" on {title(comparison.benchmark)}" if len(findings.primary) > 1 else ""
+    is_of_one = comparison.family is not None and len(findings.families) > 1
+    return f"`{name}`{metric}" + (f" in {family_label(comparison.family)}" if is_of_one else "")
+
+
+def asked_beside(findings: Findings) -> list[Comparison]:
+    """Return primary contrasts asked for that are no comparison with the baseline."""
+    with_baseline = set(map(question, findings.comparisons))
+    return [c for c in findings.contrasts if c.is_primary and question(c) not in with_baseline]
 
 
 def place(findings: Findings, benchmark: Benchmark) -> str:

@@ -54,27 +54,6 @@ class Holm:
         return [None if p is None else level / num_tests for p in p_values]
 
 
-class BenjaminiHochberg:
-    """Keeps the expected share of false claims among all claims below the level (1995)."""
-
-    def adjust(self, p_values: PValues) -> list[float | None]:
-        """Multiply every p by their number over its rank."""
-        known = _ascending(p_values)
-        corrected: list[float | None] = [None] * len(p_values)
-        running = 1.0
-        for rank, (p, index) in reversed(list(enumerate(known, start=1))):
-            running = min(running, p * len(known) / rank)
-            corrected[index] = running
-        return corrected
-
-    def levels(self, p_values: PValues, level: float) -> list[float | None]:
-        """Return level x shown / all: the false coverage rate of those shown (Benjamini, Yekutieli 2005)."""
-        corrected = self.adjust(p_values)
-        known = [p for p in corrected if p is not None]
-        num_shown = sum(p < level for p in known)
-        return [None if p is None else level * max(1, num_shown) / len(known) for p in corrected]
-
-
 class MaxT:
     """Keeps the chance of any false claim below the level by what comparisons share: a baseline, runs, items.
 

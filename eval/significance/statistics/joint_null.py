@@ -219,32 +219,6 @@ def _spreads(cells: Cells, draws: int, rng: np.random.Generator) -> Iterator[np.
         yield usual * np.where(is_small, WIDE, 1.0)
 
 
-def resampled(cells: Cells, draws: int, rng: np.random.Generator) -> Draws:
-    """Draw runs of each group with replacement, every cell about its mean; all scores of a run together."""
-    present = ~np.isnan(cells.values)
-    centred = np.nan_to_num(cells.values - _means(cells.values))
-    counts, sums, squares = np.zeros((3, draws, len(cells.groups)))
-    for group in np.unique(cells.groups):
-        here = np.flatnonzero(cells.groups == group)
-        rows = np.flatnonzero(present[:, here].any(1))
-        times = _times_drawn(len(rows), draws, rng)
-        for moment, of_row in ((counts, present * 1.0), (sums, centred), (squares, centred**2)):
-            moment[:, here] = times @ of_row[np.ix_(rows, here)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        about_mean = squares - sums**2 / counts
-    about_mean = np.where(about_mean > ROUNDING * squares, about_mean, 0.0)
-    # The mean square of a regret is no part of runs that are drawn from runs; it is added as it is.
-    return _studentized(cells, counts, sums, about_mean, cells.choices[:1], is_moderated=False)
-
-
-def observed(cells: Cells) -> Draws:
-    """Judge the study itself, as ``resampled`` judges its draws: every cell by its own variance; (1, m)."""
-    counts = cells.counts[None] * 1.0
-    sums = np.nansum(cells.values, 0)[None]
-    about_mean = _variances(cells.values.T[:, :, None])[:, 0][None] * (counts - 1)
-    return _studentized(cells, counts, sums, about_mean, cells.choices[:1], is_moderated=False)
-
-
 def p_of_t(draws: Draws) -> np.ndarray:
     """(B, m) two-sided p of Welch's t, every one with its own degrees of freedom."""
     return 2 * special.stdtr(draws.df, -np.abs(draws.t))
@@ -253,21 +227,6 @@ def p_of_t(draws: Draws) -> np.ndarray:
 def differences_found(draws: Draws, level: float) -> np.ndarray:
     """(B, m) the smallest true difference that each draw finds at a two-sided level; nan where none is."""
     return draws.error * (special.stdtrit(draws.df, 1 - level / 2) - draws.t)
-
-
-def p_of_ranks(draws: Draws) -> np.ndarray:
-    """(B, m) two-sided p of each draw among those of its comparison: as many as lie as far out / (1 + B)."""
-    nearness = np.where(np.isnan(draws.t), np.inf, -np.abs(draws.t))
-    ranks = np.empty_like(nearness)
-    for place, each in enumerate(nearness.T):  # how many lie as far out
-        ranks[:, place] = np.searchsorted(np.sort(each), each, side="right")
-    return np.where(np.isnan(draws.t), np.nan, ranks / (1 + len(ranks)))
-
-
-def share_beyond(draws: Draws, study: Draws) -> np.ndarray:
-    """(m,) two-sided p of a study among draws: as many as lie as far out, and itself, / (1 + B)."""
-    beyond = np.abs(draws.t) >= np.abs(study.t)  # nan lies nowhere
-    return (1 + beyond.sum(0)) / (1 + len(draws.t))
 
 
 def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
@@ -352,38 +311,28 @@ def _root(correlation: np.ndarray) -> np.ndarray:
     return root / np.maximum(np.sqrt((root**2).sum(1, keepdims=True)), 1e-9)
 
 
-def _times_drawn(num_rows: int, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """(B, num_rows) how often each row is drawn, as many in all as there are rows."""
-    drawn = rng.integers(num_rows, size=(draws, num_rows)) + np.arange(draws)[:, None] * num_rows
-    return np.bincount(drawn.ravel(), minlength=draws * num_rows).reshape(draws, num_rows).astype(float)
-
-
 def _studentized(
     cells: Cells,
     counts: np.ndarray,
     sums: np.ndarray,
     about_mean: np.ndarray,
     added: np.ndarray,
-    is_moderated: bool = True,
 ) -> Draws:
     """Judge every comparison of every study.
 
     Args:
         cells: What is averaged.
-        counts: (C,) or (B, C) runs of each cell.
+        counts: (C,) runs of each cell.
         sums: (B, C) of the deviations of its runs from its true mean.
         about_mean: (B, C) sums of squares about its mean.
-        added: (B, C) or (1, C) what the choice of a rate adds to the variance of its mean.
-        is_moderated: Whether variances are those that the real study is judged with, else each cell's own.
+        added: (B, C) what the choice of a rate adds to the variance of its mean.
     """
     weights = cells.weights
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = np.broadcast_to(counts - 1, sums.shape).astype(float)
+        df = np.repeat((counts - 1)[None], len(sums), axis=0)
         variances = about_mean / df
-        if is_moderated:
-            df = df.copy()
-            for law in cells.of_each_law():
-                variances[:, law], df[:, law] = judged_variances(variances[:, law], counts[law] - 1)
+        for law in cells.of_each_law():
+            variances[:, law], df[:, law] = judged_variances(variances[:, law], counts[law] - 1)
         errors = np.nan_to_num(variances / counts)
         is_unknown = (np.broadcast_to(counts < 2, sums.shape) * 1.0) @ (weights.T != 0) > 0
         estimate = np.nan_to_num(sums / counts) @ weights.T

@@ -31,7 +31,6 @@ NUMBERS = (
     "high",
     "p_equivalence",
     "smallest_margin",
-    "minimum_detectable_effect",
     "hedges_g",
 )
 
@@ -41,9 +40,8 @@ def numbers(comparison: Comparison) -> list[float | None]:
 
 
 PUBLISHED = {
-    "blimp": [-0.101833, 0.563593, 9.18302, 0.860539, -1.37291, 1.16924, 0.0724037, 1.13262, 1.7706,
-              -0.07757],
-    "glue": [-1.001333, 0.972254, 5.39492, 0.346995, -3.44656, 1.44389, 0.500522, 2.92923, 3.35203, -0.46544],
+    "blimp": [-0.101833, 0.563593, 9.18302, 0.860539, -1.37291, 1.16924, 0.0724037, 1.13262, -0.07757],
+    "glue": [-1.001333, 0.972254, 5.39492, 0.346995, -3.44656, 1.44389, 0.500522, 2.92923, -0.46544],
 }  # fmt: skip
 """Of the source study's table, in the order of NUMBERS."""
 
@@ -119,15 +117,12 @@ def test_swapping_arms_mirrors_everything(cells, how, family):
     def near(value):
         return None if value is None else pytest.approx(value, rel=1e-7, abs=1e-7)
 
-    for name in ("standard_error", "df", "p", "p_equivalence", "smallest_margin", "p_permutation",
-                 "permutation_floor", "minimum_detectable_effect"):  # fmt: skip
+    for name in ("standard_error", "df", "p", "p_equivalence", "smallest_margin"):
         assert getattr(backward, name) == near(getattr(forward, name)), name
     mirrors = {"estimate": "estimate", "hedges_g": "hedges_g", "low": "high"}
     for name, mirrored in (*mirrors.items(), *((high, low) for low, high in mirrors.items())):
         value = getattr(forward, mirrored)
         assert getattr(backward, name) == near(None if value is None else -value), name
-    superiority = forward.probability_of_superiority
-    assert backward.probability_of_superiority == near(None if superiority is None else 1 - superiority)
 
 
 def test_contrasts_of_one_table_do_not_share_the_runs_of_other_differences():

@@ -203,7 +203,7 @@ def test_words_say_what_is_compared(made: Path, tmp_path: Path):
     assert "| **worse** |" in row
     assert "Left out, as no head has part in it: blimp." in text
     assert "<summary>Cost: " not in text
-    assert "always compared with each other (`--paired`), as heads share a pretrained" in text
+    assert "compared with each other, as heads share a model (`--paired`)" in text
     quiet = scores()
     quiet = quiet[quiet["head"] != FOURIER]
     quiet.to_parquet(made / "quiet.parquet")
@@ -272,7 +272,6 @@ def test_the_study_names_the_factor(study: Path):
         ({"factor": "head", "contrasts": ("mlpp - linear",)}, "unknown head 'mlpp'; did you mean 'mlp'"),
         ({"factor": "head", "head": "mlp"}, "--head keeps one head and --factor head compares heads"),
         ({"head": "ml"}, "unknown head in .* 'ml'; did you mean 'mlp'"),
-        ({"factor": "head", "source_study": True}, "leave out --factor head"),
     ],
 )
 def test_mistakes_are_one_line(made: Path, request_: dict, message: str):

@@ -16,9 +16,9 @@ from eval.significance.comparison import Comparison
 from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan")
-IN_UNIT = ("margin", "smallest_margin", "standard_error", "minimum_detectable_effect")
+IN_UNIT = ("margin", "smallest_margin", "standard_error")
 WITHOUT_DIRECTION = (
-    *("p", "p_equivalence", "p_permutation", "permutation_floor", "df", "verdict"),
+    *("p", "p_equivalence", "df", "verdict"),
     *("is_better", "is_at_chance", "unit", *IN_UNIT),
 )
 ENDS = ("estimate", "low", "high", "hedges_g")

@@ -19,6 +19,7 @@ from eval.report.parts.methods import methods_text
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.statistics.looks import nominal_levels
+from tests.unit.eval.report.rendering import render
 
 VARIANTS = {"gelu": 0.0, "kan": -4.0, "relu": 0.0}
 
@@ -108,11 +109,11 @@ def test_what_the_study_and_flags_ask_is_told(tmp_path: Path):
     study = Growing(tmp_path / "s", looks=[3, 6], note="A first grid\nwas given up.")
     study.grow(3)
     said = "The study's file asks: baseline gelu, looks 3, 6 and margin 1."
-    note = "The study's own note: A first grid was given up."
-    assert questions_note(study.report()) == f"{said} {note}"
+    assert questions_note(study.report()) == said
+    assert "**The study's own note.** A first grid was given up." in render(study.report())
     request = Request(baseline="relu", primary=("blimp",), declared=Declared(margins={"blimp": 0.5}))
     assert questions_note(study.report(request)) == (
-        f"{said} On the command line: baseline relu, primary blimp and margins blimp 0.5. {note}"
+        f"{said} On the command line: baseline relu, primary blimp and margins blimp 0.5."
     )
 
 

@@ -15,7 +15,7 @@ from eval.report.inputs.run_facts import Evaluation, RunFacts
 from eval.report.inputs.sources import Source, source_of_frame
 from eval.report.part import Page
 from eval.report.parts import cost
-from eval.report.parts.cost import Cost, without_budget
+from eval.report.parts.cost import Cost
 
 PAGE = Page(alternative_texts={"cost": "alt"})
 SEEDS = (1, 2, 3, 4)
@@ -66,47 +66,6 @@ def result_of(analysis: Analysis) -> Cost:
     return result
 
 
-def test_a_level_is_named_without_its_budget():
-    assert without_budget("kan grid_size=3 ffn_budget=params") == "kan grid_size=3"
-    assert without_budget("kan") == "kan"
-
-
-def test_each_level_is_matched_in_what_its_runs_say(analysis: Analysis):
-    matches = {(x.variant, x.matched_in): x for x in result_of(analysis).matches}
-    assert {key: str(x.level) for key, x in matches.items()} == {
-        ("kan", "width"): "kan",
-        ("kan", "parameters"): "kan ffn_budget=params",
-        ("kan", "FLOPs"): "kan ffn_budget=flops",
-        ("relu", "width"): "relu",
-        ("relu", "parameters"): "relu",
-        ("relu", "FLOPs"): "relu",
-    }
-    assert matches["kan", "parameters"].ratio == pytest.approx(1.03)
-
-
-def test_a_matched_level_has_the_verdict_of_its_comparison(analysis: Analysis):
-    """A second estimate of one pair would be one that contradicts the first."""
-    by_level = {c.contrast.compared: c for c in analysis.comparisons}
-    text = cost.section(analysis, result_of(analysis), PAGE).body
-    first, second = text.split("![alt](figures/cost.svg)")
-    rows = [
-        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in first.splitlines() if "`kan`" in line
-    ]
-    assert [row[1] for row in rows] == ["width", "parameters", "FLOPs"]
-    for row in rows:
-        comparison = by_level[row[2]]
-        low, high = comparison.interval
-        assert float(row[4]) == pytest.approx(comparison.estimate, abs=1e-3)
-        assert [float(end) for end in row[5].strip("[]()").split(", ")] == pytest.approx(
-            [low, high], abs=1e-3
-        )
-        assert row[6] == ("**better**" if row[2] == "kan" else "**worse**")
-    assert "+3.0%" in first
-    assert "| `kan ffn_budget=params` | 1,030,000 |" in second
-    frame = cost.tables(analysis, result_of(analysis))["matched"]
-    assert list(frame.verdict) == [by_level[level].verdict for level in frame.level]
-
-
 def test_means_and_spreads_are_those_of_pandas(analysis: Analysis):
     facts = pd.DataFrame([vars(x) for x in analysis.facts])
     hours = facts.groupby("variant").train_hours
@@ -117,6 +76,7 @@ def test_means_and_spreads_are_those_of_pandas(analysis: Analysis):
         assert frame.flops_ratio[variant] == pytest.approx(LEVELS[variant][2])
         assert frame.num_runs[variant] == len(SEEDS)
     assert frame.matched_in["relu"] == "width, parameters, FLOPs"
+    assert frame.matched_in["kan ffn_budget=params"] == "parameters"
     assert frame.matched_in["gelu"] == ""
     in_all = sum(x.train_hours for x in analysis.facts)
     section = cost.section(analysis, result_of(analysis), PAGE)
@@ -131,20 +91,6 @@ def test_runs_of_a_tuning_are_in_the_total(analysis: Analysis):
     assert result is not None
     assert result.num_runs == 23
     assert result.hours == pytest.approx(sum(x.train_hours for x in (*analysis.facts, *others)))
-
-
-def test_a_level_is_matched_in_all_families_or_not_at_all():
-    source = made(families=("gpt_neo", "roberta"))
-    wider = tuple(
-        replace(x, num_parameters=2_000_000) if (x.family, x.variant) == ("roberta", "relu") else x
-        for x in source.facts
-    )
-    for facts, expected in ((source.facts, ["width", "parameters", "FLOPs"]), (wider, ["width", "FLOPs"])):
-        two = analyse(replace(source, facts=facts), Request(baseline="gelu"))
-        assert [x.matched_in for x in result_of(two).matches if x.variant == "relu"] == expected
-    drawn = draw_cost(two, result_of(two).arms)
-    assert drawn is not None
-    assert len(drawn[0].axes) == 6
 
 
 def test_runs_that_could_not_compile_are_named_beside_the_costs(analysis: Analysis):
@@ -168,10 +114,23 @@ def test_the_figure_has_mean_scores_and_costs(analysis: Analysis):
         np.testing.assert_allclose(points, expected)
 
 
-def test_without_levels_there_is_no_match_and_without_facts_no_part():
-    plain = analyse(made(("gelu", "kan", "relu")), Request(baseline="gelu"))
-    assert result_of(plain).matches == ()
-    assert "matched with" not in cost.section(plain, result_of(plain), PAGE).body
+def test_a_figure_has_a_panel_for_each_family_and_cost():
+    two = analyse(made(families=("gpt_neo", "roberta")), Request(baseline="gelu"))
+    drawn = draw_cost(two, result_of(two).arms)
+    assert drawn is not None
+    assert len(drawn[0].axes) == 6
+
+
+def test_far_from_the_baselines_parameters_is_named(analysis: Analysis):
+    (sentence,) = cost.checks(analysis, result_of(analysis))
+    ratios = result_of(analysis).arms.set_index("variant").parameters_ratio
+    far = [name for name, ratio in ratios.items() if abs(ratio - 1) > 0.05]
+    assert far
+    for name in far:
+        assert f"`{name}` {100 * (ratios[name] - 1):+.1f}%" in sentence
+
+
+def test_without_facts_there_is_no_part():
     bare = analyse(replace(made(("gelu", "kan")), facts=()), Request(baseline="gelu"))
     assert cost.PART.of(bare) is None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
@@ -77,12 +76,11 @@ def test_the_page_has_plain_differences_and_nothing_tested(scores: pd.DataFrame,
     assert not re.search(r"\*\*|\bp\b|significant", text)
 
 
-def test_corrected_p_values_are_in_the_table(analysis: Analysis) -> None:
+def test_the_table_has_sizes_and_no_tests(analysis: Analysis) -> None:
     table = number_tables(analysis)["phenomena"]
-    known = table[table.p.notna()]
     assert len(table) == 9
-    assert set(table[table.p.isna()].contrast) == {"kan - gelu"}
-    assert known.p_bh.to_numpy() == pytest.approx(stats.false_discovery_control(known.p))
+    assert set(table[table.standard_error.isna()].contrast) == {"kan - gelu"}
+    assert not {"p", "p_corrected", "verdict"} & set(table.columns)
 
 
 def test_means_weigh_every_phenomenon_alike(scores: pd.DataFrame, analysis: Analysis) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from eval.report.analyse import analyse
 from eval.report.analysis import Request
-from eval.report.inputs.sources import read_source
-from eval.report.parts import source_study
 from eval.report.parts.published import PART, Published, Record, beside_published
 from eval.report.write import write_report
 from eval.results.published import read_published
@@ -263,45 +257,3 @@ def test_an_unknown_source_is_one_line(tmp_path: Path) -> None:
     assert "unknown value of --published: 'thesi'; did you mean 'thesis'?" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-A6 = ("gelu - learnable-gelu", "relu+silu - thesis-swish+prelu")
-# Tables 3 and 4 of the source study: difference and nominal 95% interval, as printed.
-PRINTED = {
-    ("babylm23", A6[0]): (-0.135, -1.16, 0.636),
-    ("glue", A6[0]): (-0.878, -2.674, 0.604),
-    ("babylm23", A6[1]): (0.442, -1.85, 2.30),
-    ("glue", A6[1]): (1.355, -0.35, 3.05),
-}
-
-
-@pytest.mark.ci
-def test_the_documented_command_gives_the_source_studys_printed_intervals(tmp_path: Path) -> None:
-    """On the table that ships; in another order of names the draws are others."""
-    document = (Path(__file__).parents[5] / "docs" / "sources.md").read_text(encoding="utf-8")
-    (command,) = (
-        shlex.split(block.replace("\\\n", " "))
-        for block in re.findall(r"```bash\n(.*?)```", document, re.DOTALL)
-        if "--source-study" in block
-    )
-    assert command[:3] == ["ffn-ablations", "report", "thesis:table5"]
-    done = run_command("eval.report", *command[2:], "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    found = pd.read_csv(tmp_path / "out" / "tables" / "source_study.csv").set_index(["benchmark", "contrast"])
-    for key, printed in PRINTED.items():
-        # Printed with two or three decimals, and 0.442 of 0.44295 is cut.
-        assert tuple(found.loc[key]) == pytest.approx(printed, abs=0.002)
-    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    assert f"| glue | `{A6[0]}` | -0.879 | [-2.675, +0.604] |" in text
-    assert "no verdict rests on it" in text
-
-
-@pytest.mark.ci
-def test_another_order_of_names_is_another_interval() -> None:
-    source, request = Path("thesis:table5"), Request(source_study=True)
-    found = [
-        source_study.PART.of(analyse(read_source(source), replace(request, contrasts=(name,))))
-        for name in (A6[1], "relu+silu - prelu+thesis-swish")
-    ]
-    first, second = (next(iter(x.values())) for x in found)
-    assert first.low != second.low

@@ -236,8 +236,8 @@ def test_the_report_says_which_tuning_runs_would_decide_most(found: Analysis) ->
     assert "- 2 more tuning seeds of" in _section(undecided)
     (step,) = PART.steps(undecided, undecided.tuned)
     best, *_ = most_decisive(undecided.tuned, undecided.overall(TUNED_BY))
-    assert (step.share, step.num_runs) == (best.share, best.num_runs)
-    assert step.command == "ffn-ablations study run STUDY.yaml --decide 1"
+    assert (step.power, step.num_runs) == (best.power, best.num_runs)
+    assert step.command == "--decide 1"
     shown = replace(found, comparisons=tuple(replace(c, p=0.0, p_corrected=0.0) for c in found.comparisons))
     assert list(PART.steps(shown, shown.tuned)) == []
 

@@ -203,7 +203,7 @@ def test_losses_of_each_family_of_the_example(
 
 def test_the_answer_tells_each_family_of_the_example(example: Analysis):
     assert example.scopes(Benchmark("held-out-loss")) == ["gpt_neo", "roberta"]
-    first, second = answer(example)[:2]
-    assert first.startswith("On held-out loss in GPT-Neo, no variant is shown to differ from `gelu`")
-    # By itself it would be better, with p 0.046: two families are two questions.
-    assert second.startswith("On held-out loss in RoBERTa, no variant is shown to differ from `gelu`")
+    # In RoBERTa by itself it would be better, with p 0.046: two families are two questions.
+    assert answer(example)[0].startswith(
+        "On held-out loss, no variant is shown to differ from `gelu`; 2 of 2 comparisons are undecided"
+    )

@@ -93,7 +93,7 @@ def test_families_are_counted_whatever_was_scored_in_which():
     more = scores_of({("g", v): [1.0, 2.0] for v in ("a", "b")}).assign(benchmark=other)
     tables = {n: ArmTable.of_scores(x, n) for n, x in ((NAME, scores), (other, more))}
     claims = Claims(tables, list(tables), Inference())
-    alone = [c for t in tables.values() for c in compare_with_baseline(t, "a", ["b"], Inference(), False)]
+    alone = [c for t in tables.values() for c in compare_with_baseline(t, "a", ["b"], Inference())]
     failed = [FailedRun(run_id="g/b/seed3-0", has_diverged=True)]
     found = count_failures(failed, [], claims.correct(alone))
     assert [(c.family, c.num_diverged) for c in found if c.variant == "b"] == [(None, 1), ("f", 0), ("g", 1)]

@@ -14,9 +14,7 @@ from eval.significance.statistics.joint_null import (
     cells_of_arms,
     cells_of_pairs,
     correlation_of_outcomes,
-    p_of_ranks,
     p_of_t,
-    resampled,
     simulated,
 )
 
@@ -73,16 +71,14 @@ def test_cells_of_pairs_are_the_paired_test_averaged_over_families():
     assert np.isnan(cells.values).sum() == 1  # the other variant keeps its pair
 
 
-@pytest.mark.parametrize("draw", [simulated, resampled])
-def test_a_comparison_without_runs_has_no_p(draw):
+def test_a_comparison_without_runs_has_no_p():
     scores = run_scores(np.random.default_rng(2), 3, 6, 1)
     scores[1] = np.nan
     cells = cells_of_arms(scores, *design(2, 1))
-    found = draw(cells, 50, np.random.default_rng(0))
-    found = found[0] if isinstance(found, list) else found
+    found, *_ = simulated(cells, 50, np.random.default_rng(0))
     assert np.isnan(found.t[:, 0]).all()
     assert np.isfinite(found.t[:, 1]).all()
-    assert np.isnan(p_of_ranks(found)[:, 0]).all()
+    assert np.isnan(p_of_t(found)[:, 0]).all()
 
 
 @pytest.mark.parametrize("is_paired", [False, True])
@@ -111,45 +107,6 @@ def test_simulated_studies_share_what_real_ones_share(is_paired):
     assert np.corrcoef(direct.T)[0, 2] > 0.2  # two variants with one baseline
     for p in p_of_t(found).T:
         assert stats.kstest(p, "uniform").statistic < 0.02
-
-
-def test_resampling_is_that_of_a_plain_loop():
-    """The spread of studentized resamples of whole runs, the outcomes of a run together."""
-    rng = np.random.default_rng(6)
-    scores = run_scores(rng, 2, 6, 2, correlation=0.8)
-    found = np.abs(resampled(cells_of_arms(scores, *design(1, 2)), 40_000, rng).t)
-    loop = []
-    for _ in range(10_000):
-        arms = [arm[rng.integers(6, size=6)] - arm.mean(0) for arm in scores]
-        error = np.sqrt(sum(arm.var(0, ddof=1) / 6 for arm in arms))
-        loop.append(np.abs(arms[1].mean(0) - arms[0].mean(0)) / error)
-    for level in (0.5, 0.9, 0.95):
-        assert np.quantile(found, level, axis=0) == pytest.approx(np.quantile(loop, level, axis=0), rel=0.05)
-        of_both = np.quantile(found.max(1), level)
-        assert of_both == pytest.approx(np.quantile(np.max(loop, axis=1), level), rel=0.05)
-
-
-def test_resampling_takes_runs_as_they_are_where_outcomes_are_missing():
-    """Runs without an outcome are drawn with the others, so that numbers of runs vary as well."""
-    rng = np.random.default_rng(7)
-    scores = run_scores(rng, 2, 8, 2)
-    scores[0, :3, 1] = np.nan
-    found = np.abs(resampled(cells_of_arms(scores, *design(1, 2)), 40_000, rng).t[:, 1])
-    loop = []
-    while len(loop) < 10_000:
-        first, second = (arm[rng.integers(8, size=8), 1] - np.nanmean(arm[:, 1]) for arm in scores)
-        first = first[~np.isnan(first)]
-        if len(first) > 1 and np.ptp(first) > 0:
-            error = np.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / 8)
-            loop.append(abs(second.mean() - first.mean()) / error)
-    assert np.nanquantile(found, 0.9) == pytest.approx(np.quantile(loop, 0.9), rel=0.05)
-
-
-def test_ranks_are_shares_of_draws_as_far_out():
-    scores = run_scores(np.random.default_rng(8), 2, 5, 1)
-    found = resampled(cells_of_arms(scores, *design(1, 1)), 200, np.random.default_rng(0))
-    size = np.abs(found.t[:, 0])
-    assert p_of_ranks(found)[:, 0] == pytest.approx([(size >= own).sum() / 201 for own in size])
 
 
 def test_few_runs_do_not_feign_dependence_and_many_show_it():
@@ -187,7 +144,6 @@ def test_a_study_of_the_full_size_takes_a_second(is_paired):
     cells = cells_of_pairs(scores, weights, outcomes, families) if is_paired else None
     cells = cells or cells_of_arms(scores, weights, outcomes, families)
     MaxT(*map(p_of_t, simulated(cells, 10_000, np.random.default_rng(0)))).adjust([0.01] * 54)
-    MaxT(p_of_ranks(resampled(cells, 10_000, np.random.default_rng(0)))).adjust([0.01] * 54)
     assert time.process_time() - start < 6
 
 
