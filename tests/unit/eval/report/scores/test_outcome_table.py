@@ -227,4 +227,4 @@ def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Pa
     table.to_csv(tmp_path / "graded.csv", index=False)
     analysis = read(tmp_path / "graded.csv")
     assert [row.is_at_chance for row in PART.of(analysis) or ()] == [True, True]
-    assert section_of(analysis).count("**at chance**") == 2
+    assert section_of(analysis).count(": at chance |") == 2
