@@ -197,8 +197,10 @@ def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
         yield f"{_named(c)} is {side} than `{'+'.join(map(str, c.contrast.minus))}` by {_size(c)}"
     if equivalent := [c for c in contrasts if c.verdict == EQUIVALENT]:
         yield f"equivalent: {listed([f'`{c.contrast}`' for c in equivalent])}"
-    if undecided := [c for c in contrasts if c.verdict not in SHOWN]:
+    if undecided := [c for c in contrasts if c.verdict not in (*SHOWN, NOT_ESTIMABLE)]:
         yield f"undecided: {listed([f'`{c.contrast}`' for c in undecided])}"
+    if unknown := [c for c in contrasts if c.verdict == NOT_ESTIMABLE]:
+        yield f"{NOT_ESTIMABLE}: {listed([f'`{c.contrast}`' for c in unknown])}"
 
 
 def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
@@ -215,11 +217,8 @@ def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]
 
 def _different(findings: Findings, different: Sequence[Comparison]) -> list[str]:
     better, worse = (_differences(findings, different, is_better) for is_better in (True, False))
-    return (
-        [clause for clause in (better, worse, f"no {findings.noun} is better" * (not better)) if clause]
-        if different
-        else []
-    )
+    none_better = f"no {findings.noun} is better" if worse and not better else ""
+    return [clause for clause in (better, worse, none_better) if clause]
 
 
 def _differences(findings: Findings, different: Sequence[Comparison], is_better: bool) -> str:

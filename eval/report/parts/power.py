@@ -323,7 +323,7 @@ def _chance(row: MetricPower) -> str:
     if chance is None:
         return "-"
     if row.is_at_chance:
-        return f"{chance:.4g}: **at chance**"
+        return f"{chance:.4g}: at chance"
     above = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
     return f"{chance:.4g}: {above} above"
 

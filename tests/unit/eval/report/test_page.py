@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import read_source, source_of_frame
 from eval.report.page import make_card
+from eval.report.part import NextStep, Part
 from tests.unit.eval.report.rendering import render
 from tests.unit.eval.report.tuned_study import tune, write_study
 
@@ -119,6 +121,33 @@ def test_whoever_a_sentence_names_has_the_size_that_it_says(analysis: Analysis):
         pairs = set(pattern.findall(sentence))
         assert pairs <= sizes, sentence
         assert pairs or " by " not in sentence
+
+
+def test_contrasts_asked_for_are_in_the_answer():
+    found = analyse(
+        source_of_frame(frame(0, shift=3.0)), Request(contrasts=("relu - kan+silu", "kan - silu"))
+    )
+    sentences = [x for x in make_card(found).answer if x.startswith("Of the contrasts asked for, ")]
+    assert len(sentences) == len(found.primary)
+    for sentence, benchmark in zip(sentences, found.primary, strict=True):
+        first, second = (c for c in found.contrasts if c.benchmark == benchmark and c.is_primary)
+        assert (first.verdict, second.verdict) == ("different", "inconclusive")
+        assert f"`relu` is better than `kan+silu` by {first.estimate:.{first.digits}f} points" in sentence
+        assert "undecided: `kan - silu`" in sentence
+
+
+def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
+    def step(name: str, power: float, num_runs: int) -> NextStep:
+        return NextStep(text=name, compared="`kan`", command="", power=power, num_runs=num_runs)
+
+    steps = (step("many runs", 0.8, 40), step("hardly ever", 0.4, 1), step("few runs", 0.6, 10))
+    part = Part(
+        name="mine", compute=lambda _: True, section=lambda *_: None, steps=lambda analysis, result: steps
+    )
+    found = replace(analyse(source_of_frame(frame(0))), parts=(part,), results={"mine": True})
+    first, second = make_card(found).steps
+    assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")
+    assert second.startswith("many runs (40 runs)")
 
 
 CLAIMS = re.compile(
