@@ -65,15 +65,15 @@ def read_scores(run: RunFolder) -> tuple[list[Score], list[str]]:
             f"{run.path} has no scores, so its card has none; ffn-ablations eval {run.path} makes some"
         ]
     scores = read_run_scores(run)
-    if run.rows_file.name in scores.wrong:
-        raise UsageError(f"{run.rows_file} {scores.wrong[run.rows_file.name]}; evaluate the run again")
+    if scores.problem:
+        raise UsageError(f"{run.rows_file} {scores.problem}; evaluate the run again")
     if scores.ledger is None or scores.ledger.weights != weights:
         raise UsageError(
             f"{run.path}: its scores are not known to be of this model (eval/done.json); evaluate it again"
         )
     return [
         score
-        for (_, head), part in scores.rows().groupby(["benchmark", "head"], sort=True)
+        for (_, head), part in scores.rows.groupby(["benchmark", "head"], sort=True)
         for score in _of_benchmark(part, str(head), _read_items(run, part))
     ], []
 

@@ -23,7 +23,7 @@ def notes(folder: Path, texts: dict[tuple[str, str, int], str]) -> tuple[str, ..
         write_record(run.provenance_file, {"data_fingerprint": found} if found else {})
         facts.append(RunFacts(run_id=run.run_id, family=family, variant=variant, seed=seed))
         runs[run.run_id] = run
-    return text_notes(facts, runs)
+    return tuple(text_notes(facts, runs))
 
 
 def test_texts_that_changed_between_runs_are_named_with_the_variants(tmp_path: Path) -> None:
