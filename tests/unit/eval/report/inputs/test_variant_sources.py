@@ -57,8 +57,8 @@ def test_they_are_named_first_of_all_that_is_amiss(study):
     folder = study(sources({1: of(A), 2: of(A), 3: of(A), 4: of(B), 5: of(B)}))
     source = read_source(folder)
     assert source.other_sources == (
-        f"kan: 6 runs through {A} (gpt_neo/kan/seed1-0, gpt_neo/kan/seed2-0 and 4 more), 4 runs through {B} "
-        "(gpt_neo/kan/seed4-0, gpt_neo/kan/seed5-0 and 2 more): they are 2 variants under one name; "
+        f"kan: 6 runs through {A} (gpt_neo/kan/seed1-0, gpt_neo/kan/seed2-0 and 4 more), 4 runs through "
+        f"{B} (gpt_neo/kan/seed4-0, gpt_neo/kan/seed5-0 and 2 more): they are 2 variants under one name; "
         "train those of the earlier source anew, or, if all compute the same, add it to earlier_sources "
         "of the spec",
     )
