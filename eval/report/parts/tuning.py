@@ -155,14 +155,16 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     plan, counts = tuned.plan.plan, sorted({*tuned.num_runs.values()})
     fields = listed([f"`{name}` over {listed(map(_text, values))}" for name, values in plan.fields.items()])
     runs = f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+    is_widened = any(each.grid != plan.fields for each in tuned.plan.rounds)
+    widened = ", the grid widened where a best was at its end" if is_widened else ""
     added = Counter[str]()
     for (_, variant), choice in tuned.chosen.items():
         added[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
     further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
     return (
-        f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, and beyond where a best "
-        f"was at the end, seeds {listed(map(str, plan.seeds))}: {runs}. The value with the lowest mean "
-        "held-out loss was chosen, on seeds and held-out text that no main run has."
+        f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
+        f"{listed(map(str, plan.seeds))}: {runs}{widened}. The value with the lowest mean held-out loss was "
+        "chosen, on seeds and held-out text that no main run has."
         + (f" Runs were added that choose nothing: {further}." if further else "")
         + " The standard errors of the held-out loss hold what the choice adds. Permutation tests, learning "
         "curves and other metrics take the chosen values as given."

@@ -250,11 +250,6 @@ def p_of_t(draws: Draws) -> np.ndarray:
     return 2 * special.stdtr(draws.df, -np.abs(draws.t))
 
 
-def differences_found(draws: Draws, level: float) -> np.ndarray:
-    """(B, m) the smallest true difference that each draw finds at a two-sided level; nan where none is."""
-    return draws.error * (special.stdtrit(draws.df, 1 - level / 2) - draws.t)
-
-
 def p_of_ranks(draws: Draws) -> np.ndarray:
     """(B, m) two-sided p of each draw among those of its comparison: as many as lie as far out / (1 + B)."""
     nearness = np.where(np.isnan(draws.t), np.inf, -np.abs(draws.t))
