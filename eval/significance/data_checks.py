@@ -25,8 +25,6 @@ ARM = ["family", "variant"]
 FEWEST_DIGITS = 6
 """Of the scores that two runs share before one is taken for a copy."""
 MAX_DECIMALS = 8
-# Percent of 95% intervals that hold the true difference where so few runs meet more, at the worst of spreads.
-COVERAGE_OF_FEW = {2: 87, 3: 92}
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
 ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
@@ -134,25 +132,17 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
     counts = scores.groupby(["benchmark", *ARM]).size().to_dict()
     single: dict[str, list[str]] = {}
     uneven: dict[str, list[str]] = {}
-    unequal: list[tuple[int, int]] = []
     for (benchmark, family, variant), n in counts.items():
         base = counts.get((benchmark, family, baseline), 0)
         if n == 1:
             single.setdefault(f"{family} {variant}", []).append(str(benchmark))
         elif base > 1 and n != base:
-            unequal.append((n, base))
             uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(str(benchmark))
     notes = []
     if single:
         notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
     if uneven:
         notes.append(f"runs that differ in number from {baseline}'s: {_names(_with_benchmarks(uneven))}")
-    fewest = min((min(sizes) for sizes in unequal), default=0)
-    if fewest in COVERAGE_OF_FEW:
-        notes.append(
-            f"{fewest} runs against more: a 95% interval of such arms in one family may hold the true "
-            f"difference in as few as {COVERAGE_OF_FEW[fewest]}% of studies"
-        )
     return notes
 
 

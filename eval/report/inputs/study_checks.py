@@ -131,20 +131,15 @@ def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iter
         facts: Who the runs are.
         runs: Their folders by run id.
     """
-    by_family: dict[Family, dict[str, list[RunFacts]]] = {}
-    for run in facts:
-        if texts := recorded_texts(runs[run.run_id]):
-            by_family.setdefault(run.family, {}).setdefault(texts, []).append(run)
-    for family, by_texts in by_family.items():
+    for family in dict.fromkeys(run.family for run in facts):
+        by_texts: dict[str, list[str]] = {}
+        for run in facts:
+            if run.family == family and (texts := recorded_texts(runs[run.run_id])):
+                by_texts.setdefault(texts, []).append(run.run_id)
         if len(by_texts) > 1:
-            parts = "; ".join(
-                f"{len(part)} of {first_few(list(dict.fromkeys(str(run.variant) for run in part)), 3)} on "
-                f"those of fingerprint {texts}"
-                for texts, part in sorted(by_texts.items(), key=lambda each: -len(each[1]))
-            )
             yield (
-                f"{family}: runs were trained on {len(by_texts)} different texts: {parts}; what they differ "
-                "by may be the texts; train those of one of them anew, or under another study's name"
+                f"{family}: {_listed(by_texts, 'on texts of fingerprint')}: what they differ by may be the "
+                "texts; train those of one of them anew, or under another study's name"
             )
 
 
@@ -156,17 +151,21 @@ def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> It
         runs: Their folders by run id.
     """
     for variant in dict.fromkeys(run.variant for run in facts):
-        parts = _by_source([run for run in facts if run.variant == variant], runs)
-        if len(parts) > 1:
-            listed = ", ".join(
-                f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} through {source} "
-                f"({first_few(sorted(run_ids), 2)})"
-                for source, run_ids in parts.items()
-            )
+        by_source = _by_source([run for run in facts if run.variant == variant], runs)
+        if len(by_source) > 1:
             yield (
-                f"{variant}: {listed}: they are {len(parts)} variants under one name; train those of the "
-                "earlier source anew, or, if all compute the same, add it to earlier_sources of the spec"
+                f"{variant}: {_listed(by_source, 'through')}: they are {len(by_source)} variants under one "
+                "name; train those of the earlier source anew, or, if all compute the same, add it to "
+                "earlier_sources of the spec"
             )
+
+
+def _listed(parts: Mapping[str, Sequence[str]], joint: str) -> str:
+    """Count the runs of each part, the largest first, and name some."""
+    return ", ".join(
+        f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} {joint} {name} ({first_few(sorted(run_ids), 2)})"
+        for name, run_ids in sorted(parts.items(), key=lambda part: -len(part[1]))
+    )
 
 
 def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> dict[str, list[str]]:

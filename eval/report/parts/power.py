@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import amount, difference, table
+from eval.report.document.markdown import amount, table
 from eval.report.document.names import family_label, title
 from eval.report.part import NextStep, Page, Part, Section
 from eval.report.verdicts.findings import place
@@ -194,7 +194,7 @@ def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Se
               "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
     labelled = [[place(analysis, row.benchmark), *_cells(row)] for row in primary]
     labelled += [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
-    parts = [table(header, labelled), _LEGEND, _of_variants(primary, analysis.noun)]
+    parts = [table(header, labelled), _LEGEND]
     summary = f"a{_found(primary[0], f' on {title(primary[0].benchmark)}')}" if primary[0].detectable else ""
     return Section(title="What could this study see?", summary=summary, body="\n\n".join(parts))
 
@@ -203,7 +203,8 @@ _LEGEND = (
     "*Between variants*: the largest difference between two means. *Between seeds*: standard deviation of a "
     "run's score. *Ratio*: of the two, beside what it would be if all variants were equal. *Detectable*: the "
     f"smallest true difference found with {POWER:.0%} power, the median over variants. *Seeds*: how many in "
-    "every arm give half of the variants, or all, a verdict. Few runs tell a spread only roughly."
+    "every arm give half of the variants, or all, a verdict. Few runs tell a spread only roughly; "
+    "tables/power.csv has every variant."
 )
 
 
@@ -289,24 +290,6 @@ def _chance(row: MetricPower) -> str:
         return f"{chance:.4g}: **at chance**"
     above = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
     return f"{chance:.4g}: {above} above"
-
-
-def _of_variants(rows: Sequence[MetricPower], noun: str) -> str:
-    header = ["outcome", noun, "difference", "sd", "detectable", "seeds to find it", "seeds for equivalence"]
-    return table(header, [_variant_cells(power) for row in rows for power in row.power])
-
-
-def _variant_cells(power: Power) -> list[str]:
-    found = power.comparison
-    return [
-        title(found.benchmark),
-        f"`{found.contrast.compared}`",
-        difference(found),
-        amount(power.sd, found),
-        amount(power.detectable, found),
-        seeds_text(power.seeds_to_detect),
-        "-" if found.margin is None else seeds_text(power.seeds_for_equivalence),
-    ]
 
 
 def seeds_text(seeds: int | None) -> str:

@@ -124,8 +124,6 @@ def test_arms_with_one_run_and_arms_of_another_size_are_named():
     assert balance_notes(scores, "a") == [
         "one run only, so nothing can be inferred: f c (blimp), g a (blimp)",
         "runs that differ in number from a's: f b 2 against 3 (blimp)",
-        "2 runs against more: a 95% interval of such arms in one family may hold the true difference in as "
-        "few as 87% of studies",
     ]
     assert balance_notes(scores_of({("f", "a"): [1, 2], ("f", "b"): [1, 2]}), "a") == []
 
@@ -174,13 +172,9 @@ def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
     run.mkdir(parents=True)
     (run / "FAILED").write_text(json.dumps({"step": 120, "problem": "the loss is nan"}))
     said = "diverged in pretraining: gpt_neo/kan/seed1-abc (the loss is nan at step 120)"
-    for run_ids, notes in (
-        (None, [said]),
-        ({"gpt_neo/kan/seed1-abc"}, [said]),
-        ({"gpt_neo/kan/seed2-abc"}, []),
-    ):
-        found = failed_runs(tmp_path, run_ids and frozenset(run_ids))
-        assert list(failed_notes(found)) == notes
+    for run_ids in (None, frozenset({"gpt_neo/kan/seed1-abc"})):
+        assert list(failed_notes(failed_runs(tmp_path, run_ids))) == [said]
+    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
 
 
 def test_failed_cells_are_named_with_their_error(tmp_path: Path):
