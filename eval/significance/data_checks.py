@@ -94,14 +94,19 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     is_percent = np.array([is_percentage(name) for name in table.columns.get_level_values("metric")], bool)
     found: dict[tuple[RunKey, ...], bool] = {}
     for _, equal in table.groupby(list(table.columns), dropna=False, sort=False):
+        if len(equal) < 2:
+            continue
         scores = equal.iloc[0]
         digits = sum(
             1 if share else len(f"{score:.{MAX_DECIMALS}f}".rstrip("0").partition(".")[2])
             for score, share in zip(scores, is_percent, strict=True)
             if not np.isnan(score)
         )
-        if len(equal) > 1 and (digits >= FEWEST_DIGITS or scores.count() > 1):
-            found[tuple(equal.index)] = digits >= FEWEST_DIGITS
+        # An arm that has no other run would be left with one.
+        others = {run[:2] for run in table.index.difference(equal.index)}
+        is_sure = digits >= FEWEST_DIGITS and not others.isdisjoint(run[:2] for run in equal.index)
+        if is_sure or scores.count() > 1:
+            found[tuple(equal.index)] = is_sure
     return dict(sorted(found.items()))
 
 
