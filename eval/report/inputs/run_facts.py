@@ -20,7 +20,7 @@ from eval.results.store import read_scores
 from eval.significance.axes import Family, Level
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import read_completion
+from pretrain.run.manifest import Completion, read_completion
 
 Runs = Mapping[str, RunFolder]
 SECONDS_AN_HOUR = 3600
@@ -149,6 +149,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     ffn, flops = mapping(record.get("ffn")), mapping(record.get("flops_per_token"))
     results = mapping(record.get("results"))
     time_s, logged = _number(results.get("time_s")), _read_log(run.metrics_file)
+    curve = _evaluations(logged)
     return RunFacts(
         run_id=run_id,
         family=family,
@@ -163,9 +164,9 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_budget=ffn.get("budget"),
         flops_per_token=flops.get("total"),
         ffn_flops_per_token=flops.get("ffn"),
-        eval_loss=_number(completion.results.get("eval_loss")) if completion else None,
+        eval_loss=_final_loss(completion, curve),
         word_frequency_loss=_number(record.get("word_frequency_loss")),
-        curve=_evaluations(logged),
+        curve=curve,
         grad_norms=_grad_norms(logged),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
         train_hours=None if time_s is None else time_s / SECONDS_AN_HOUR,
@@ -173,6 +174,14 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
         trained_with=_origin(record),
     )
+
+
+def _final_loss(completion: Completion | None, curve: Sequence[Evaluation]) -> float | None:
+    """Of a finished training, by its results; of one of before, which has none, by the end of its log."""
+    if completion is None:
+        return None
+    last = curve[-1].loss if curve else None
+    return _number(completion.results.get("eval_loss", last))
 
 
 def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
