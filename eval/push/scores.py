@@ -38,13 +38,13 @@ def read_results(run: RunFolder, task: str) -> list[EvalResult]:
         print(f"note: {run.path} has no scores, so its card has none; {eval_command}", file=sys.stderr)
         return []
     scores = read_scores(run)
-    if run.rows_file.name in scores.wrong:
-        raise UsageError(f"{run.rows_file} {scores.wrong[run.rows_file.name]}; evaluate the run again")
+    if scores.problem:
+        raise UsageError(f"{run.rows_file} {scores.problem}; evaluate the run again")
     if scores.ledger is None or scores.ledger.weights != weights:
         raise UsageError(
             f"{run.path}: its scores are not known to be of this model (eval/done.json); evaluate it again"
         )
-    parts = scores.rows().groupby(["benchmark", "head"], sort=True)
+    parts = scores.rows.groupby(["benchmark", "head"], sort=True)
     return [
         EvalResult(
             task_type=task if head == NO_HEAD else "text-classification",

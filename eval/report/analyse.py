@@ -11,7 +11,7 @@ from base.errors import UsageError
 from base.wording import first_few
 from eval.report.analysis import Analysis, Request
 from eval.report.document.names import ordered, ordered_benchmarks
-from eval.report.inputs.looks import decided_notes, decided_seeds, runs_of_all
+from eval.report.inputs.looks import decided_seeds, runs_of_all
 from eval.report.inputs.relabel import seen_by
 from eval.report.inputs.sources import Source
 from eval.report.part import load_part
@@ -261,7 +261,6 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
             *source.other_sources,
             *failure_notes(failures, inference.level),
             *_warnings(scores, baseline, outliers),
-            *decided_notes(source.design, comparisons),
             *(scores.tuned.notes if scores.tuned else ()),
         ),
     )

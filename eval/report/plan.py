@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +21,6 @@ from eval.significance.arms import ArmTable
 from eval.significance.axes import Family, Level
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.corrections import MaxT
-from eval.significance.statistics.joint_null import Draws, cells_of_arms, differences_found, p_of_t, simulated
 from eval.significance.statistics.power import (
     POWER,
     balanced,
@@ -38,11 +34,7 @@ MULTIPLES = (0.5, 1.0, 2.0)
 """Differences that seeds are counted for, in margins."""
 MOST_PLANNED = 1000
 """Variants, or families, of any study."""
-PLANNED_RUNS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
-MOST_DRAWN = 400
-"""Arms, times outcomes, of which whole studies are drawn."""
-FARTHEST = 1e4
-"""The largest difference that is looked for, in spreads."""
+PLANNED_RUNS = (3, 4, 5, 6, 8, 10, 12, 16, 20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,121 +131,54 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, out
     if max(variants, families) > MOST_PLANNED:
         raise UsageError(f"--plan takes at most {MOST_PLANNED:,} variants and families")
     tests = (variants - 1) * outcomes
-    study = PlannedStudy(variants, families, outcomes, spread.is_paired, inference)
-    levels = [study.by_itself, *([study.corrected] if tests > 1 else [])]
-    corrected = [f", {tests} tests" for _ in levels[1:]]
-    sizes = table(
-        ["seeds", "runs", *(f"detectable{said}" for said in ("", *corrected))],
-        [
-            [
-                str(n),
-                str(n * variants * families),
-                *(_shown(spread, study.detectable(n, of)) for of in levels),
-            ]
-            for n in PLANNED_RUNS
-        ],
-    )
-    needs = table(
-        ["to show", *(f"seeds{said}" for said in ("", *corrected))],
-        _needs(spread, study, families, levels),
-    )
+    levels = {"": inference.level} | ({f", {tests} tests": inference.level / tests} if tests > 1 else {})
+    sizes = [
+        [str(n), str(n * variants * families), *_detectable(spread, families, n, levels.values())]
+        for n in PLANNED_RUNS
+    ]
+    needs = _needs(spread, families, levels.values())
+    corrected = f" and as one of {tests} tests, by Bonferroni's bound" if tests > 1 else ""
     return (
         f"{_heading(spread)}{spread.in_unit}; {variants} variants, families: {families}; two-sided level "
         f"{inference.level:.2g}, {POWER:.0%} power.\n\nThe smallest true difference to the baseline that is "
-        "found, by itself"
-        + (f" and as one of {tests} tests, {study.correction}" if corrected else "")
-        + f":\n\n{sizes}\n\nSeeds in every family and variant:\n\n{needs}"
+        f"found, by itself{corrected}:\n\n"
+        f"{table(['seeds', 'runs', *(f'detectable{name}' for name in levels)], sizes)}\n\n"
+        "Seeds in every family and variant:\n\n"
+        f"{table(['to show', *(f'seeds{name}' for name in levels)], needs)}"
     )
 
 
-@dataclass(frozen=True)
-class PlannedStudy:
-    """A study in which all arms spread alike, by 1, judged by the rule that will judge it.
-
-    Attributes:
-        variants: How many, the baseline included.
-        families: How many are averaged over.
-        outcomes: How many claims are made about; they are taken as independent.
-        is_paired: Whether runs of one seed are compared; the spread is then that of their differences.
-        inference: Level, and number of draws.
-    """
-
-    variants: int
-    families: int
-    outcomes: int
-    is_paired: bool
-    inference: Inference
-
-    @property
-    def tests(self) -> int:
-        """How many claims."""
-        return (self.variants - 1) * self.outcomes
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether whole studies are drawn; not of pairs, whose dependence is not known, nor of very many."""
-        return not self.is_paired and self.variants * self.families * self.outcomes <= MOST_DRAWN
-
-    @property
-    def correction(self) -> str:
-        """What is done for having looked at several."""
-        return "whole studies being drawn" if self.is_drawn else "by Bonferroni's bound"
-
-    def by_itself(self, runs: int) -> float:
-        """Return the level of a single test."""
-        return self.inference.level
-
-    def corrected(self, runs: int) -> float:
-        """Return the level of a test among all claims."""
-        if not self.is_drawn:
-            return self.inference.level / self.tests
-        kinds = _draws_of(self, min(runs, PLANNED_RUNS[-1]))
-        level, *_ = MaxT(*map(p_of_t, kinds)).levels([1.0] * self.tests, self.inference.level)
-        return level or 0.0
-
-    def detectable(self, runs: int, level_of: Callable[[int], float]) -> float | None:
-        """Find the smallest true difference, in spreads, that is found with the usual power; None if none."""
-        level = level_of(runs)
-        if not self.is_drawn or runs > PLANNED_RUNS[-1]:
-            error, df = balanced([1.0] * len(self.weights), self.weights, runs)
-            return minimum_detectable_effect(error, df, 1 - level)
-        as_seen, *_ = _draws_of(self, runs)
-        size = float(np.quantile(np.nan_to_num(differences_found(as_seen, level), nan=np.inf), POWER))
-        return size if size < FARTHEST else None
-
-    @property
-    def weights(self) -> list[float]:
-        """Of the arms, or families' pairs, in a comparison."""
-        sides = [1.0] if self.is_paired else [1.0, -1.0]
-        return [side / self.families for _ in range(self.families) for side in sides]
-
-    def seeds_for(self, difference: float, level_of: Callable[[int], float]) -> int | None:
-        """Find the fewest runs in every arm that find a true difference, in spreads, with the usual power."""
-        counted = range(PLANNED_RUNS[0], PLANNED_RUNS[-1] + 1)
-        place = bisect.bisect_left(counted, True, key=lambda runs: self._finds(difference, runs, level_of))
-        if place < len(counted):
-            return counted[place]
-        level = level_of(PLANNED_RUNS[-1])
-        return runs_to_detect(difference, [1.0] * len(self.weights), self.weights, level)
-
-    def _finds(self, difference: float, runs: int, level_of: Callable[[int], float]) -> bool:
-        size = self.detectable(runs, level_of)
-        return size is not None and size <= difference
+def _weights(spread: Spread, families: int) -> list[float]:
+    """Of the arms, or families' pairs, in a comparison."""
+    sides = [1.0] if spread.is_paired else [1.0, -1.0]
+    return [side / families for _ in range(families) for side in sides]
 
 
-@lru_cache(maxsize=64)
-def _draws_of(study: PlannedStudy, runs: int) -> list[Draws]:
-    """Draw studies of arms that spread alike."""
-    num_arms = study.families * study.variants
-    pattern = np.linspace(-1.0, 1.0, runs)
-    scores = np.tile((pattern / pattern.std(ddof=1))[None, :, None], (num_arms, 1, study.outcomes))
-    contrasts = np.hstack([-np.ones((study.variants - 1, 1)), np.eye(study.variants - 1)])
-    weights = np.tile(contrasts / study.families, (study.outcomes, study.families))
-    outcomes = np.repeat(np.arange(study.outcomes), study.variants - 1)
-    cells = cells_of_arms(scores, weights, outcomes, np.repeat(np.arange(study.families), study.variants))
-    cells = replace(cells, correlation=np.eye(len(cells.groups)))
-    rng = np.random.default_rng([study.inference.generator_seed, runs])
-    return simulated(cells, study.inference.num_draws, rng)
+def _detectable(spread: Spread, families: int, runs: int, levels: Iterable[float]) -> Iterator[str]:
+    weights = _weights(spread, families)
+    error, df = balanced([spread.sd**2] * len(weights), weights, runs)
+    for level in levels:
+        size = minimum_detectable_effect(error, df, 1 - level)
+        yield "-" if size is None else spread.shown(size)
+
+
+def _needs(spread: Spread, families: int, levels: Collection[float]) -> Iterator[list[str]]:
+    weights, variance = _weights(spread, families), spread.sd**2
+    # Without a margin the spread itself is the only measure there is.
+    for size in (multiple * (spread.margin or spread.sd) for multiple in MULTIPLES):
+        seeds = (runs_to_detect(size, [variance] * len(weights), weights, level) for level in levels)
+        yield [f"a difference of {spread.shown(size)}", *map(seeds_text, seeds)]
+    if spread.margin is not None:  # in every family, each of which has these arms
+        alone = _weights(spread, 1)
+        seeds = runs_to_show_equivalence(
+            spread.margin,
+            [variance] * len(alone),
+            alone,
+            next(iter(levels)),
+            equivalence_power_each(families),
+        )
+        others = ["-"] * (len(levels) - 1)
+        yield [f"within {spread.shown(spread.margin)}, by itself", seeds_text(seeds), *others]
 
 
 def plan_like(path: Path, request: Request, variants: int | None, families: int | None) -> str:
@@ -306,25 +231,3 @@ def _heading(spread: Spread) -> str:
     low, high = map(spread.shown, ends)
     own = ", ".join(f"{label} {spread.shown(sd)}" for label, sd in spread.of_families.items())
     return f"## {spread.name}\n\n{said} [{low}, {high}]{own and f' ({own})'}, {margin}"
-
-
-def _shown(spread: Spread, size: float | None) -> str:
-    return "-" if size is None else spread.shown(size * spread.sd)
-
-
-def _needs(
-    spread: Spread, study: PlannedStudy, families: int, levels: Sequence[Callable[[int], float]]
-) -> Iterable[list[str]]:
-    # Without a margin the spread itself is the only measure there is.
-    for multiple in MULTIPLES:
-        size = multiple * (spread.margin or spread.sd)
-        seeds = [seeds_text(study.seeds_for(size / spread.sd, level)) for level in levels]
-        yield [f"a difference of {spread.shown(size)}", *seeds]
-    if spread.margin is not None:
-        # In every family, each of which has these arms; the weights of an average are divided by families.
-        own = [weight * families for weight in study.weights[: len(study.weights) // families]]
-        variances, power = [spread.sd**2] * len(own), equivalence_power_each(families)
-        seeds = seeds_text(
-            runs_to_show_equivalence(spread.margin, variances, own, study.inference.level, power)
-        )
-        yield [f"within {spread.shown(spread.margin)}, by itself", seeds, *("-" for _ in levels[1:])]

@@ -114,24 +114,16 @@ def read_decisions(study: Path) -> Decisions | None:
     if not path.exists():
         return None
     try:
-        found = _DECISIONS.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
-        if _is_whole(found):
-            return found
+        return _DECISIONS.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
     except (OSError, ValueError, RecursionError):
-        pass
-    raise UsageError(f"{path} is damaged; restore it, or remove it to make the looks again from the first")
+        raise UsageError(
+            f"{path} is damaged; restore it, or remove it to make the looks again from the first"
+        ) from None
 
 
 def write_decisions(study: Path, decisions: Decisions) -> None:
     """Replace what is known of a study's looks in one step."""
     write_record(StudyFolder(study).decisions_file, decisions)
-
-
-def _is_whole(found: Decisions) -> bool:
-    planned, variants = found.plan.get("looks"), found.plan.get("variants")
-    if not (isinstance(planned, list) and planned and all(type(n) is int and n > 0 for n in planned)):
-        return False
-    return planned == sorted(set(planned)) and isinstance(variants, list)
 
 
 _DECISIONS = TypeAdapter(Decisions)

@@ -31,7 +31,6 @@ from tqdm import tqdm
 
 from base.errors import UsageError
 from eval.results.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
-from eval.results.store import items_damage
 from eval.suites.registry import SUITES
 from pretrain.run.folders import StudyFolder
 
@@ -105,8 +104,6 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     for (benchmark, run_id), of_run in tqdm(parts, "graded items", unit="run", leave=False, disable=None):
         metrics = [m.name for m in SUITES[benchmark].graded if m.name not in set(of_run["metric"])]
         run = StudyFolder(folder).run(run_id)
-        if items_damage(run, benchmark):
-            continue  # whoever reads the scores names it
         num_items = dict(zip(of_run["task"], of_run["n_items"], strict=True))
         for metric, found in grade_items(run.items_file(benchmark), metrics, set(of_run["task"])):
             if isinstance(found, str):

@@ -7,8 +7,7 @@ head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from base.errors import UsageError
-from base.files import mapping, write_atomically, write_text
-from base.json_text import parse_json
+from base.files import write_atomically, write_text
 from eval.results.columns import of_each, of_each_row, to_csv
 from eval.suites.registry import is_percentage
 
@@ -48,7 +46,6 @@ NO_METRIC = "score"
 """``metric`` in a table that names none."""
 SCORED = ("run_id", "benchmark", "task", "head")
 """What has one primary metric."""
-_ORIGIN, _COLUMNS = "ffn_ablations", "columns"
 _TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")
 
 
@@ -201,63 +198,33 @@ def replace_task(
 def write_rows(rows: pd.DataFrame, path: Path) -> Path:
     """Write rows as parquet, and beside it as CSV for those who open it by hand; each whole or not at all."""
     rows = check_rows(rows, source=str(path))
-    write_table(rows, path, {})
+    write_table(rows, path)
     write_text(path.with_suffix(".csv"), to_csv(rows))
     return path
 
 
-def write_table(table: pd.DataFrame, path: Path, origin: Mapping[str, Any]) -> None:
-    """Write a table as parquet in one step, each of its pages with a checksum.
-
-    Args:
-        table: Without its index.
-        path: The file.
-        origin: What the file says of where it is from, as JSON; read by ``origin_of``.
-    """
-    content = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
-    described = json.dumps({**origin, _COLUMNS: content.column_names})
-
-    def write(temporary: Path) -> None:
-        # Without a second schema, which no checksum covers.
-        options = {"write_page_checksum": True, "store_schema": False}
-        with pq.ParquetWriter(temporary, content.schema, **options) as writer:
-            writer.write_table(content)
-            writer.add_key_value_metadata({_ORIGIN: described})
-
-    write_atomically(path, write)
-
-
-def origin_of(path: Path) -> dict[str, Any] | None:
-    """Return what a table says of its origin; empty for one of before, None for one that cannot be read."""
-    try:
-        described = (pq.read_metadata(path).metadata or {}).get(_ORIGIN.encode(), b"{}")
-        return mapping(parse_json(described))
-    except (OSError, ValueError):
-        return None
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table without its index as parquet in one step, each of its pages with a checksum."""
+    write_atomically(path, lambda place: table.to_parquet(place, index=False, write_page_checksum=True))
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
-    """Read a table that ``write_table`` wrote, comparing its pages with their checksums.
+    """Read a table, comparing its pages with their checksums where it has some.
 
     Args:
-        path: The file; one of before has no checksums.
+        path: The file.
         columns: Those of it that are wanted; None takes all.
         options: As of ``pyarrow.parquet.read_table``.
 
     Raises:
-        UsageError: If it is absent, or not as it was written.
+        UsageError: If it is absent, or cannot be read.
     """
     try:
-        table = pq.read_table(path, columns=columns, page_checksum_verification=True, **options)
-        names = pq.read_schema(path).names
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, **options)
     except FileNotFoundError:
         raise UsageError(f"{path} is gone") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    has_bytes = any(pa.types.is_binary(kind) for kind in table.schema.types)
-    if has_bytes or mapping(origin_of(path)).get(_COLUMNS, names) != names:
-        raise UsageError(f"{path} cannot be read: its columns are not those that were written")
-    return table
 
 
 def read_rows(path: Path) -> pd.DataFrame:

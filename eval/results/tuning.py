@@ -14,11 +14,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from base.config_input import SEED_END, read_yaml
 from base.errors import UsageError
-from base.files import mapping
 from base.records import parse_record, write_record
-from eval.results.stages import TUNE, Places
+from eval.results.stages import Places
 from eval.results.tuning_rules import (
     Point,
     Value,
@@ -257,8 +255,12 @@ class Tuning:
 
     def at_edge(self, choice: Choice) -> tuple[str, ...]:
         """Fields at whose edge a choice lies."""
+        return edges(choice.point, [(one.point, one.mean) for one in self.tried_of(choice)])
+
+    def tried_of(self, choice: Choice) -> list[Tried]:
+        """Every point that was tried with the variant of a choice, in its setting."""
         rounds = [x for x in self.rounds if (x.family, x.places) == (choice.family, choice.places)]
-        return edges(choice.point, _losses(rounds, choice.variant))
+        return [one for each in rounds for one in each.tried if one.variant == choice.variant]
 
     def shared(self, family: str, places: Places) -> Choice | None:
         """What a study with one point for all would have used in a setting: the baseline's best."""
@@ -308,12 +310,6 @@ class Tuning:
         if rounds or not first or next_grid(self.plan, first) is not None:
             return None
         return first[-1].grid
-
-    @property
-    def waiting(self) -> set[str]:
-        """Variants, without their options, that entered later and have no round yet."""
-        tried = {name for each in self.rounds for name in each.variants}
-        return {name.split()[0] for some in self.plan.later for name in some if name not in tried}
 
     def advanced(self, losses: Losses, today: str) -> Tuning:
         """Return it with the rounds that have ended, and what they chose."""
@@ -396,88 +392,22 @@ def read_tuning(study: Path) -> Tuning | None:
     """Read what was tuned in a study's folder; None where no round has ended.
 
     Raises:
-        UsageError: If the file is damaged, or is another study's.
+        UsageError: If the file does not parse: intervals would be too short without it.
     """
     path = StudyFolder(study).tuning_file
     if not path.exists():
         return None
     try:
-        found = _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
-        wrong = _of_another_study(study, found) if _is_whole(found) else "is damaged"
+        return _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
     except (OSError, ValueError, RecursionError):
-        found, wrong = None, "is damaged"
-    if wrong:
-        raise UsageError(f"{path} {wrong}; restore it, or remove it to choose again from the tuning runs")
-    return found
-
-
-def _of_another_study(study: Path, tuning: Tuning) -> str | None:
-    """Say which run of the first round is none of the study's, by its file; None where that says nothing.
-
-    The file has no run of a newcomer that waits for the others' grid.
-    """
-    file = StudyFolder(study).study_file
-    try:
-        stages = mapping(read_yaml(file).get("stages"))
-    except UsageError:
-        return None
-    cells = tuning.plan.cells
-    others = sorted(
-        run_id
-        for run_id in set(cells) - set(stages.get(TUNE, cells))
-        if run_id.split("/")[1] not in tuning.waiting
-    )
-    return f"is of another study: {file.name} has no {others[0]}" if others else None
-
-
-def missing_tuning(study: Path) -> str:
-    """Say what to do where runs of a tuning are there, and what they chose is not."""
-    return (
-        f"{StudyFolder(study).tuning_file} is gone, without which the luck of each choice is in no interval; "
-        "restore it, or give the study's command again, which chooses anew from the tuning runs"
-    )
+        raise UsageError(
+            f"{path} is damaged; restore it, or remove it to choose again from the tuning runs"
+        ) from None
 
 
 def write_tuning(study: Path, tuning: Tuning) -> None:
     """Replace what is known of a study's tuning in one step."""
     write_record(StudyFolder(study).tuning_file, tuning)
-
-
-def _is_whole(tuning: Tuning) -> bool:
-    plan = tuning.plan
-    has_all = plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants
-    has_values = all(len(values) > 1 for values in plan.fields.values())
-    places = [
-        (each.family, each.places, each.variant, each.field, seed)
-        for each in tuning.further
-        for seed in each.seeds
-    ]
-    is_once = len(set(places)) == len(places)
-    is_about = all(_is_about_a_choice(each, tuning) for each in tuning.further)
-    return bool(has_all) and has_values and is_once and is_about
-
-
-def _is_about_a_choice(further: Further, tuning: Tuning) -> bool:
-    """Whether runs were added at values that were tried, the chosen one among them, at seeds of their own."""
-    choice = tuning.choice(further.family, further.places, further.variant)
-    tried = {
-        one.point.get(further.field)
-        for each in tuning.rounds
-        for one in each.tried
-        if (each.family, each.places, one.variant) == (further.family, further.places, further.variant)
-    }
-    losses = [loss for values in further.losses for loss in values if loss is not None]
-    shape = [len(values) for values in further.losses]
-    return (
-        choice is not None
-        and choice.point.get(further.field) in further.values
-        and set(further.values) <= tried
-        and len(set(further.values)) == len(further.values)
-        and len(further.seeds) > 0
-        and all(0 <= seed < SEED_END and seed not in tuning.plan.seeds for seed in further.seeds)
-        and shape in ([], [len(further.seeds)] * len(further.values))
-        and all(map(math.isfinite, losses))
-    )
 
 
 _TUNING = TypeAdapter(Tuning)

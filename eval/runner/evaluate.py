@@ -78,7 +78,7 @@ class _OpenRun:
         done = [work for work in self.asked.values() if is_done(work, self.store)]
         wanted = [(work.benchmark_of(task), task, work.head) for work in done for task in work.protocols]
         places = {key: place for place, key in enumerate(wanted)}
-        rows = self.store.rows()
+        rows = self.store.rows
         keys = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
         order = sorted((places[key], number) for number, key in enumerate(keys) if key in places)
         return rows.iloc[[number for _, number in order]]
@@ -135,7 +135,7 @@ def evaluate_runs(
                     note = write_references(run_dir, config)
                 if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
-        outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
+        outcome.rows.update({run_dir: run.store.rows for run_dir, run in runs.items()})
         names = _names(runs)
         outcome.asked.update(
             {run_dir: run.asked_rows.assign(run_id=names[run_dir]) for run_dir, run in runs.items()}

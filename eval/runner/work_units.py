@@ -221,7 +221,7 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
         if not units:  # as in a study of held-out losses alone
             return True
         scores = read_scores(RunFolder(run_dir))
-        if scores.ledger is None or scores.wrong or scores.ledger.weights != weights:
+        if scores.ledger is None or scores.problem or scores.ledger.weights != weights:
             return False
         return all(is_done(work, scores) for work in units)
     except Exception:

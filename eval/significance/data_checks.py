@@ -15,14 +15,16 @@ from base.wording import first_few
 from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
 from eval.significance.axes import Benchmark, Level
-from eval.significance.copies import RUN, find_equal_runs
 from eval.significance.statistics.welch import NO_SPREAD
-from eval.suites.registry import unit_of
+from eval.suites.registry import HELD_OUT, is_percentage, unit_of
 
-KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
+RUN = ["family", "variant", "seed"]
+SCORE = ["benchmark", "task", "metric", "head"]
+KEY = [*RUN, *SCORE]
 ARM = ["family", "variant"]
-# Percent of 95% intervals that hold the true difference where so few runs meet more, at the worst of spreads.
-COVERAGE_OF_FEW = {2: 87, 3: 92}
+FEWEST_DIGITS = 6
+"""Of the scores that two runs share before one is taken for a copy."""
+MAX_DECIMALS = 8
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
 ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
@@ -62,20 +64,50 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
 
 def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     extra: list[RunKey] = []
-    said: dict[str, list[str]] = {}
-    for runs, are_copies in sorted(find_equal_runs(rows).items()):
-        of_arms: dict[tuple[str, str], list[RunKey]] = {}
-        for run in runs:
-            of_arms.setdefault(run[:2], []).append(run)
-        again = [run for of_arm in of_arms.values() for run in of_arm[1:]]
-        extra += again if are_copies else []
-        sentence = SAME_BY_CHANCE if not are_copies else ONE_RUN if again else SAME
-        said.setdefault(sentence, []).append(_names(map(run_name, runs), "and"))
-    notes = [f"{sentence}: {_names(names, separator='; ')}" for sentence, names in said.items()]
+    names: dict[str, list[str]] = {}
+    for runs, is_sure in find_equal_runs(rows).items():
+        first_of_arms = list({run[:2]: run for run in reversed(runs)}.values())
+        again = [run for run in runs if run not in first_of_arms]
+        extra += again if is_sure else []
+        sentence = SAME_BY_CHANCE if not is_sure else ONE_RUN if again else SAME
+        names.setdefault(sentence, []).append(_names(map(run_name, runs), "and"))
+    notes = [f"{sentence}: {_names(of_runs, separator='; ')}" for sentence, of_runs in names.items()]
     if not extra:
         return rows, notes
-    is_extra = rows.set_index(RUN).index.isin(extra)
-    return rows[~is_extra].reset_index(drop=True), notes
+    return rows[~rows.set_index(RUN).index.isin(extra)].reset_index(drop=True), notes
+
+
+def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
+    """Find runs with the same scores throughout: whether these have so many digits that one was copied.
+
+    A percentage counts as one digit, as it may be a share of a few items; another score counts its decimals.
+    A run that scores zero in everything gives one answer to everything, and is taken for no copy. One rounded
+    score alone is the same in two runs too often to be worth a word.
+
+    Args:
+        rows: What ``normalise_rows`` returns, each key once.
+    """
+    # Each training tells its own held-out loss, whoever's scores lie beside it.
+    scored = rows[rows.benchmark != HELD_OUT] if (rows.benchmark != HELD_OUT).any() else rows
+    table = scored.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index()
+    table = table[(table.fillna(0.0) != 0).any(axis=1)]
+    is_percent = np.array([is_percentage(name) for name in table.columns.get_level_values("metric")], bool)
+    found: dict[tuple[RunKey, ...], bool] = {}
+    for _, equal in table.groupby(list(table.columns), dropna=False, sort=False):
+        if len(equal) < 2:
+            continue
+        scores = equal.iloc[0]
+        digits = sum(
+            1 if share else len(f"{score:.{MAX_DECIMALS}f}".rstrip("0").partition(".")[2])
+            for score, share in zip(scores, is_percent, strict=True)
+            if not np.isnan(score)
+        )
+        # An arm that has no other run would be left with one.
+        others = {run[:2] for run in table.index.difference(equal.index)}
+        is_sure = digits >= FEWEST_DIGITS and not others.isdisjoint(run[:2] for run in equal.index)
+        if is_sure or scores.count() > 1:
+            found[tuple(equal.index)] = is_sure
+    return dict(sorted(found.items()))
 
 
 def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:
@@ -105,25 +137,17 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
     counts = scores.groupby(["benchmark", *ARM]).size().to_dict()
     single: dict[str, list[str]] = {}
     uneven: dict[str, list[str]] = {}
-    unequal: list[tuple[int, int]] = []
     for (benchmark, family, variant), n in counts.items():
         base = counts.get((benchmark, family, baseline), 0)
         if n == 1:
             single.setdefault(f"{family} {variant}", []).append(str(benchmark))
         elif base > 1 and n != base:
-            unequal.append((n, base))
             uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(str(benchmark))
     notes = []
     if single:
         notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
     if uneven:
         notes.append(f"runs that differ in number from {baseline}'s: {_names(_with_benchmarks(uneven))}")
-    fewest = min((min(sizes) for sizes in unequal), default=0)
-    if fewest in COVERAGE_OF_FEW:
-        notes.append(
-            f"{fewest} runs against more: a 95% interval of such arms in one family may hold the true "
-            f"difference in as few as {COVERAGE_OF_FEW[fewest]}% of studies"
-        )
     return notes
 
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from datetime import date
 
 from base.errors import UsageError
-from eval.report.tuning.choices import failing_choices
 from eval.results.stages import TUNE
 from eval.results.tuning import (
     Choice,
@@ -145,8 +144,7 @@ def said(before: Tuning, now: Tuning) -> list[str]:
     lines = [_of_round(now, each) for each in now.rounds[len(before.rounds) :]]
     chosen = now.chosen[len(before.chosen) :]
     lines += [_of_choice(now, choice) for choice in chosen]
-    lines += [_of_further(each) for each in now.further if each.losses and each not in before.further]
-    return lines + [f"warning: {line}" for line in failing_choices(now, chosen)]
+    return lines + [_of_further(each) for each in now.further if each.losses and each not in before.further]
 
 
 def _of_round(tuning: Tuning, ended: Round) -> str:

@@ -53,10 +53,10 @@ def draw_tuning(analysis: Analysis, tuned: Tuned, field: str) -> tuple[Figure, s
             _shared(axes, tuned, family, field)
             axes.set_ylim(-0.2 * reach, reach)
     add_legend(figure, _handles(analysis, tuned))
-    optima = [f"{x.variant} {x.curve.optimum.exp.value:.2g}" for x in lines.values() if x.curve]
+    optima = [f"{x.variant} {x.curve.optimum:.2g}" for x in lines.values() if x.curve]
     return figure, (
         f"Held-out loss against {field}, a panel for each {analysis.noun}, above its lowest mean, with the "
-        "range over tuning seeds and a star at the optimum with its interval; "
+        "range over tuning seeds and a star at the optimum; "
         f"{first_few(optima, NAMED)}"
     )
 
@@ -75,9 +75,8 @@ def _panel(axes: Axes, line: Line, baseline: Line | None) -> None:
     axes.plot(rates, line.means - lowest, color=BLUE, lw=1.2, marker="o", ms=2.5)
     axes.plot(rates[line.chosen], line.means[line.chosen] - lowest, "o", color=BLUE, ms=5, mfc="white")
     if line.curve is not None:
-        optimum, loss = line.curve.optimum.exp, line.curve.loss.value - lowest
-        axes.plot(optimum.interval or [optimum.value] * 2, [loss] * 2, color=VERMILION, lw=2, alpha=0.6)
-        axes.plot(optimum.value, loss, "*", color=VERMILION, ms=7, mec="white", mew=0.5, zorder=4)
+        optimum, loss = line.curve.optimum, line.curve.loss - lowest
+        axes.plot(optimum, loss, "*", color=VERMILION, ms=7, mec="white", mew=0.5, zorder=4)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks([rates[0], rates[-1]], [f"{rates[0]:g}", f"{rates[-1]:g}"])
@@ -95,7 +94,7 @@ def _handles(analysis: Analysis, tuned: Tuned) -> list[Line2D]:
     return [
         Line2D([], [], color=BLUE, lw=1.2, marker="o", ms=2.5, label="mean and range over seeds"),
         Line2D([], [], color=BLUE, lw=0, marker="o", ms=5, mfc="white", label="chosen"),
-        Line2D([], [], color=VERMILION, lw=2, marker="*", ms=7, label="optimum, its interval"),
+        Line2D([], [], color=VERMILION, lw=0, marker="*", ms=7, label="optimum"),
         Line2D([], [], color=GREY, lw=0.8, label=str(analysis.baseline)),
         *[shared] * bool(tuned.shared_points),
     ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
 from eval.report.inputs.design import Design
 from eval.significance.axes import Benchmark
-from eval.significance.comparison import Comparison
 
 
 def decided_seeds(design: Design, benchmark: Benchmark) -> dict[str, Sequence[int]]:
@@ -47,22 +46,6 @@ def decided_remark(design: Design) -> str | None:
         f"was decided before the latest look stays as it was then, with the runs of then: {named}. Single "
         f"runs, means of variants and phenomena are of all runs.{used}"
     )
-
-
-def decided_notes(design: Design, comparisons: Iterable[Comparison]) -> list[str]:
-    """Name comparisons whose verdict is no longer the one that a look recorded."""
-    decided, families = _decided(design), len(design.families)
-    notes = []
-    for found in comparisons:
-        name = (str(found.contrast), str(found.benchmark))
-        is_overall = found.family is None or families == 1
-        if is_overall and name in decided and decided[name][1] != found.verdict:
-            num_seeds, verdict = decided[name]
-            notes.append(
-                f"{name[0]} on {name[1]} was decided at {num_seeds} seeds: {verdict}. With the scores, the "
-                f"questions and the statistics of now it is {found.verdict}; the seeds are those of then"
-            )
-    return notes
 
 
 def _decided(design: Design) -> dict[tuple[str, str], tuple[int, str]]:

@@ -97,8 +97,6 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
         yield f"Scores of classification are those under the head `{_kept(labels)[0]}`."
     if remark := decided_remark(source.design):
         yield remark
-    if labels.factor == "head":
-        yield "A variant is a classification head."
     if labels.factor in ("head", *labels.axes) and labels.has_several_ffns:
         yield (
             "A family is here one FFN variant of one family, such as `kan` in GPT-Neo; their models count as "
@@ -110,8 +108,6 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
             "settings. Runs of several settings are trained apart and count as independent, although those "
             "of one seed share the order of data."
         )
-    if labels.factor == "both":
-        yield "A variant is an FFN variant with a classification head: `gelu/linear`."
     if labels.factor in labels.axes:
         paired = "" if source.design.paired else ", and those of one seed are not taken for pairs"
         yield f"A variant is a level of the axis `{labels.factor}`, whose runs are trained apart{paired}."
@@ -119,11 +115,6 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
         left_out = sorted(set(source.rows["benchmark"]) - set(labels.heads))
         if left_out:
             yield f"Left out, as no head has part in it: {', '.join(left_out)}."
-        if source.facts:
-            yield (
-                "Size, cost and training of the pretrained models are in the report of the FFN variants "
-                "(`--factor ffn`)."
-            )
     of_heads = source.rows[source.rows["head"] != NO_HEAD]
     if foreign := sorted(set(of_heads["family"]) - set(FAMILIES)):
         yield (

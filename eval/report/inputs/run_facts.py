@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,43 +14,37 @@ from base.errors import UsageError
 from base.files import mapping
 from base.json_text import parse_json
 from base.records import peek_record
-from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name, some_of
+from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey
 from eval.results.stages import Places
 from eval.results.store import read_scores
 from eval.significance.axes import Family, Level
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
-from pretrain.run.folders import RUN_NAME, RunFolder
+from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion, read_completion
 
 Runs = Mapping[str, RunFolder]
+SECONDS_AN_HOUR = 3600
+SHOWN = 4
+"""Runs that a sentence names."""
 
 
 def read_tables(runs: Runs) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """Read the scores of each run that are its own.
+    """Read the scores of each run.
 
     Args:
         runs: By run id.
 
     Returns:
-        The rows of each run that has usable ones, and sentences that name what is not used. Rows without any
-        ledger are somebody's who keeps none, unless other runs of the study have one.
+        The rows of each run that has usable ones, and sentences that name what is not used.
     """
-    tables: dict[str, pd.DataFrame] = {}
-    notes, unchecked = [], []
+    tables, notes = {}, []
     for run_id, run in runs.items():
         scores = read_scores(run)
-        if run.is_scored and run.rows_file.name not in scores.wrong:
+        if scores.problem:
+            notes.append(f"scores left out, evaluate {run_id} again: {run.rows_file} {scores.problem}")
+        elif run.is_scored:
             # A run is told by its place: rows of a named run may say what it would be called without it.
-            tables[run_id] = scores.rows().assign(run_id=run_id)
-            unchecked += [run_id] if scores.ledger is None else []
-        notes += [
-            f"scores left out, evaluate {run_id} again: {run.eval_dir / name} {why}"
-            for name, why in scores.wrong.items()
-            if name != run.rows_csv_file.name
-        ]
-    if unchecked and len(unchecked) < len(tables):
-        said = "scores that cannot be checked, as eval/done.json is gone or damaged; evaluate again"
-        notes.append(f"{said}: {some_of(unchecked, SHOWN)}")
+            tables[run_id] = scores.rows.assign(run_id=run_id)
     return tables, notes
 
 
@@ -64,27 +56,15 @@ def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tupl
         tables: The rows of those that have any.
 
     Returns:
-        The facts, and sentences that name the runs that say nowhere what they are, and what is not used.
+        The facts, and sentences that name the runs that say nowhere what they are.
     """
-    facts: list[RunFacts] = []
-    notes, by_reason = [], defaultdict[str, list[str]](list)
+    facts, notes = [], []
     for run_id, run in runs.items():
         try:
             facts.append(read_facts(run, run_id, tables.get(run_id)))
         except UsageError as error:
             notes.append(f"run left out: {error}")
-            continue
-        for reason in facts[-1].unusable:
-            by_reason[reason].append(run_id)
-    return tuple(facts), notes + [
-        f"not used, as {reason}, while their scores count: {some_of(run_ids, SHOWN)}"
-        for reason, run_ids in by_reason.items()
-    ]
-
-
-SHOWN = 4
-"""Runs that a sentence names."""
-LONGEST_TEXT = 300
+    return tuple(facts), notes
 
 
 class Evaluation(NamedTuple):
@@ -129,8 +109,6 @@ class RunFacts:
     word_frequency_loss: float | None = None
     """What knowing only how frequent tokens are scores on the held-out text, nats per target token."""
     curve: tuple[Evaluation, ...] = ()
-    is_curve_cut: bool = False
-    """Whether a finished run's log does not end as its training did, so that its curve is left out."""
     grad_norms: tuple[tuple[int, float], ...] = ()
     """(step, norm of the gradient before clipping) pairs, one a logged line."""
     tokens_per_s: float | None = None
@@ -142,8 +120,6 @@ class RunFacts:
     """Whether kernels that were to be compiled could not be, so that it took longer than others."""
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
-    unusable: tuple[str, ...] = ()
-    """What in the folder is not as its training left it, or no size; it is not used."""
 
     @property
     def train_flops(self) -> int | None:
@@ -165,114 +141,47 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     Raises:
         UsageError: If nothing in it says which family, variant and seed it is.
     """
-    completion, provenance = read_completion(run), peek_record(run.provenance_file)
     family, variant, seed = _identity(run, rows)
-    if wrong := _damage(run, provenance, completion):
-        provenance = {}
-    parameters = provenance.get("parameters")
-    counts = parameters if isinstance(parameters, dict) else {"total": parameters}
+    completion, record = read_completion(run), peek_record(run.provenance_file)
+    counts = record.get("parameters")
+    parameters = counts if isinstance(counts, dict) else {"total": counts}
     # Runs of before budgets say neither of these.
-    ffn, flops = mapping(provenance.get("ffn")), mapping(provenance.get("flops_per_token"))
-    results = mapping(provenance.get("results"))
-    sizes = {
-        "parameters": counts.get("total"),
-        "parameters of the FFN": counts.get("ffn"),
-        "intermediate_size": ffn.get("intermediate_size"),
-        "FLOPs a token": flops.get("total"),
-        "FLOPs a token of the FFN": flops.get("ffn"),
-        "tokens a second": results.get("mean_tokens_per_s"),
-        "seconds": results.get("time_s"),
-        "memory": results.get("peak_memory_mb"),
-        "word_frequency_loss": provenance.get("word_frequency_loss"),
-    }
-    known = {name: _positive(name, value, wrong) for name, value in sizes.items()}
-    time_s = _number(known["seconds"])
-    logged = _read_metrics(run.metrics_file)
+    ffn, flops = mapping(record.get("ffn")), mapping(record.get("flops_per_token"))
+    results = mapping(record.get("results"))
+    time_s, logged = _number(results.get("time_s")), _read_log(run.metrics_file)
     curve = _evaluations(logged)
-    end = None if completion is None else _end(results, completion.results, logged)
-    is_cut = end is not None and (not curve or curve[-1][:2] != (end.step, end.loss))
     return RunFacts(
         run_id=run_id,
         family=family,
         variant=variant,
         seed=seed,
-        formula=_text(provenance.get("variant_formula")),
-        reference=_text(provenance.get("variant_reference")),
-        num_parameters=_whole(known["parameters"]),
-        num_ffn_parameters=_whole(known["parameters of the FFN"]),
-        num_active_parameters=_active(known, ffn),
-        intermediate_size=_whole(known["intermediate_size"]),
-        ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
-        flops_per_token=_whole(known["FLOPs a token"]),
-        ffn_flops_per_token=_whole(known["FLOPs a token of the FFN"]),
-        eval_loss=end.loss if end and math.isfinite(end.loss) else None,
-        word_frequency_loss=_number(known["word_frequency_loss"]),
-        curve=() if is_cut else curve,
-        is_curve_cut=is_cut,
-        grad_norms=_curve(logged, "grad_norm"),
-        tokens_per_s=_number(known["tokens a second"]),
-        train_hours=None if time_s is None else time_s / 3600,
-        peak_memory_mb=_number(known["memory"]),
-        is_compile_failed=_is_compile_failed(provenance, logged),
-        trained_with=_origin(provenance),
-        unusable=tuple(f"{name} {why}" for name, why in sorted(wrong.items())),
+        formula=record.get("variant_formula") or "",
+        reference=record.get("variant_reference") or "",
+        num_parameters=parameters.get("total"),
+        num_ffn_parameters=parameters.get("ffn"),
+        num_active_parameters=_active(parameters, ffn),
+        intermediate_size=ffn.get("intermediate_size"),
+        ffn_budget=ffn.get("budget"),
+        flops_per_token=flops.get("total"),
+        ffn_flops_per_token=flops.get("ffn"),
+        eval_loss=_final_loss(completion, curve),
+        word_frequency_loss=_number(record.get("word_frequency_loss")),
+        curve=curve,
+        grad_norms=_grad_norms(logged),
+        tokens_per_s=_number(results.get("mean_tokens_per_s")),
+        train_hours=None if time_s is None else time_s / SECONDS_AN_HOUR,
+        peak_memory_mb=_number(results.get("peak_memory_mb")),
+        is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
+        trained_with=_origin(record),
     )
 
 
-def _active(known: Mapping[str, object], ffn: Mapping[str, Any]) -> int | None:
-    """All parameters but those of FFNs that a token does not meet; all where a record does not say."""
-    whole, of_ffns = (_whole(known[name]) for name in ("parameters", "parameters of the FFN"))
-    each, active = ffn.get("parameters_per_layer"), ffn.get("active_parameters_per_layer")
-    if whole is None or of_ffns is None or not each or active is None:
-        return whole
-    return round(whole - of_ffns * (1 - active / each))
-
-
-def _damage(run: RunFolder, record: Mapping[str, Any], completion: Completion | None) -> dict[str, str]:
-    """Say by name what a finished run does not have any more, or not as its training left it."""
-    if completion is None:  # the model is saved before, so something took the marker away
-        return {run.completion_marker.name: "is not there"} if run.has_model else {}
-    if completion.config_hash and record.get("results") != completion.results:
-        return {run.provenance_file.name: "is gone, damaged or not of the end of this run"}
-    return {}
-
-
-_MAY_BE_ZERO = ("parameters of the FFN", "FLOPs a token of the FFN")
-"""Sizes that a model without any FFN has none of."""
-
-
-def _positive(name: str, value: object, wrong: dict[str, str]) -> object:
-    """A size as it is; notes in ``wrong``, and returns None for, what nothing can have."""
-    least = 0 if name in _MAY_BE_ZERO else 1e-300
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < least:
-        wrong[f"{name} in provenance.json"] = f"is {value}"
+def _final_loss(completion: Completion | None, curve: Sequence[Evaluation]) -> float | None:
+    """Of a finished training, by its results; of one of before, which has none, by the end of its log."""
+    if completion is None:
         return None
-    return value
-
-
-def _end(
-    results: Mapping[str, Any], completed: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]
-) -> Evaluation | None:
-    """Find where and at which loss a finished training ended; a loss that nothing tells is nan.
-
-    Its results say so. Runs that have none are taken at the last step that their log holds, unless the log
-    itself says that there were more to come.
-    """
-    for record in (results, completed):
-        step, loss = _whole(record.get("step")), _loss(record)
-        if step is not None and loss is not None:
-            return Evaluation(step, loss)
-    if not (found := _evaluations(logged)):
-        return None
-    last = max([found[-1].step, *(_whole(entry.get("max_steps")) or 0 for entry in logged)])
-    return found[-1] if found[-1].step == last else Evaluation(last, math.nan)
-
-
-def cut_notes(facts: Sequence[RunFacts]) -> list[str]:
-    """Name the finished runs whose log does not end as their training did."""
-    cut = [run.run_id for run in facts if run.is_curve_cut]
-    said = "learning curve left out, metrics.jsonl does not end as the training did"
-    return [f"{said}: {some_of(cut, SHOWN)}"] if cut else []
+    last = curve[-1].loss if curve else None
+    return _number(completion.results.get("eval_loss", last))
 
 
 def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
@@ -282,46 +191,46 @@ def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
         return str(first["family"]), str(first["variant"]), int(first["seed"])
     try:
         config = read_yaml(run.config_file)
-        said = str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
+        return str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
     except (KeyError, TypeError, ValueError):  # a UsageError is a ValueError
         raise UsageError(
             f"{run.config_file} does not say family, model.ffn and seed; is it damaged?"
         ) from None
-    named = RUN_NAME.fullmatch(run.path.name)
-    if run.run_id.split("/")[:2] != [*said[:2]] or (named and int(named["seed"]) != said[2]):
-        raise UsageError(f"{run.config_file} is of another run, {run_name(said)}")
-    return said
+
+
+def _active(parameters: Mapping[str, Any], ffn: Mapping[str, Any]) -> int | None:
+    """All parameters but those of FFNs that a token does not meet; all where a record does not say."""
+    whole, of_ffns = parameters.get("total"), parameters.get("ffn")
+    each, active = ffn.get("parameters_per_layer"), ffn.get("active_parameters_per_layer")
+    if whole is None or of_ffns is None or not each or active is None:
+        return whole
+    return round(whole - of_ffns * (1 - active / each))
 
 
 def held_out_rows(facts: Sequence[RunFacts]) -> pd.DataFrame:
     """Write the held-out loss of every finished run as a row, as if it had been scored."""
+    finished = [run for run in facts if run.eval_loss is not None]
     return pd.DataFrame(
-        [
-            {
-                "run_id": run.run_id,
-                "family": run.family,
-                "variant": run.variant,
-                "seed": run.seed,
-                "benchmark": HELD_OUT,
-                "task": "validation",
-                "group": "held-out text",
-                "metric": HELD_OUT_LOSS.name,
-                "score": run.eval_loss,
-                "n_items": 0,
-                "head": NO_HEAD,
-                "primary": True,
-            }
-            for run in facts
-            if run.eval_loss is not None
-        ],
-        columns=list(ROW_COLUMNS),
-    )
+        [(run.run_id, run.family, run.variant, run.seed, run.eval_loss) for run in finished],
+        columns=["run_id", "family", "variant", "seed", "score"],
+    ).assign(
+        benchmark=HELD_OUT,
+        task="validation",
+        group="held-out text",
+        metric=HELD_OUT_LOSS.name,
+        n_items=0,
+        head=NO_HEAD,
+        primary=True,
+    )[list(ROW_COLUMNS)]
 
 
-def _origin(provenance: Mapping[str, Any]) -> str | None:
+def _sessions(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [mapping(session) for session in record.get("sessions") or []]
+
+
+def _origin(record: Mapping[str, Any]) -> str | None:
     """Say what made a run; a resumed run counts by its last session."""
-    sessions = provenance.get("sessions")
-    session = mapping(sessions[-1]) if isinstance(sessions, list) and sessions else {}
+    *_, session = [{}, *_sessions(record)]
     versions, git = mapping(session.get("versions")), mapping(session.get("git"))
     parts = [f"{name} {versions[name]}" for name in ("torch", "transformers") if versions.get(name)]
     if git.get("commit"):
@@ -329,28 +238,17 @@ def _origin(provenance: Mapping[str, Any]) -> str | None:
         parts.append(f"commit {str(git['commit'])[:7]}{changed}")
     elif versions.get("ffn-ablations"):
         parts.append(f"ffn-ablations {versions['ffn-ablations']}")
-    if provenance.get("device"):
-        parts.append(f"on {provenance['device']}")
+    if record.get("device"):
+        parts.append(f"on {record['device']}")
     return ", ".join(parts) or None
 
 
-def _is_compile_failed(provenance: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether any session says so, or any line of one that was killed before it could."""
-    sessions = provenance.get("sessions")
-    told = [mapping(session) for session in sessions] if isinstance(sessions, list) else []
-    return any("torch_compile_failure" in session for session in told) or any(
-        line.get("torch_compile_failed") is True for line in logged
-    )
-
-
-def _read_metrics(path: Path) -> list[dict[str, Any]]:
+def _read_log(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a run; one cut off when the run was killed is left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+    if not path.is_file():
         return []
     logged = []
-    for line in lines:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             logged.append(mapping(parse_json(line)))
         except ValueError:
@@ -360,45 +258,29 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def _evaluations(logged: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
     """Collect what was evaluated; a resumed run may repeat a step, and the last word counts."""
-    found = {}
-    for entry in logged:
-        step, loss = _whole(entry.get("step")), _loss(entry)
-        if step is not None and loss is not None:
-            found[step] = Evaluation(step, loss, _whole(entry.get("tokens")), _hours(entry))
+    found = {
+        entry["step"]: Evaluation(entry["step"], loss, entry.get("tokens"), _hours(entry))
+        for entry in logged
+        if (loss := _number(entry.get("eval_loss"))) is not None and "step" in entry
+    }
     return tuple(found[step] for step in sorted(found))
-
-
-def _loss(entry: Mapping[str, Any]) -> float | None:
-    """The held-out loss, which no language model brings to zero."""
-    loss = _number(entry.get("eval_loss"))
-    return loss if loss is not None and loss > 0 else None
 
 
 def _hours(entry: Mapping[str, Any]) -> float | None:
     time_s = _number(entry.get("time_s"))
-    return None if time_s is None else (time_s - (_number(entry.get("compile_s")) or 0.0)) / 3600
+    return None if time_s is None else (time_s - (_number(entry.get("compile_s")) or 0.0)) / SECONDS_AN_HOUR
 
 
-def _curve(logged: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
-    """Collect (step, value); a resumed run may repeat a step, and the last word counts."""
-    points = {
-        entry["step"]: value
+def _grad_norms(logged: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
+    """Collect (step, norm); a resumed run may repeat a step, and the last word counts."""
+    norms = {
+        entry["step"]: norm
         for entry in logged
-        if (value := _number(entry.get(name))) is not None and _whole(entry.get("step")) is not None
+        if (norm := _number(entry.get("grad_norm"))) is not None and "step" in entry
     }
-    return tuple(sorted(points.items()))
-
-
-def _text(value: object) -> str:
-    """A line of text, cut where it is long; the record may be a stranger's."""
-    return " ".join(value.split())[:LONGEST_TEXT] if isinstance(value, str) else ""
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return tuple(sorted(norms.items()))
 
 
 def _number(value: object) -> float | None:
     """A finite number, or nothing: a diverged run logs nan."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < LARGEST else None
+    return float(value) if isinstance(value, int | float) and abs(value) < LARGEST else None

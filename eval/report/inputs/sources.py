@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,11 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
-from eval.report.inputs.design import Asked, Design, design_from, read_design
-from eval.report.inputs.run_facts import (
-    SHOWN,
-    RunFacts,
-    cut_notes,
-    held_out_rows,
-    read_all_facts,
-    read_tables,
-)
+from eval.report.inputs.design import Design, design_from, read_design
+from eval.report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from eval.report.inputs.study_axes import StudyAxes
 from eval.report.inputs.study_checks import (
     FailedRun,
-    diverged_notes,
     failed_notes,
     failed_runs,
     protocol_notes,
@@ -33,12 +25,11 @@ from eval.report.readers.lm_eval import SUFFIX, read_results
 from eval.report.readers.reading import TABLE, Found, Reading
 from eval.report.readers.tables import SUFFIXES, read_table, to_rows
 from eval.results.baselines import read_baselines
-from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
 from eval.results.outcome import Declared
 from eval.results.published import shipped_table
-from eval.results.rows import RunKey, some_of
+from eval.results.rows import RunKey
 from eval.results.run_scores import normalise_rows
 from eval.results.scale import cut_input_notes
 from eval.results.stages import MAIN
@@ -172,34 +163,33 @@ def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
 
 def _read_study(folder: Path) -> Source:
     study = StudyFolder(folder)
-    asked = read_design(study.study_file)
-    written = asked.design
-    placed = written.placed if written else StudyAxes()
-    runs, apart, left_out = _compared_and_apart(study, asked, placed)
+    written = read_design(study.study_file)
+    placed, compared = (written.placed, written.compared) if written else (StudyAxes(), None)
+    runs, apart, left_out = _compared_and_apart(study, written, placed)
     tables, unreadable = read_tables(runs)
     facts, unknown = read_all_facts(runs, tables)
     facts_apart, unknown_apart = read_all_facts(apart, {})
     losses = held_out_rows(facts)
-    scores, without = _scores(folder, [losses, *tables.values()])
+    scores, without_items = _scores(folder, [losses, *tables.values()])
     table = placed.rows(scores)
     rows = Settings(placed.families, placed.axes).of_rows(
         normalise_rows(table, str(folder), tuple(placed.axes))
     )
-    facts = tuple(map(placed.facts, facts))
-    compared = written.compared if written else None
-    design = replace(written, decisions=read_decisions(folder)) if written else design_from(rows)
+    facts, design = tuple(map(placed.facts, facts)), written or design_from(rows)
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
-        wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
-        design = replace(design, benchmarks=tuple(wanted))
-    scored = {run_id: runs[run_id] for run_id in tables}  # what lies beside other scores is not read
-    baselines = _last_known(read_baselines(run.path) for run in scored.values())
+        benchmarks = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
+        design = replace(design, benchmarks=tuple(benchmarks))
+    scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     notes = [
-        *(*asked.notes, *left_out, *unreadable, *unknown, *unknown_apart),
-        *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
-        *(*protocol_notes(scored, placed.family), *cut_notes(facts), *without),
-        *cut_input_notes(scored),
-        *(*_record_notes(study, design), *_unknown_names(study, asked, rows)),
+        *(*left_out, *unreadable, *unknown, *unknown_apart, *failed_notes(failed), *text_notes(facts, runs)),
+        *(*protocol_notes(scored, placed.family), *without_items, *cut_input_notes(scored)),
+        *(_unknown_names(study, written, rows) if written else ()),
     ]
+    if design.is_until_decided and not design.decisions and len(design.seeds) > (design.looks or (0,))[0]:
+        notes.append(
+            f"{study.decisions_file.name} is not there, so comparisons decided with fewer seeds are shown "
+            "with all their runs; restore it, or run the study's command again"
+        )
     return Source(
         path=folder,
         kind="study folder",
@@ -210,49 +200,48 @@ def _read_study(folder: Path) -> Source:
         facts=facts,
         stages=_stages(placed, [*facts, *map(placed.apart, facts_apart)]),
         axes=placed.axes,
-        failed=tuple(map(placed.failed, failed_runs(folder, compared))),
-        other_sources=source_notes(facts, runs),
+        failed=tuple(map(placed.failed, failed)),
+        other_sources=tuple(source_notes(facts, runs)),
         notes=tuple(notes),
-        baselines=baselines,
-        declared=asked.declared,
+        baselines=_last_of_each(read_baselines(run.path) for run in scored.values()),
+        declared=design.declared,
     )
 
 
 def _compared_and_apart(
-    study: StudyFolder, asked: Asked, placed: StudyAxes
+    study: StudyFolder, written: Design | None, placed: StudyAxes
 ) -> tuple[dict[str, RunFolder], dict[str, RunFolder], list[str]]:
-    """Return the runs that are compared and those of other stages, by id, and what is said of the others.
+    """Return the runs that are compared and those of other stages, by id, and notes on what is left out.
 
     Raises:
-        UsageError: If nothing is left, or if runs cannot be told apart.
+        UsageError: If nothing is left.
     """
-    runs, notes, written = _runs_of(study), [], asked.design
+    runs, notes = _runs_of(study), list[str]()
     if written is not None and written.run_ids is not None:
         if foreign := sorted(set(runs) - written.run_ids):
             notes.append(f"left out, not a cell of {study.study_file.name}: {', '.join(foreign)}")
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
-    mixed = {run_id: said for run_id, run in runs.items() if (said := mixed_up(run))}
-    notes += [f"left out: {said}" for said in mixed.values()]
+    mixed = {run_id: problem for run_id, run in runs.items() if (problem := mixed_up(run))}
+    notes += [f"left out: {problem}" for problem in mixed.values()]
     compared = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
     if written is not None and not compared and not mixed:
         raise UsageError(
             f"{study.path}: no cell of {study.study_file.name} is finished or scored; run the study first"
         )
-    _refuse_mixed(study, placed, compared)
     apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
     return compared, apart, notes
 
 
 def _scores(folder: Path, parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
     """Join the rows of all runs, graded ones behind them, and say which have no items to be graded by."""
-    known = [part for part in parts if len(part)]
-    if not known:
+    filled = [part for part in parts if len(part)]
+    if not filled:
         raise UsageError(
             f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
         )
-    table = pd.concat(known, ignore_index=True)
-    graded, without = graded_rows(folder, table)
-    return pd.concat([table, graded], ignore_index=True), without
+    table = pd.concat(filled, ignore_index=True)
+    graded, without_items = graded_rows(folder, table)
+    return pd.concat([table, graded], ignore_index=True), without_items
 
 
 def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
@@ -271,70 +260,34 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
     return runs
 
 
-def _refuse_mixed(study: StudyFolder, placed: StudyAxes, runs: Iterable[str]) -> None:
-    """Refuse runs that only the study's file could tell apart, where it does not.
-
-    Raises:
-        UsageError: Naming the file.
-    """
-    seen: dict[tuple[object, ...], str] = {}
-    for run_id in sorted(runs):
-        family, variant, name = run_id.split("/")
-        key = (family, placed.variant(run_id, variant), placed.places(run_id), name.partition("-")[0])
-        if (other := seen.setdefault(key, run_id)) != run_id:
-            what = "was edited or damaged" if study.study_file.is_file() else "is missing"
-            raise UsageError(
-                f"{study.study_file} {what}, and nothing else tells {other} from {run_id}; run the study's "
-                "command again, which writes it anew"
-            )
-
-
 def _stages(placed: StudyAxes, facts: Iterable[RunFacts]) -> dict[str, tuple[RunFacts, ...]]:
     """Tell of the runs of each stage beside the main one, their families by name."""
-    known = {run.run_id: replace(run, family=plain(run.family)) for run in facts}
+    by_id = {run.run_id: replace(run, family=plain(run.family)) for run in facts}
     return {
-        name: tuple(known[run_id] for run_id in run_ids if run_id in known)
+        name: tuple(by_id[run_id] for run_id in run_ids if run_id in by_id)
         for name, run_ids in placed.stages.items()
         if name != MAIN
     }
 
 
-def _record_notes(study: StudyFolder, design: Design) -> list[str]:
-    """Say where the record of what looks decided is gone, or that of another study."""
-    planned = set(design.decisions.plan.get("cells") or ()) if design.decisions else set()
-    if planned and (others := sorted((design.compared or frozenset()) - planned)):
-        return [
-            f"{study.decisions_file.name} is of a study without {some_of(others, SHOWN)}, which "
-            f"{study.study_file.name} has: one of both was edited or damaged"
-        ]
-    looks = design.looks or ()
-    if not design.is_until_decided or design.decisions or len(design.seeds) <= max(looks[:1], default=0):
-        return []
-    return [
-        f"{study.decisions_file.name} is not there, so comparisons decided with fewer seeds are shown with "
-        "all their runs; restore it, or run the study's command again"
-    ]
-
-
-def _unknown_names(study: StudyFolder, asked: Asked, rows: pd.DataFrame) -> list[str]:
+def _unknown_names(study: StudyFolder, design: Design, rows: pd.DataFrame) -> Iterator[str]:
     """Name outcomes in a study's file that it has not: nothing follows from them."""
-    if asked.design is None:
-        return []
-    benchmarks = {HELD_OUT, *(str(name) for name in asked.design.benchmarks)}
+    benchmarks = {HELD_OUT, *(str(name) for name in design.benchmarks)}
     graded = {
         str(Benchmark(name, metric=metric.name))
         for name in benchmarks & SUITES.keys()
         for metric in SUITES[name].graded
     }
-    known = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
-    return [
-        f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this study"
-        for section, names in (("margins", asked.declared.margins), ("primary", asked.design.primary))
-        for name in names
-        if name not in known
-    ]
+    outcomes = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
+    for section, names in (("margins", design.declared.margins), ("primary", design.primary)):
+        for name in names:
+            if name not in outcomes:
+                yield (
+                    f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this "
+                    "study"
+                )
 
 
-def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _last_of_each(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
     return {name: value for of_run in of_runs for name, value in of_run.items()}

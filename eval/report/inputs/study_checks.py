@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from base.files import mapping
@@ -27,6 +26,8 @@ class FailedRun:
     run_id: str
     has_diverged: bool
     """Else it ended with another error."""
+    problem: str = ""
+    """What went wrong, and where."""
     setting: Family | None = None
     """Its family; None takes the folder's."""
     level: Level | None = None
@@ -59,46 +60,28 @@ def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun
         run_ids: Its cells; None takes every run that is there.
     """
     study = StudyFolder(folder)
-    diverged = {run.run_id for run in study.run_folders() if run.has_diverged and not run.is_complete}
-    files = study.cell_files().items()
-    failed = {run_id for run_id, path in files if peek_record(path).get("name") == "failed"}
-    return tuple(
-        FailedRun(run_id=run_id, has_diverged=run_id in diverged)
-        for run_id in sorted(diverged | failed)
-        if run_ids is None or run_id in run_ids
-    )
-
-
-def diverged_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
-    """Name the runs of a study that diverged, and where.
-
-    Args:
-        folder: The study's folder.
-        run_ids: Its cells; None takes every run that is there.
-    """
-    said = []
-    for run in StudyFolder(folder).run_folders():
-        if run.has_diverged and (run_ids is None or run.run_id in run_ids):
+    states = {run_id: peek_record(path) for run_id, path in study.cell_files().items()}
+    failed = {
+        run_id: FailedRun(run_id=run_id, has_diverged=False, problem=state.get("error") or "no message")
+        for run_id, state in states.items()
+        if state.get("name") == "failed"
+    }
+    for run in study.run_folders():
+        if run.has_diverged and not run.is_complete:
             record = peek_record(run.failure_marker)
-            problem = record.get("problem", "the loss diverged")
-            said.append(f"{run.run_id} ({problem} at step {record.get('step', '?')})")
-    return [f"diverged in pretraining: {', '.join(said)}"] if said else []
+            problem = f"{record.get('problem', 'the loss diverged')} at step {record.get('step', '?')}"
+            failed[run.run_id] = FailedRun(run_id=run.run_id, has_diverged=True, problem=problem)
+    return tuple(failed[run_id] for run_id in sorted(failed) if run_ids is None or run_id in run_ids)
 
 
-def failed_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
-    """Name the cells of a study that ended with an error, and the error.
-
-    Args:
-        folder: The study's folder.
-        run_ids: Its cells; None takes every cell that is there.
-    """
-    notes = []
-    for run_id, path in StudyFolder(folder).cell_files().items():
-        state = peek_record(path)
-        if state.get("name") == "failed" and (run_ids is None or run_id in run_ids):
-            notes.append(f"failed: {run_id} ({state.get('error') or 'no message'})")
-    more = [f"and {len(notes) - SHOWN} more cells failed"] if len(notes) > SHOWN else []
-    return [*notes[:SHOWN], *more]
+def failed_notes(failed: Sequence[FailedRun]) -> Iterator[str]:
+    """Name the runs of a study that ended without a result, and the reason of each."""
+    diverged, others = ([run for run in failed if run.has_diverged == kind] for kind in (True, False))
+    if diverged:
+        yield f"diverged in pretraining: {', '.join(f'{run.run_id} ({run.problem})' for run in diverged)}"
+    yield from (f"failed: {run.run_id} ({run.problem})" for run in others[:SHOWN])
+    if others[SHOWN:]:
+        yield f"and {len(others) - SHOWN} more cells failed"
 
 
 def protocol_notes(
@@ -111,22 +94,22 @@ def protocol_notes(
         family_of: From a run's id and the name of its family to what it is compared within.
     """
     # Families have protocols of their own: a masked model is not scored as a causal one is.
-    by_task: dict[tuple[Family, str], dict[str, list[str]]] = {}
-    fields: dict[tuple[Family, str], list[dict]] = {}
+    protocols: dict[tuple[Family, str], dict[str, dict]] = {}
     for run_id, run in runs.items():
         for task, protocol in mapping(peek_record(run.ledger_file).get("tasks")).items():
-            key, protocol = (family_of(run_id, run.family), task), _without_seeds(mapping(protocol))
-            text = json.dumps(protocol, sort_keys=True)
-            by_task.setdefault(key, {}).setdefault(text, []).append(run_id)
-            fields.setdefault(key, []).append(protocol)
-    different: dict[tuple[Family, str], list[str]] = {}
-    for (family, task), found in by_task.items():
-        if len(found) > 1:
-            rarest = ", ".join(sorted(min(found.values(), key=len))[:SHOWN])
-            said = f"{family}, {_differing(fields[family, task])}: {rarest} against the other runs"
-            different.setdefault((family, said), []).append(task)
+            of_task = protocols.setdefault((family_of(run_id, run.family), task), {})
+            of_task[run_id] = _without_seeds(mapping(protocol))
+    tasks: dict[str, list[str]] = {}
+    for (family, task), by_run in protocols.items():
+        groups: dict[str, list[str]] = {}
+        for run_id, protocol in by_run.items():
+            groups.setdefault(json.dumps(protocol, sort_keys=True), []).append(run_id)
+        if len(groups) > 1:
+            rarest = ", ".join(sorted(min(groups.values(), key=len))[:SHOWN])
+            sentence = f"{family}, {_differing(list(by_run.values()))}: {rarest} against the other runs"
+            tasks.setdefault(sentence, []).append(task)
     return [
-        f"scored differently in {said} ({first_few(tasks, SHOWN)})" for (_, said), tasks in different.items()
+        f"scored differently in {sentence} ({first_few(names, SHOWN)})" for sentence, names in tasks.items()
     ]
 
 
@@ -141,93 +124,61 @@ def _differing(protocols: list[dict]) -> str:
     return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
 
 
-def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> tuple[str, ...]:
+def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
     """Name the families whose runs were trained on texts that changed under one name.
 
     Args:
         facts: Who the runs are.
         runs: Their folders by run id.
     """
-    found: dict[Family, dict[str, list[RunFacts]]] = {}
-    for run in facts:
-        if texts := recorded_texts(runs[run.run_id]):
-            found.setdefault(run.family, {}).setdefault(texts, []).append(run)
-    return tuple(_note(family, parts) for family, parts in found.items() if len(parts) > 1)
+    for family in dict.fromkeys(run.family for run in facts):
+        by_texts: dict[str, list[str]] = {}
+        for run in facts:
+            if run.family == family and (texts := recorded_texts(runs[run.run_id])):
+                by_texts.setdefault(texts, []).append(run.run_id)
+        if len(by_texts) > 1:
+            yield (
+                f"{family}: {_listed(by_texts, 'on texts of fingerprint')}: what they differ by may be the "
+                "texts; train those of one of them anew, or under another study's name"
+            )
 
 
-def _note(family: Family, parts: Mapping[str, Sequence[RunFacts]]) -> str:
-    said = "; ".join(
-        f"{len(part)} of {_variants(part)} on those of fingerprint {texts}"
-        for texts, part in sorted(parts.items(), key=lambda each: -len(each[1]))
-    )
-    return (
-        f"{family}: runs were trained on {len(parts)} different texts: {said}; what they differ by may be "
-        "the texts; train those of one of them anew, or under another study's name"
-    )
-
-
-def _variants(part: Sequence[RunFacts]) -> str:
-    names = list(dict.fromkeys(str(run.variant) for run in part))
-    return first_few(names, 3)
-
-
-def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> tuple[str, ...]:
+def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
     """Name the variants whose runs are of several sources; those that compute the same count as one.
 
     Args:
         facts: Who the runs are.
         runs: Their folders by run id.
     """
-    notes = []
     for variant in dict.fromkeys(run.variant for run in facts):
-        parts = _by_source([run for run in facts if run.variant == variant], runs)
-        if len(parts) > 1:
-            said = ", ".join(f"{_named(of_part)} through {source}" for source, of_part in parts)
-            notes.append(
-                f"{variant}: {said}: they are {len(parts)} variants under one name; train those of the "
-                "earlier source anew, or, if all compute the same, add it to earlier_sources of the spec"
+        by_source = _by_source([run for run in facts if run.variant == variant], runs)
+        if len(by_source) > 1:
+            yield (
+                f"{variant}: {_listed(by_source, 'through')}: they are {len(by_source)} variants under one "
+                "name; train those of the earlier source anew, or, if all compute the same, add it to "
+                "earlier_sources of the spec"
             )
-    return tuple(notes)
 
 
-def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> list[tuple[str, list[RunFacts]]]:
-    """Group runs by source; those of which none is known are left out."""
-    known: list[tuple[set[str], str, list[RunFacts]]] = []
-    for run in facts:
-        recorded = recorded_source(runs[run.run_id])
-        if not recorded.fingerprint:
-            continue
-        same = {recorded.fingerprint, *recorded.earlier}
-        alike = [part for part in known if part[0] & same]
-        known = [part for part in known if not part[0] & same]
-        names, of_part = same.union(*(part[0] for part in alike)), [x for part in alike for x in part[2]]
-        known.append((names, alike[0][1] if alike else recorded.fingerprint, [*of_part, run]))
-    return sorted(((source, part) for _, source, part in known), key=lambda found: _order(found[1]))
+def _listed(parts: Mapping[str, Sequence[str]], joint: str) -> str:
+    """Count the runs of each part, the largest first, and name some."""
+    return ", ".join(
+        f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} {joint} {name} ({first_few(sorted(run_ids), 2)})"
+        for name, run_ids in sorted(parts.items(), key=lambda part: -len(part[1]))
+    )
 
 
-def _order(part: Sequence[RunFacts]) -> tuple[int, Family]:
-    return min((run.seed, run.family) for run in part)
-
-
-def _named(part: Sequence[RunFacts]) -> str:
-    """Name runs by their seeds, and by their families where these have different ones."""
-    seeds = {family: sorted(run.seed for run in part if run.family == family) for family in _families(part)}
-    if len(set(map(tuple, seeds.values()))) == 1:
-        return _ranges(next(iter(seeds.values())))
-    return " and ".join(f"{family} {_ranges(of_family)}" for family, of_family in seeds.items())
-
-
-def _families(part: Iterable[RunFacts]) -> list[Family]:
-    return list(dict.fromkeys(run.family for run in part))
-
-
-def _ranges(seeds: Sequence[int]) -> str:
-    """Seeds as people write them: ``seeds 1-3, 7``."""
-    words = list(_words(sorted(set(seeds))))
-    return f"seed{'s' if len(set(seeds)) > 1 else ''} {', '.join(words)}"
-
-
-def _words(seeds: Sequence[int]) -> Iterator[str]:
-    for _, group in groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0]):
-        first, *rest = [seed for _, seed in group]
-        yield f"{first}-{rest[-1]}" if rest else str(first)
+def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> dict[str, list[str]]:
+    """Run ids by source; those of which none is known are left out."""
+    sources = {run.run_id: recorded_source(runs[run.run_id]) for run in facts}
+    alike: list[set[str]] = []
+    for source in sources.values():
+        same = {source.fingerprint, *source.earlier} - {""}
+        touched = [names for names in alike if names & same]
+        alike = [names for names in alike if not names & same] + [same.union(*touched)]
+    parts: dict[str, list[str]] = {}
+    for run_id, source in sources.items():
+        if source.fingerprint:
+            first = min(next(names for names in alike if source.fingerprint in names))
+            parts.setdefault(first, []).append(run_id)
+    return parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import amount, difference, table
+from eval.report.document.markdown import amount, table
 from eval.report.document.names import family_label, title
 from eval.report.part import NextStep, Page, Part, Section
 from eval.report.verdicts.findings import named
@@ -147,31 +147,13 @@ class MetricPower:
     @property
     def detectable_in_margins(self) -> float | None:
         """The same as a multiple of the margin: above 1, what is found is never negligible."""
-        detectable, margin = self.detectable, self.margin
-        return None if detectable is None or margin is None else detectable / margin
+        return self.detectable / self.margin if self.detectable and self.margin else None
 
     def seeds_for(self, share: float) -> int | None:
         """Return how many seeds in every arm give a verdict on this share of the estimable variants."""
-        needed = sorted(float("inf") if power.seeds is None else power.seeds for power in self.power)
-        found = needed[max(0, int(np.ceil(share * len(needed))) - 1)] if needed else float("inf")
-        return None if found == float("inf") else int(found)
-
-
-def metric_powers(
-    tables: Sequence[ArmTable], comparisons: Sequence[Comparison], inference: Inference
-) -> Iterable[MetricPower]:
-    """Describe every outcome, averaged over families and in each.
-
-    Args:
-        tables: The runs of every outcome.
-        comparisons: Of every variant with the baseline, in every scope.
-        inference: How they were made.
-    """
-    num_claims = sum(c.is_primary and c.p is not None for c in comparisons)
-    for arms in tables:
-        own = [c for c in comparisons if c.benchmark == arms.benchmark]
-        for family in dict.fromkeys(c.family for c in own):
-            yield _row(arms, tuple(c for c in own if c.family == family), num_claims, inference)
+        needed = sorted(power.seeds for power in self.power if power.seeds is not None)
+        number = max(1, math.ceil(share * len(self.power)))
+        return needed[number - 1] if number <= len(needed) else None
 
 
 def _row(
@@ -196,7 +178,13 @@ def _row(
 
 def compute(analysis: Analysis) -> tuple[MetricPower, ...] | None:
     """Describe every metric, averaged over families and in each; None where nothing is estimable."""
-    rows = tuple(metric_powers(list(analysis.tables.values()), analysis.comparisons, analysis.inference))
+    comparisons = analysis.comparisons
+    num_claims = sum(c.is_primary and c.p is not None for c in comparisons)
+    rows = tuple(
+        _row(arms, tuple(analysis.of(name, family)), num_claims, analysis.inference)
+        for name, arms in analysis.tables.items()
+        for family in dict.fromkeys(c.family for c in comparisons if c.benchmark == name)
+    )
     return rows if any(row.power for row in rows) else None
 
 
@@ -208,15 +196,17 @@ def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Se
     header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
               "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
     labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
-    parts = [table(header, labelled), _LEGEND, _of_variants(analysis, primary)]
-    return Section(title="What could this study see?", summary=_detectable(primary), body="\n\n".join(parts))
+    summary = f"a{_found(primary[0], f' on {title(primary[0].benchmark)}')}" if primary[0].detectable else ""
+    body = "\n\n".join((table(header, labelled), _LEGEND))
+    return Section(title="What could this study see?", summary=summary, body=body)
 
 
 _LEGEND = (
     "*Between variants*: the largest difference between two means. *Between seeds*: standard deviation of a "
     "run's score. *Ratio*: of the two, beside what it would be if all variants were equal. *Detectable*: the "
     f"smallest true difference found with {POWER:.0%} power, the median over variants. *Seeds*: how many in "
-    "every arm give half of the variants, or all, a verdict. Few runs tell a spread only roughly."
+    "every arm give half of the variants, or all, a verdict. Few runs tell a spread only roughly; "
+    "tables/power.csv has every variant."
 )
 
 
@@ -227,32 +217,27 @@ def _primary(analysis: Analysis, rows: Sequence[MetricPower]) -> list[MetricPowe
     return sorted(primary or whole, key=lambda row: order.index(row.benchmark))
 
 
-def _detectable(rows: Sequence[MetricPower]) -> str:
-    first = rows[0]
-    if first.detectable is None:
-        return ""
-    size = amount(first.detectable, first.comparisons[0])
-    return f"a difference of {size} on {title(first.benchmark)} is found in {POWER:.0%} of such studies"
+def _found(row: MetricPower, on: str = "") -> str:
+    size = amount(row.detectable, row.comparisons[0])
+    return f" difference of {size}{on} is found in {POWER:.0%} of such studies"
 
 
-def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[str]:
+def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
     """Say whether the leading metric could show a difference of the margin."""
     leading = _primary(analysis, rows)[0]
     if leading.detectable is None or leading.is_at_chance:
         return
-    size = amount(leading.detectable, leading.comparisons[0])
-    if leading.margin is None:
-        yield f"A difference of {size} is found in {POWER:.0%} of such studies."
-    else:
+    sentence = f"A{_found(leading)}"
+    if leading.margin is not None:
         margin = amount(leading.margin, leading.comparisons[0])
         is_seen = leading.detectable <= leading.margin
-        yield (
-            f"A difference of {size} is found in {POWER:.0%} of such studies; the margin, {margin}, is "
-            f"{'not smaller' if is_seen else 'smaller, so equivalence is out of reach'}."
+        sentence += f"; the margin, {margin}, is " + (
+            "not smaller" if is_seen else "smaller, so equivalence is out of reach"
         )
+    yield f"{sentence}."
 
 
-def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterable[NextStep]:
+def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextStep]:
     """Propose as many seeds as the undecided primary comparison needs that needs fewest."""
     undecided = [
         power
@@ -333,32 +318,6 @@ def _label(analysis: Analysis, comparison: Comparison) -> str:
     if comparison.family is None or len(analysis.families) == 1:
         return title(comparison.benchmark)
     return f"{title(comparison.benchmark)}, {family_label(comparison.family)}"
-
-
-def _of_variants(analysis: Analysis, rows: Sequence[MetricPower]) -> str:
-    header = [
-        "metric",
-        analysis.noun,
-        "difference",
-        "sd",
-        "detectable",
-        "seeds to find it",
-        "seeds for equivalence",
-    ]
-    return table(header, [_variant_cells(analysis, power) for row in rows for power in row.power])
-
-
-def _variant_cells(analysis: Analysis, power: Power) -> list[str]:
-    found = power.comparison
-    return [
-        _label(analysis, found),
-        f"`{found.contrast.compared}`",
-        difference(found),
-        amount(power.sd, found),
-        amount(power.detectable, found),
-        "shown" if found.verdict in SHOWN else seeds_text(power.seeds_to_detect),
-        "-" if found.margin is None else seeds_text(power.seeds_for_equivalence),
-    ]
 
 
 def seeds_text(seeds: int | None) -> str:

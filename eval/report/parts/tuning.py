@@ -1,10 +1,10 @@
-"""What each variant was tuned to, what the choice is worth, and whether a verdict depends on it."""
+"""What each variant was tuned to, what the choice is worth, and which tuning runs would decide most."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,9 +21,9 @@ from eval.results.tuning_rules import Value
 from eval.significance.axes import Level
 from eval.significance.comparison import SHOWN, Comparison
 from eval.significance.statistics.power import detection_power
-from eval.significance.statistics.tuning import Estimate, combined
+from eval.significance.statistics.tuning import combined
 
-SHOWN_OF_CURVE = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f"}
+FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
 NAMED = 3
 """Variants named in a sentence, and further tunings in a list."""
 
@@ -123,35 +123,26 @@ def compute(analysis: Analysis) -> Tuned | None:
 
 
 def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
-    """Budget, every chosen value with what it is worth, and both verdicts side by side."""
+    """Budget, every chosen value with what it is worth, and the differences at the shared value."""
     parts = [_budget(analysis, tuned), *(page.figure(name) for name in tuning_figures(analysis, tuned))]
-    parts += [_values(analysis, tuned), *(f"{line.failing}." for line in tuned.lines if line.failing)]
-    parts += [_side_by_side(analysis, tuned)]
-    decisive = most_decisive(tuned, _of_held_out_loss(analysis))[:NAMED]
-    if decisive:
+    parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
+    if decisive := most_decisive(tuned, _of_held_out_loss(analysis))[:NAMED]:
         rows = "\n".join(f"- {each.text}." for each in decisive)
         parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
-    return Section(title="Tuning", summary=_summary(analysis, tuned), body="\n\n".join(filter(None, parts)))
+    return Section(title="Tuning", summary=_summary(tuned), body="\n\n".join(filter(None, parts)))
 
 
-def checks(analysis: Analysis, tuned: Tuned) -> Iterable[str]:
-    """Say who was chosen at the boundary of the grid, or where training begins to fail."""
-    boundary = dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.is_at_edge)
-    failing = dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.failing)
-    reasons = {
-        "at the boundary of the tuning grid, so a better value may lie beyond": boundary,
-        "where training begins to fail": failing,
-    }
-    clauses = [
-        f"{first_few(list(names), NAMED)} {'was' if len(names) == 1 else 'were'} chosen {reason}"
-        for reason, names in reasons.items()
-        if names
-    ]
-    if clauses:
-        yield f"{'; '.join(clauses)}."
+def checks(analysis: Analysis, tuned: Tuned) -> Iterator[str]:
+    """Say who was chosen at the boundary of the grid."""
+    names = list(dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.is_at_edge))
+    if names:
+        yield (
+            f"{first_few(names, NAMED)} {'was' if len(names) == 1 else 'were'} chosen at the boundary of the "
+            "tuning grid, so a better value may lie beyond."
+        )
 
 
-def steps(analysis: Analysis, tuned: Tuned) -> Iterable[NextStep]:
+def steps(analysis: Analysis, tuned: Tuned) -> Iterator[NextStep]:
     """Propose the tuning runs that are most likely to decide a comparison."""
     if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
         return
@@ -174,23 +165,23 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     plan, counts = tuned.plan.plan, sorted({*tuned.num_runs.values()})
     fields = listed([f"`{name}` over {listed(map(_text, values))}" for name, values in plan.fields.items()])
     runs = f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
-    rounds = max(tuned.num_rounds.values(), default=1) - 1
-    widened = f", the grid widened {'once' if rounds == 1 else f'{rounds} times'}" if rounds else ""
-    further = Counter[str]()
+    is_widened = any(each.grid != plan.fields for each in tuned.plan.rounds)
+    widened = ", the grid widened where a best was at its end" if is_widened else ""
+    added = Counter[str]()
     for (_, variant), choice in tuned.chosen.items():
-        further[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
-    added = ", ".join(f"{number} of {name}" for name, number in further.items() if number)
+        added[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
+    further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
     return (
         f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
         f"{listed(map(str, plan.seeds))}: {runs}{widened}. The value with the lowest mean held-out loss was "
         "chosen, on seeds and held-out text that no main run has."
-        + (f" Runs were added that choose nothing: {added}." if added else "")
-        + " The standard errors of the held-out loss hold what the choice adds. Permutation tests, learning "
-        "curves and other metrics take the chosen values as given."
+        + (f" Runs were added that choose nothing: {further}." if further else "")
+        + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
+        "other metrics take the chosen values as given."
     )
 
 
-def _summary(analysis: Analysis, tuned: Tuned) -> str:
+def _summary(tuned: Tuned) -> str:
     """Say between which values the chosen ones lie."""
     chosen: dict[str, set[str]] = {}
     for line in sorted(tuned.lines, key=lambda line: line.chosen):
@@ -208,26 +199,25 @@ def _ends(values: set[str]) -> str:
 
 
 def _values(analysis: Analysis, tuned: Tuned) -> str:
-    """Each choice with its optimum, how sure it is, and what missing it costs."""
+    """Each choice with its optimum, and what missing it costs."""
+    header = [analysis.stratum, analysis.noun, "field", "chosen", "optimum", "a third of it costs",
+              "three times it costs", "√ expected squared regret"]  # fmt: skip
     rows = [
         [
             family_label(line.family),
             f"`{line.variant}`",
             f"`{line.field}`",
             _text(line.values[line.chosen]) + (" (boundary)" if line.is_at_edge else ""),
-            *(_estimate(line, name, form) for name, form in SHOWN_OF_CURVE.items()),
-            "-" if line.selection is None else f"{math.sqrt(line.selection.variance):.4f}",
+            *(_number(numbers[name], form) for name, form in FORMS.items()),
         ]
         for line in tuned.lines
+        for numbers in [_numbers(line)]
     ]
-    header = [analysis.stratum, analysis.noun, "field", "chosen", "optimum", "a third of it costs",
-              "three times it costs", "√ expected squared regret"]  # fmt: skip
     return (
         f"{table(header, rows)}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
-        f"nearest neighbours, with {analysis.confidence:.0%} intervals over what the tuning leaves open; no "
-        "interval where the optimum is the end of what was searched, - where the grid does not reach. "
-        "*Regret*: the loss at the chosen value minus the lowest of the curve; more tuning seeds and a finer "
-        "grid lessen it, more seeds of the main runs do not."
+        "nearest neighbours; - where the grid does not reach. *Regret*: the loss at the chosen value minus "
+        "the lowest of the curve. More tuning seeds and a finer grid lessen it; more seeds of the main runs "
+        "do not."
     )
 
 
@@ -239,7 +229,7 @@ def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
     header = [analysis.stratum, analysis.noun, "at the shared value", "own value", "at its own", ""]
     return (
         f"**At one value for all**, the best of `{tuned.plan.plan.baseline}` ({shared}), and at each one's "
-        "own. Verdicts are told of the second alone; intervals of the first are in tables/shared_rate.csv."
+        "own. Verdicts are of the second alone; intervals of the first are in tables/shared_rate.csv."
         f"\n\n{table(header, [_both(tuned, x) for x in analysis.at_shared_rate])}"
     )
 
@@ -249,13 +239,13 @@ def _both(tuned: Tuned, both: AtSharedRate) -> list[str]:
     points = [
         _point(x.point) for (f, v), x in tuned.chosen.items() if v == compared and f in both.own.families
     ]
-    sides = [difference(both.shared), difference(both.own)]
     return [
         family_label(both.own.family),
         f"`{compared}`",
-        sides[0] + (f" ({missing} of {both.own.num_runs_plus} runs missing)" if missing > 0 else ""),
+        difference(both.shared)
+        + (f" ({missing} of {both.own.num_runs_plus} runs missing)" if missing > 0 else ""),
         ", ".join(dict.fromkeys(points)) or "-",
-        sides[1],
+        difference(both.own),
         "same runs" if both.has_same_runs else "",
     ]
 
@@ -268,25 +258,20 @@ def _text(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _estimates(line: Line) -> dict[str, Estimate | None]:
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+def _numbers(line: Line) -> dict[str, float | None]:
     """Losses and costs in nats per target token, the optimum in the unit of the field."""
-    curve = line.curve
-    if curve is None:
-        return dict.fromkeys(("optimum", "loss_at_optimum", "cost_of_a_third", "cost_of_threefold"))
+    curve, selection = line.curve, line.selection
     return {
-        "optimum": curve.optimum.exp,
-        "loss_at_optimum": curve.loss,
-        "cost_of_a_third": curve.lower,
-        "cost_of_threefold": curve.higher,
+        "choice_error": None if selection is None else math.sqrt(selection.variance),
+        "optimum": None if curve is None else curve.optimum,
+        "loss_at_optimum": None if curve is None else curve.loss,
+        "cost_of_a_third": None if curve is None else curve.lower,
+        "cost_of_threefold": None if curve is None else curve.higher,
     }
-
-
-def _estimate(line: Line, name: str, form: str) -> str:
-    estimate = _estimates(line)[name]
-    if estimate is None:
-        return "-"
-    ends = estimate.interval
-    return f"{estimate.value:{form}}" + (f" [{ends[0]:{form}}, {ends[1]:{form}}]" if ends else "")
 
 
 def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
@@ -298,37 +283,32 @@ def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
 
 
 def _record(line: Line, tuned: Tuned) -> dict[str, object]:
-    key = line.family, line.variant
-    record: dict[str, object] = {
+    return {
         "family": line.family,
         "variant": line.variant,
         "field": line.field,
         "chosen": str(line.values[line.chosen]),
         "is_at_edge": line.is_at_edge,
-        "num_runs": tuned.num_runs[key],
-        "num_rounds": tuned.num_rounds[key],
-        "chosen_again": line.share,
-        "choice_error": None if line.selection is None else math.sqrt(line.selection.variance),
+        "num_runs": tuned.num_runs[line.family, line.variant],
+        **_numbers(line),
     }
-    for name, estimate in _estimates(line).items():
-        low, high = (estimate.interval if estimate else None) or (None, None)
-        record |= {name: estimate.value if estimate else None, f"{name}_low": low, f"{name}_high": high}
-    return record
 
 
-def _losses(line: Line, tuned: Tuned) -> Iterable[dict[str, object]]:
+def _losses(line: Line, tuned: Tuned) -> Iterator[dict[str, object]]:
     """Losses of every value at the planned seeds, and at those that were added."""
-    fixed = {"family": line.family, "variant": line.variant, "field": line.field}
-    planned = {x: losses.tolist() for x, losses in zip(line.values, line.losses, strict=True)}
-    added = [each for each in tuned.plan.further_of(line.choice) if each.field == line.field and each.losses]
-    for value in line.values:
-        runs = list(zip(tuned.plan.plan.seeds, planned[value], strict=False))
-        for each in added:
-            runs += zip(
-                each.seeds, dict(zip(each.values, each.losses, strict=True)).get(value, ()), strict=False
-            )
-        for seed, loss in runs:
+    name, point = line.field, line.choice.point
+    runs = [
+        (one.point[name], tuned.plan.plan.seeds, one.losses)
+        for one in tuned.plan.tried_of(line.choice)
+        if {**one.point, name: None} == {**point, name: None}
+    ]
+    for each in tuned.plan.further_of(line.choice):
+        if each.field == name:
+            runs += [(x, each.seeds, losses) for x, losses in zip(each.values, each.losses, strict=False)]
+    for value, seeds, losses in runs:
+        for seed, loss in zip(seeds, losses, strict=True):
             if loss is not None:
+                fixed = {"family": line.family, "variant": line.variant, "field": name}
                 yield {**fixed, "value": str(value), "seed": seed, "loss": loss}
 
 

@@ -1,7 +1,7 @@
 """Tables of scores of any shape, in rows of one score each.
 
 A long table has a row for each score. A wide one has a column for each benchmark or for each seed; the runs
-that a tracker exports are a wide table, and the history of a run has a row for each step.
+that a tracker exports are a wide table.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from pathlib import Path
 import pandas as pd
 
 from base.errors import UsageError, first_line, shown, unknown_name
-from base.json_text import parse_json
 from eval.report.readers.reading import DECLARATIONS, NAME, ONLY_FAMILY, SHOWN, Found, Reading, split_names
 from eval.results.columns import unmark
 from eval.results.outcome import looks_like_a_loss
 from eval.results.rows import ROW_COLUMNS, some_of
 from eval.suites.registry import SUITES, known_metric
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"
 """What the index of a table is called whose labels are rows of its file, counted from 1."""
 _NAME_COLUMNS = ("model", "model_name", "method", "name", "run", "run_name")
 """Where a table names its runs, if ``--columns`` does not say it: the first beside seeds, else the last."""
-_STEPS = ("step", "_step", "global_step", "trainer/global_step", "train/global_step", "epoch")
 _BOOKKEEPING = re.compile(
     r"(.*[./])?(_(step|runtime|timestamp|wandb.*)|(global_)?step|epoch)|created|runtime|unnamed:.*|"
 )
@@ -66,7 +64,7 @@ def read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
     """Read a file with a table.
 
     Args:
-        path: CSV or TSV (UTF-8, or UTF-16 with its mark), JSON lines, or parquet.
+        path: CSV or TSV (UTF-8, or UTF-16 with its mark), or parquet.
         reading: What the user said of it.
         axes: Columns that are axes.
 
@@ -88,17 +86,14 @@ def _read(path: Path) -> tuple[pd.DataFrame, str]:
     content = path.read_bytes()
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if is_wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    if path.suffix == ".jsonl":
-        return pd.DataFrame([parse_json(line) for line in text.splitlines() if line.strip()]), ","
     return _parse(text)
 
 
 def _parse(text: str) -> tuple[pd.DataFrame, str]:
     """Read every cell as text: a variant may be called ``none``."""
-    (start,) = re.findall(r"\A(?:[ \t]*\n)*(?:sep=.\n)?", text)  # blank lines, and Excel's own first line
-    num_skipped, header = start.count("\n"), text.removeprefix(start).partition("\n")[0]
-    usual = max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", header).count)
-    delimiter = start[-2] if "sep=" in start else usual
+    (blank,) = re.findall(r"\A(?:[ \t]*\n)*", text)
+    num_skipped, header = blank.count("\n"), text.removeprefix(blank).partition("\n")[0]
+    delimiter = max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", header).count)
     # Without a header, a row of more fields than the first is an error; with one, pandas shifts its columns.
     cells = pd.read_csv(
         io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, skipinitialspace=True,
@@ -106,8 +101,6 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
     )  # fmt: skip
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
     cells = cells[(cells != "").any(axis=1)]
-    if '="' in text:  # as Excel marks texts
-        cells = cells.replace(r'^="(.*)"$', r"\1", regex=True)
     if cells.empty:
         raise ValueError("it is empty; it needs variant, seed, benchmark and score")
     names = cells.iloc[0].str.strip()
@@ -151,7 +144,6 @@ def to_rows(
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
     if is_wide and "score" in table.columns:
         table = _without_gaps(table, context)
-    table = _last_steps(table, context)
     family = table["family"] if "family" in table.columns else ONLY_FAMILY
     return Found(table=table.assign(family=family), notes=tuple(context.notes))
 
@@ -218,8 +210,6 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     of_seeds = [x for x in context.reading.scores or table.columns if _OF_SEED.fullmatch(x)]
     if "seed" in table.columns or len(of_seeds) < len(context.reading.scores):
         of_seeds = []
-    if any(name.endswith("__MIN") for name in table.columns):
-        raise context.error(" is a chart of W&B; export the table of runs in its place")
     scores = of_seeds or list(context.reading.scores) or _score_columns(table, context)
     if not scores:
         return table  # which lacks its scores, as is told next
@@ -297,7 +287,7 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         )
     if "seed" in table.columns:
         return table
-    groups = [x for x in ("family", "variant", *_PLACE, _step_column(table)) if x in table.columns]
+    groups = [x for x in ("family", "variant", *_PLACE) if x in table.columns]
     number = table.groupby(groups, sort=False).cumcount() + 1
     context.notes.append(
         "no column says seeds, and no name as --names {variant}-seed{seed} would: scores of one variant and "
@@ -320,30 +310,6 @@ def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     lost = sorted({*table["variant"]} - {*table["variant"][~is_gap]})
     context.note("left out, as no score of it is left", lost)
     return table[~is_gap]
-
-
-def _step_column(table: pd.DataFrame) -> str | None:
-    steps = {_key(name): name for name in table.columns}
-    return next((steps[name] for name in _STEPS if name in steps), None)
-
-
-def _last_steps(rows: pd.DataFrame, context: _Context) -> pd.DataFrame:
-    """Keep each run's last step of every score; a table without several steps stays as it is."""
-    step = _step_column(rows)
-    if step is None or step in context.axes or not {"variant", "seed", "benchmark"} <= {*rows.columns}:
-        return rows
-    run = [name for name in ("family", *context.axes, "variant", "seed") if name in rows.columns]
-    groups = [*run, *(name for name in _PLACE if name in rows.columns)]
-    rows = rows.assign(**{step: _numbers(rows[step])}).fillna({step: 0})
-    last = rows[rows[step] == rows.groupby(groups)[step].transform("max")]
-    context.notes.extend(["each run's last step counts"] if len(last) < len(rows) else [])
-    ends = last.groupby([*run, "benchmark"])[step].max()
-    early = ends[ends < ends.groupby("benchmark").transform("max")]
-    rows_of_early = early.reset_index().itertuples(index=False)
-    context.note(
-        "ends before others do", [f"{' '.join(map(str, x[:-1]))} at {x[-1]:g}" for x in rows_of_early]
-    )
-    return last.drop(columns=step)
 
 
 def _numbers(column: pd.Series) -> pd.Series:

@@ -7,10 +7,9 @@ tuning selects by, carry what the choices add (``eval.significance.statistics.tu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,10 +18,11 @@ from base.errors import UsageError
 from eval.report.inputs.sources import Source
 from eval.results.outcome import Outcome
 from eval.results.stages import SHARED, TUNE
-from eval.results.tuning import Choice, Tried, Tuning, missing_tuning, read_tuning
+from eval.results.tuning import Choice, Tuning, read_tuning
 from eval.results.tuning_rules import Point, Value, is_number
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level, places_of, plain
+from eval.significance.factor import OF_HEADS
 from eval.significance.statistics import tuning as statistics
 from eval.significance.statistics.tuning import Curve, Curves, Noise, Selection
 from eval.suites.registry import HELD_OUT
@@ -31,8 +31,6 @@ TUNED_BY = Benchmark(HELD_OUT)
 """What a study's tuning selects by."""
 MORE_SEEDS = 2
 """Further tuning seeds of which the report says what they would be worth."""
-Variant = TypeVar("Variant")
-"""Whatever tells the variants of a setting apart."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,8 +48,6 @@ class Line:
     chosen: int
     """Place of the chosen value."""
     is_at_edge: bool
-    failing: str
-    """A sentence where training begins to fail at the chosen value, else empty."""
     noise: Noise | None
     """Of the variant's runs, moderated by those of its setting; None where nothing tells of it."""
     fitted: Curves | None
@@ -73,28 +69,12 @@ class Line:
         """(R,) logarithms of the values; None of values that have none."""
         return _logarithms(self.values)
 
-    @property
-    def share(self) -> float | None:
-        """How often the chosen value would be chosen with other tuning seeds."""
-        if self.noise is None:
-            return None
-        if self.fitted is None:
-            return statistics.choice_share(
-                self.means, _error(self.noise, self.losses, self.chosen), self.chosen
-            )
-        errors = self.fitted.errors[np.isfinite(self.fitted.means)]
-        return statistics.choice_share(self.means, errors, self.chosen)
-
     @cached_property
     def curve(self) -> Curve | None:
         """Its lowest point, and what a threefold wrong value costs."""
         if self.fitted is None or self.rates is None:
             return None
         return statistics.curve(self.fitted, float(self.rates[self.chosen]))
-
-
-def _error(noise: Noise, losses: np.ndarray, chosen: int) -> float:
-    return math.sqrt(noise.variance / np.isfinite(losses[chosen]).sum())
 
 
 def _logarithms(values: Sequence[Value]) -> np.ndarray | None:
@@ -131,18 +111,7 @@ class Tuned:
     def num_runs(self) -> dict[Key, int]:
         """Tuning runs of each variant in each setting, without those that were added later."""
         return {
-            key: sum(len(one.losses) for one in _tried(self.plan, choice))
-            for key, choice in self.chosen.items()
-        }
-
-    @cached_property
-    def num_rounds(self) -> dict[Key, int]:
-        """Rounds that each variant took part in."""
-        return {
-            key: sum(
-                (x.family, x.places) == (choice.family, choice.places) and choice.variant in x.variants
-                for x in self.plan.rounds
-            )
+            key: sum(len(one.losses) for one in self.plan.tried_of(choice))
             for key, choice in self.chosen.items()
         }
 
@@ -154,44 +123,17 @@ class Tuned:
         return {family: choice.point for (family, _), choice in of_baseline.items()}
 
     @property
-    def at_edge(self) -> set[Key]:
-        """Variants of which a better value may lie beyond what was tried."""
-        return {(line.family, line.variant) for line in self.lines if line.is_at_edge}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> Iterator[str]:
         """Warnings of uncertainty that is in no interval."""
-        few = {
-            str(x.variant): x.field
-            for x in self.lines
-            if x.rates is not None and len(x.rates) < statistics.FEWEST
-        }
-        unknown = {str(x.variant): x.field for x in self.lines if x.noise is None}
-        texts = {
-            "fewer than three values were left to lay a curve through, so that what lies between and beyond "
-            "them is in no interval; tune with more values": few,
-            "what the choice adds to the uncertainty is not known, as no value has two runs": unknown,
-        }
-        of_choices = [
-            f"{', '.join(sorted(names))} ({next(iter(names.values()))}): {text}"
-            for text, names in texts.items()
-            if names
-        ]
-        return (*of_choices, *_of_further(self.plan))
-
-
-def _of_further(tuning: Tuning) -> Iterable[str]:
-    """Say which runs that were added to the tuning diverged, and that others have not ended."""
-    for each in tuning.further:
-        named = f"{each.variant}, {each.field}"
-        if not each.losses:
-            yield f"tuning runs that were added have not all ended ({named}); the study's command goes on"
-        for value, losses in zip(each.values, each.losses, strict=bool(each.losses)):
-            if number := sum(loss is None for loss in losses):
-                yield (
-                    f"{number} of {len(losses)} tuning runs that were added at {named} {value} diverged; "
-                    "seeds at which one did are left out"
-                )
+        few = [x for x in self.lines if x.rates is not None and len(x.rates) < statistics.FEWEST]
+        unknown = [x for x in self.lines if x.noise is None]
+        for lines, text in (
+            (few, "fewer than three values were left to lay a curve through, so that what lies between and "
+                  "beyond them is in no interval; tune with more values"),
+            (unknown, "what the choice adds to the uncertainty is not known, as no value has two runs"),
+        ):  # fmt: skip
+            if lines:
+                yield f"{', '.join(sorted({str(x.variant) for x in lines}))} ({lines[0].field}): {text}"
 
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
@@ -208,11 +150,14 @@ def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None
     Raises:
         UsageError: If the file is damaged, or gone beside runs of a tuning: intervals would be too short.
     """
-    if source.kind != "study folder" or seen.factor in ("head", "both"):
+    if source.kind != "study folder" or seen.factor in OF_HEADS:
         return None
     tuning = read_tuning(source.path)
     if tuning is None and source.stages.get(TUNE):
-        raise UsageError(missing_tuning(source.path))
+        raise UsageError(
+            f"{source.path}/tuning.json is gone, without which the luck of each choice is in no interval; "
+            "restore it, or give the study's command again, which chooses anew from the tuning runs"
+        )
     if tuning is None or not tuning.chosen:
         return None
     keys = _report_keys(source, seen)
@@ -221,14 +166,13 @@ def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None
         for choice in tuning.chosen_in_order
         if (key := keys.get((choice.family, frozenset(choice.places), choice.variant)))
     }
+    losses = {(f, v): arm.to_numpy(float) for (f, v), arm in runs.groupby(["family", "variant"]).score}
     lines: list[Line] = []
     for setting in dict.fromkeys((x.family, x.places) for x in compared.values()):
         choices = {key: x for key, x in compared.items() if (x.family, x.places) == setting}
-        losses = {(f, v): arm.to_numpy(float) for (f, v), arm in runs.groupby(["family", "variant"]).score}
-        main = {key: losses.get(key, np.empty(0)) for key in choices}
-        noises = _noises(tuning, choices, main)
+        noises = _noises(tuning, choices, losses)
         for name in tuning.plan.fields:
-            lines += _lines(_grid(tuning, choices, name), tuning, choices, noises, main)
+            lines += _lines(tuning, name, choices, noises)
     return Tuned(plan=tuning, chosen=compared, lines=tuple(lines))
 
 
@@ -240,17 +184,6 @@ def _report_keys(source: Source, seen: Source) -> dict[tuple[str, frozenset[tupl
     }
 
 
-def _tried(tuning: Tuning, choice: Choice) -> list[Tried]:
-    """Every point that was tried with the variant of a choice, in its setting."""
-    return [
-        one
-        for each in tuning.rounds
-        if (each.family, each.places) == (choice.family, choice.places)
-        for one in each.tried
-        if one.variant == choice.variant
-    ]
-
-
 def _along(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]]:
     """Losses by the values of a field, at the chosen ones of the others; without those where a run diverged.
 
@@ -259,7 +192,7 @@ def _along(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]
     """
     losses = {
         one.point[name]: [float(loss) for loss in one.losses if loss is not None]
-        for one in _tried(tuning, choice)
+        for one in tuning.tried_of(choice)
         if {**one.point, name: None} == {**choice.point, name: None} and None not in one.losses
     }
     if choice.point[name] not in losses:
@@ -286,145 +219,88 @@ def _noises(
     """
     noises = []
     for key, choice in choices.items():
-        planned = [x for one in _tried(tuning, choice) if one.point == choice.point for x in one.losses]
+        planned = [x for one in tuning.tried_of(choice) if one.point == choice.point for x in one.losses]
         further = [_along(tuning, choice, name).get(value, []) for name, value in choice.point.items()]
         further = [x for losses in further for x in losses[len(tuning.plan.seeds) :]]
-        noises.append(statistics.own_noise([[x for x in (*planned, *further) if x is not None], main[key]]))
+        noises.append(
+            statistics.own_noise([[x for x in (*planned, *further) if x is not None], main.get(key, ())])
+        )
     if not any(noise.df for noise in noises):
         return dict.fromkeys(choices)
     variances, df = statistics.moderated_noise(*zip(*noises, strict=True))
     return {key: Noise(float(v), float(of)) for key, v, of in zip(choices, variances, df, strict=True)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Grid:
-    """What the variants of one setting came to along one field, each at its chosen values of the others."""
-
-    field: str
-    values: tuple[Value, ...]
-    """All that are usable for any, in rising order."""
-    chosen: dict[Any, int]
-    """Places of the chosen values, by variant."""
-    losses: np.ndarray
-    """(V, R, T) at planned seeds, then at further ones; nan where a run diverged or there is none."""
-    num_planned: int
-
-    @property
-    def is_usable(self) -> np.ndarray:
-        """(V, R) where no planned run diverged."""
-        return np.asarray(np.isfinite(self.losses[..., : self.num_planned]).all(-1))
-
-
-def _grid(tuning: Tuning, choices: Mapping[Variant, Choice], name: str) -> _Grid:
-    by_variant = {key: _along(tuning, choice, name) for key, choice in choices.items()}
-    along = {key: losses for key, losses in by_variant.items() if losses}
-    values = tuple(dict.fromkeys(value for losses in along.values() for value in losses))
-    values = tuple(sorted(values)) if all(map(is_number, values)) else values  # type: ignore[type-var]
-    most = max((len(x) for losses in along.values() for x in losses.values()), default=0)
-    losses = np.full((len(along), len(values), most), math.nan)
-    for i, of_variant in enumerate(along.values()):
-        for value, of_value in of_variant.items():
-            losses[i, values.index(value), : len(of_value)] = of_value
-    return _Grid(
-        field=name,
-        values=values,
-        chosen={key: values.index(choices[key].point[name]) for key in along},
-        losses=losses,
-        num_planned=len(tuning.plan.seeds),
-    )
-
-
 def _lines(
-    grid: _Grid,
-    tuning: Tuning,
-    choices: Mapping[Key, Choice],
-    noises: Mapping[Key, Noise | None],
-    main: Mapping[Key, np.ndarray],
-) -> Iterable[Line]:
+    tuning: Tuning, name: str, choices: Mapping[Key, Choice], noises: Mapping[Key, Noise | None]
+) -> Iterator[Line]:
     """Return the lines of one setting along one field."""
-    fitted, failing = _curves(grid, noises), _failing(grid, main)
-    selections, with_more = _selections(fitted), _selections(_curves(grid, noises, MORE_SEEDS))
-    for i, (key, place) in enumerate(grid.chosen.items()):
-        usable = np.flatnonzero(grid.is_usable[i])
-        losses, noise = grid.losses[i, usable], noises[key]
-        losses, chosen = losses[:, np.isfinite(losses).any(0)], usable.tolist().index(place)
-        curved = fitted[key].fit.any(axis=0) if key in fitted else []
+    by_variant = {key: losses for key, x in choices.items() if (losses := _along(tuning, x, name))}
+    values = tuple(dict.fromkeys(value for losses in by_variant.values() for value in losses))
+    values = tuple(sorted(values)) if all(map(is_number, values)) else values  # type: ignore[type-var]
+    chosen = [values.index(choices[key].point[name]) for key in by_variant]
+    table = _table(values, list(by_variant.values()))
+    is_usable = np.all(np.isfinite(table[..., : len(tuning.plan.seeds)]), axis=-1)
+    of_variants = [noises[key] for key in by_variant]
+    now, later = (_curves(values, table, chosen, of_variants, more) for more in (0, MORE_SEEDS))
+    for i, (key, noise) in enumerate(zip(by_variant, of_variants, strict=True)):
+        usable = np.flatnonzero(is_usable[i])
+        losses, place = table[i, usable], usable.tolist().index(chosen[i])
+        losses = losses[:, np.isfinite(losses).any(0)]
+        curved = now[i].fit.any(axis=0) if i in now else []
         yield Line(
             family=key[0],
             variant=key[1],
             choice=choices[key],
-            field=grid.field,
-            values=tuple(grid.values[place] for place in usable),
+            field=name,
+            values=tuple(values[x] for x in usable),
             losses=losses,
-            chosen=chosen,
-            is_at_edge=grid.field in tuning.at_edge(choices[key]),
-            failing=failing.get(key, ""),
+            chosen=place,
+            is_at_edge=name in tuning.at_edge(choices[key]),
             noise=noise,
-            fitted=fitted.get(key),
-            selection=selections.get(key) or _selection_of_few(noise, losses, chosen),
-            selection_with_more=with_more.get(key),
-            of_curve=tuple(grid.values[place] for place in np.flatnonzero(curved)),
+            fitted=now.get(i),
+            selection=_selection(now[i]) if i in now else _selection_of_few(noise, losses, place),
+            selection_with_more=_selection(later[i]) if i in later else None,
+            of_curve=tuple(values[x] for x in np.flatnonzero(curved)),
         )
 
 
-def _curves(grid: _Grid, noises: Mapping[Key, Noise | None], more: int = 0) -> dict[Key, Curves]:
-    """Lay a curve through the losses of each variant that has rates enough."""
-    rates, noise = _logarithms(grid.values), [noises[key] for key in grid.chosen]
-    if rates is None or len(rates) < statistics.FEWEST or None in noise:
+def _table(values: Sequence[Value], by_variant: Sequence[Mapping[Value, Sequence[float]]]) -> np.ndarray:
+    """(V, R, T) losses at planned seeds, then at further ones; nan where a run diverged or there is none."""
+    most = max((len(x) for losses in by_variant for x in losses.values()), default=0)
+    table = np.full((len(by_variant), len(values), most), math.nan)
+    for i, of_variant in enumerate(by_variant):
+        for value, losses in of_variant.items():
+            table[i, values.index(value), : len(losses)] = losses
+    return table
+
+
+def _curves(
+    values: Sequence[Value],
+    table: np.ndarray,
+    chosen: Sequence[int],
+    noises: Sequence[Noise | None],
+    more: int,
+) -> dict[int, Curves]:
+    """Lay a curve through the losses of each variant that has rates enough, by its place."""
+    rates, variants = _logarithms(values), [noise for noise in noises if noise]
+    if rates is None or len(rates) < statistics.FEWEST or len(variants) < len(noises):
         return {}
-    variances, df = zip(*(each for each in noise if each), strict=True)
-    fitted = statistics.fit_curves(rates, grid.losses, list(grid.chosen.values()), variances, df, more)
-    return {key: fitted.of(i) for i, key in enumerate(grid.chosen) if np.isfinite(fitted.low[i])}
+    variances, df = zip(*variants, strict=True)
+    fitted = statistics.fit_curves(rates, table, chosen, variances, df, more)
+    return {i: fitted.of(i) for i in range(len(chosen)) if np.isfinite(fitted.low[i])}
 
 
-def _selections(curves: Mapping[Key, Curves]) -> dict[Key, Selection]:
-    return {key: Selection(float(statistics.squared_regret(x)), float(x.df)) for key, x in curves.items()}
+def _selection(curves: Curves) -> Selection:
+    return Selection(float(statistics.squared_regret(curves)), float(curves.df))
 
 
 def _selection_of_few(noise: Noise | None, losses: np.ndarray, chosen: int) -> Selection | None:
     if noise is None:
         return None
-    means, error = np.nanmean(losses, axis=-1), _error(noise, losses, chosen)
+    error = math.sqrt(noise.variance / np.isfinite(losses[chosen]).sum())
+    means = np.nanmean(losses, axis=-1)
     return Selection(statistics.squared_regret_of_few(means, error, noise.df, chosen), noise.df)
-
-
-def _failing(grid: _Grid, main: Mapping[Any, np.ndarray]) -> dict[Any, str]:
-    """Describe by variant where one was chosen at which training begins to fail.
-
-    Args:
-        grid: Of one setting along one field.
-        main: Losses of further runs of each variant at its choice.
-    """
-    rates = _logarithms(grid.values)
-    if rates is None or not grid.chosen:
-        return {}
-    chosen, noises = list(grid.chosen.values()), [statistics.own_noise([main[key]]) for key in grid.chosen]
-    variances = [noise.variance if noise.df else 0.0 for noise in noises]
-    planned = grid.losses[..., : grid.num_planned]
-    found = statistics.spreads(rates, planned, chosen, variances, [noise.df for noise in noises])
-    return {
-        key: f"{key[-1]} was chosen where training begins to fail: at {grid.field} {grid.values[place]} its "
-        f"seeds spread by {found.at_choice[i]:.3f} nats (standard deviation), just below by "
-        f"{found.below[i]:.3f}; a lower value may be as good and safer"
-        for i, (key, place) in enumerate(grid.chosen.items())
-        if found.is_failing[i]
-    }
-
-
-def failing_choices(tuning: Tuning, choices: Sequence[Choice]) -> list[str]:
-    """Name those of some choices that were made where training begins to fail, by the tuning runs alone.
-
-    Args:
-        tuning: With the rounds of these choices.
-        choices: Such as have just been made.
-    """
-    texts: list[str] = []
-    for setting in dict.fromkeys((choice.family, choice.places) for choice in choices):
-        in_setting = {(x.variant,): x for x in tuning.chosen if (x.family, x.places) == setting}
-        for name in tuning.plan.fields:
-            grid = _grid(tuning, in_setting, name)
-            texts += _failing(grid, dict.fromkeys(grid.chosen, np.empty(0))).values()
-    return texts
 
 
 def shared_table(source: Source, seen: Source, benchmark: Benchmark, outcome: Outcome) -> ArmTable | None:

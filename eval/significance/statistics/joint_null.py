@@ -224,11 +224,6 @@ def p_of_t(draws: Draws) -> np.ndarray:
     return 2 * special.stdtr(draws.df, -np.abs(draws.t))
 
 
-def differences_found(draws: Draws, level: float) -> np.ndarray:
-    """(B, m) the smallest true difference that each draw finds at a two-sided level; nan where none is."""
-    return draws.error * (special.stdtrit(draws.df, 1 - level / 2) - draws.t)
-
-
 def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
     """Estimate how outcomes of one run correlate within arms, alike in all of them.
 

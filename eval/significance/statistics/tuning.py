@@ -30,7 +30,7 @@ order, nothing is known between (``squared_regret_of_few``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from eval.significance.statistics.welch import CONFIDENCE, sum_of_regrets
+from eval.significance.statistics.welch import sum_of_regrets
 
 PRIOR_DF = 2.0
 """Of what is usual among variants, when it is weighed against a variant's own runs: few, as spreads do differ
@@ -59,18 +59,12 @@ MOST_CORRELATION = 0.9
 """Of the losses of a seed at two rates."""
 DOWNWARD = 0.1
 """How likely a curve is beforehand that opens downwards, beside one that opens upwards."""
-FAILING = 0.01
-"""Level of the test of each variant whether its seeds spread further at the choice than below it."""
 WRONG_FACTOR = 3.0
 """How wrong a rate is whose cost is told."""
 ANGLES, RADII = 64, 48
 """Of the rule over curves: within 1% of the expectation's root."""
-NODES = 80
-"""Of Gauss and Hermite's."""
 NEGLIGIBLE = 1e-10
 LEAST_ERROR = 1e-6
-SLOPE_STEP = 1e-4
-"""In standard errors."""
 
 
 class Noise(NamedTuple):
@@ -98,31 +92,16 @@ def combined(choices: Sequence[Selection], weights: Sequence[float]) -> Selectio
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A number with its interval, in the unit of the losses or as a logarithm of a rate."""
-
-    value: float
-    interval: tuple[float, float] | None
-    """None where it is the end of what was searched."""
-
-    @property
-    def exp(self) -> Estimate:
-        """The same of what this is the logarithm of."""
-        ends = self.interval and (math.exp(self.interval[0]), math.exp(self.interval[1]))
-        return Estimate(value=math.exp(self.value), interval=ends)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Loss against the logarithm of the rate for one variant."""
+    """Loss against the rate for one variant."""
 
-    optimum: Estimate
-    """Logarithm of the rate at which the loss is lowest."""
-    loss: Estimate
+    optimum: float
+    """The rate at which the loss is lowest."""
+    loss: float
     """There."""
-    lower: Estimate | None
+    lower: float | None
     """What a rate of a third of the optimum costs; None where the grid does not reach so far."""
-    higher: Estimate | None
+    higher: float | None
     """The same of three times the optimum."""
 
 
@@ -403,107 +382,27 @@ def squared_regret_of_few(means: ArrayLike, error: float, df: float, chosen: int
     return float(apart**2 * squares.sum())
 
 
-def choice_share(means: ArrayLike, errors: ArrayLike, chosen: int) -> float:
-    """Return how often a rate would be chosen with other tuning seeds, if the means (R,) were the truth.
-
-    Args:
-        means: (R,) over tuning seeds.
-        errors: Standard errors, (R,) or one.
-        chosen: Place of the rate.
-    """
-    means = np.asarray(means, dtype=float)
-    errors = np.maximum(np.broadcast_to(np.asarray(errors, dtype=float), means.shape), LEAST_ERROR)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    heights = np.delete(means, chosen) - means[chosen] - errors[chosen] * nodes[:, None]
-    return float(weights @ special.ndtr(heights / np.delete(errors, chosen)).prod(-1) / weights.sum())
-
-
-def curve(curves: Curves, chosen: float, confidence: float = CONFIDENCE) -> Curve:
+def curve(curves: Curves, chosen: float) -> Curve:
     """Say where the loss of one variant is lowest, and what a threefold wrong rate costs.
 
-    Between rates the loss is that of the curve and, linearly between them, what means lie above it. Intervals
-    are Student's, with the error that the means carry into each number by its slopes (the delta method).
+    Between rates the loss is that of the curve and, linearly between them, what means lie above it.
 
     Args:
         curves: Of one variant, without the dimension V.
         chosen: Logarithm of its chosen rate.
-        confidence: Level of the intervals.
     """
     is_known = np.isfinite(curves.means)
-    places, fit = curves.places[is_known], curves.fit[:, is_known]
-    means, errors = curves.means[is_known], curves.errors[is_known]
-    reach = float(special.stdtrit(curves.df, (1 + confidence) / 2))
+    places, losses = curves.places[is_known], curves.means[is_known]
+    a, b, _ = coefficients = curves.coefficients
+    optimum = float(_lowest_place(a, b, curves.low, curves.high))
+    lowest, margin = float(np.polyval(coefficients, optimum)), np.diff(places).max() / 2
 
-    def estimate(of: Callable[[np.ndarray], float]) -> Estimate:
-        shifts = SLOPE_STEP * np.diag(errors)
-        slopes = [(of(means + shift) - of(means - shift)) / (2 * SLOPE_STEP) for shift in shifts]
-        value, half = of(means), reach * float(np.linalg.norm(slopes))
-        return Estimate(value=value, interval=(value - half, value + half) if half else None)
+    def cost(step: float) -> float | None:
+        place = optimum + step
+        if not places[0] - margin <= place <= places[-1] + margin:
+            return None
+        above = np.interp(place, places, losses - np.polyval(coefficients, places))
+        return float(np.polyval(coefficients, place) + above) - lowest
 
-    def optimum(losses: np.ndarray) -> float:
-        a, b, _ = fit @ losses
-        return float(_lowest_place(a, b, curves.low, curves.high))
-
-    def loss(losses: np.ndarray, step: float = 0.0) -> float:
-        place, of = optimum(losses) + step, fit @ losses
-        above = np.interp(place, places, losses - np.polyval(of, places)) if step else 0.0
-        return float(np.polyval(of, place) + above)
-
-    def cost(step: float) -> Estimate | None:
-        margin = np.diff(places).max() / 2
-        is_within = places[0] - margin <= optimum(means) + step <= places[-1] + margin
-        return estimate(lambda losses: loss(losses, step) - loss(losses)) if is_within else None
-
-    best = estimate(optimum)
-    ends = best.interval and tuple((np.clip(best.interval, curves.low, curves.high) + chosen).tolist())
-    best = Estimate(value=best.value + chosen, interval=ends)
     wrong = math.log(WRONG_FACTOR)
-    return Curve(optimum=best, loss=estimate(loss), lower=cost(-wrong), higher=cost(wrong))
-
-
-class Spreads(NamedTuple):
-    """How far seeds spread at the chosen rates and just below them; all (..., V)."""
-
-    at_choice: np.ndarray
-    """Standard deviation."""
-    below: np.ndarray
-    is_failing: np.ndarray
-    """Whether training begins to fail at the choice: seeds spread more than twice as far there, by a test."""
-
-
-def spreads(
-    rates: ArrayLike, losses: ArrayLike, chosen: ArrayLike, main: ArrayLike = 0.0, main_df: ArrayLike = 0
-) -> Spreads:
-    """Compare the spread over seeds at each chosen rate with that from half of it up to it.
-
-    Where no rate was tried between, it is that at the next lower one. Both variances are moderated over the
-    variants, and their ratio has about an F distribution: two seeds alone would often differ by so much.
-
-    Args:
-        rates: (R,) logarithms.
-        losses: (..., V, R, T) of the tuning of one setting, nan at rates that are not usable.
-        chosen: (..., V) places of the chosen rates.
-        main: (..., V) variances of further runs at these.
-        main_df: (..., V) their degrees of freedom.
-    """
-    rates, losses, chosen = (
-        np.asarray(rates, dtype=float),
-        np.asarray(losses, dtype=float),
-        np.asarray(chosen),
-    )
-    main, main_df = np.asarray(main, dtype=float), np.asarray(main_df)
-    free = losses.shape[-1] - 1
-    squares = ((losses - losses.mean(-1, keepdims=True)) ** 2).sum(-1)
-    own = np.take_along_axis(squares, chosen[..., None], -1)[..., 0]
-    down = rates[chosen][..., None] - rates
-    is_lower = np.isfinite(squares) & (down > 0)
-    next_lower = np.where(is_lower, down, np.inf).min(-1, keepdims=True)
-    is_lower &= down <= np.maximum(next_lower, math.log(2)) + NEGLIGIBLE
-    df_below = free * is_lower.sum(-1)
-    df_at = free + main_df
-    own_below = np.where(is_lower, squares, 0.0).sum(-1) / np.maximum(df_below, 1)
-    own_at = (own + main * main_df) / np.maximum(df_at, 1)
-    (below, of_below), (at, of_at) = moderated_noise(own_below, df_below), moderated_noise(own_at, df_at)
-    p = special.fdtrc(of_at, of_below, at / below)
-    is_failing = (own_at > 4 * own_below) & (df_below > 0) & (df_at > 0) & (p < FAILING)
-    return Spreads(np.sqrt(own_at), np.sqrt(own_below), is_failing)
+    return Curve(optimum=math.exp(optimum + chosen), loss=lowest, lower=cost(-wrong), higher=cost(wrong))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from base.errors import UsageError
 from eval.results.columns import unmark
-from eval.results.rows import check_rows, read_table
+from eval.results.rows import check_rows
 from eval.results.store import ResultStore, Scores, read_scores
 from pretrain.run.folders import RunFolder
 
@@ -36,9 +33,9 @@ def scored(run_dir: Path) -> Path:
 
 def known(run_dir: Path) -> Scores:
     """Read a run as those do who write nothing; everything in it must be whole."""
-    scores = read_scores(RunFolder(run_dir), with_items=True)
+    scores = read_scores(RunFolder(run_dir))
     assert scores.ledger is not None
-    assert not scores.wrong
+    assert not scores.problem
     return scores
 
 
@@ -94,7 +91,7 @@ def test_a_kill_between_any_two_writes_leaves_every_finished_task_believed(tmp_p
         record(store if count % 2 else ResultStore(run_dir, "weights"), task, {"version": 3})
         after = known(run_dir)
         assert after.is_done("glue", task, {"version": 3})
-        assert after.rows()["task"].tolist() == (["a", "cola", "rte"] + ["sst2"] * (not again))
+        assert after.rows["task"].tolist() == (["a", "cola", "rte"] + ["sst2"] * (not again))
         assert len(pd.read_parquet(run_dir / "eval" / "items" / "glue.parquet")) == 2 * (2 + (not again))
         assert not list(run_dir.rglob("*.new")) + list(run_dir.rglob("*.tmp-*"))
     assert steps == 5  # the ledger, items, both tables, the ledger
@@ -107,12 +104,10 @@ DAMAGES = ("emptied", "halved", "zeroed", "deleted")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.ci
 def test_of_a_damaged_file_the_tasks_are_scored_again(tmp_path, name, how):
-    undisturbed = known(scored(tmp_path / "whole")).rows()
+    undisturbed = known(scored(tmp_path / "whole")).rows
     run_dir = scored(tmp_path / "run")
     damage(run_dir / "eval" / name, how)
-    if how == "deleted":
-        assert read_scores(RunFolder(run_dir)).wrong == {name: "is gone"}
-    assert list(read_scores(RunFolder(run_dir), with_items=True).wrong) == [name]
+    assert bool(read_scores(RunFolder(run_dir)).problem) == (name == "rows.parquet")
     store = ResultStore(run_dir, "weights")
     (note,) = store.notes
     assert note.startswith(f"eval/{name} ")
@@ -125,23 +120,12 @@ def test_of_a_damaged_file_the_tasks_are_scored_again(tmp_path, name, how):
         if task in left:
             record(store, task, PROTOCOL, benchmark, score=100 / 7 * number)
     again = known(run_dir)
-    pd.testing.assert_frame_equal(again.rows(), undisturbed, check_exact=True)
+    pd.testing.assert_frame_equal(again.rows, undisturbed, check_exact=True)
     as_text = pd.read_csv(run_dir / "eval" / "rows.csv", dtype=str, keep_default_na=False)
     pd.testing.assert_frame_equal(
         check_rows(unmark(as_text), source="rows.csv"), undisturbed, check_exact=True
     )
     assert ResultStore(run_dir, "weights").notes == []
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_no_flipped_bit_changes_a_score_or_an_item(tmp_path, name):
-    run_dir = scored(tmp_path)
-    path = run_dir / "eval" / name
-    content, whole = path.read_bytes(), pd.read_parquet(path)
-    for place in range(3, len(content), 11):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
-        with contextlib.suppress(UsageError):
-            pd.testing.assert_frame_equal(read_table(path).to_pandas(), whole)
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -154,10 +138,10 @@ def test_scores_without_a_ledger_are_kept_and_not_believed(tmp_path, how):
         "eval/rows.parquet is not known to be of these weights; it is kept in eval-earlier-1, and everything "
         "is scored again"
     ]
-    assert store.rows().empty
+    assert store.rows.empty
     assert (run_dir / "eval-earlier-1" / "rows.parquet").read_bytes() == rows
     record(store, "cola", PROTOCOL)
-    assert known(run_dir).rows()["task"].tolist() == ["cola"]
+    assert known(run_dir).rows["task"].tolist() == ["cola"]
 
 
 def test_scores_of_other_weights_are_kept_beside_the_new_ones(tmp_path):
@@ -169,56 +153,4 @@ def test_scores_of_other_weights_are_kept_beside_the_new_ones(tmp_path):
         record(store, "cola", PROTOCOL)
     assert (run_dir / "eval-earlier-1" / "rows.parquet").read_bytes() == rows
     assert (run_dir / "eval-earlier-2" / "done.json").is_file()
-    assert known(run_dir).rows()["task"].tolist() == ["cola"]
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_run_is_named_and_scored_again(tmp_path, name):
-    run_dir, other = scored(tmp_path / "run"), tmp_path / "other"
-    for benchmark, task in [("blimp", "a"), ("glue", "cola"), ("glue", "rte")]:
-        record(ResultStore(other, "others"), task, PROTOCOL, benchmark)
-    shutil.copy(other / "eval" / name, run_dir / "eval" / name)
-    why = read_scores(RunFolder(run_dir)).wrong[name]
-    assert why == "is of another run, of weights others and not weights"
-    assert why in ResultStore(run_dir, "weights").notes[0]
-    assert not ResultStore(run_dir, "weights").is_done("glue" if "glue" in name else "blimp", "a", PROTOCOL)
-
-
-@pytest.mark.parametrize("name", ["rows.parquet", "items/glue.parquet"])
-def test_a_file_of_before_a_task_was_scored_again_is_named(tmp_path, name):
-    """The same task, and another protocol: nothing else would tell that its score is the earlier one."""
-    run_dir = scored(tmp_path)
-    earlier = (run_dir / "eval" / name).read_bytes()
-    record(ResultStore(run_dir, "weights"), "rte", {"version": 3})
-    (run_dir / "eval" / name).write_bytes(earlier)
-    assert read_scores(RunFolder(run_dir)).wrong == {name: "does not have glue/rte as eval/done.json says"}
-
-
-def test_files_of_before_say_nothing_of_themselves_and_are_believed(tmp_path):
-    run_dir = scored(tmp_path)
-    for name in FILES:
-        path = run_dir / "eval" / name
-        pd.read_parquet(path).to_parquet(path)
-    assert known(run_dir).is_done("blimp", "a", PROTOCOL)
-    assert ResultStore(run_dir, "weights").notes == []
-
-
-def test_another_process_that_writes_meanwhile_damages_nothing(tmp_path, monkeypatch):
-    """A reader that has the ledger of before, and sees the files of after."""
-    run_dir, after = scored(tmp_path / "before"), scored(tmp_path / "after")
-    record(ResultStore(after, "weights"), "rte", {"version": 3})
-    from eval.results import store
-
-    read, seen = store.read_ledger, []
-
-    def slow(run):
-        found = read(run)
-        if not seen:
-            shutil.copytree(after, run_dir, dirs_exist_ok=True)
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(store, "read_ledger", slow)
-    scores = read_scores(RunFolder(run_dir))
-    assert not scores.wrong
-    assert scores.is_done("glue", "rte", {"version": 3})
+    assert known(run_dir).rows["task"].tolist() == ["cola"]

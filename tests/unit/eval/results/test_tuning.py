@@ -157,29 +157,6 @@ def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_
     assert (ended.chosen, ended.rounds, ended.awaits_further) == (CHOSEN.chosen, CHOSEN.rounds, False)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"variant": "silu"},
-        {"values": (3e-4,)},
-        {"values": (3e-4, 1e-3, 2e-3)},
-        {"values": (1e-3, 1e-3)},
-        {"seeds": ()},
-        {"seeds": (103, 103)},
-        {"seeds": (101, 103)},
-        {"seeds": (-1, 103)},
-        {"seeds": (2**32, 103)},
-        {"losses": ((1.0, 1.0),)},
-    ],
-)
-def test_added_runs_that_are_about_no_choice_are_refused(tmp_path, change):
-    write_tuning(tmp_path, replace(CHOSEN, further=(FURTHER,)))
-    assert read_tuning(tmp_path).further == (FURTHER,)
-    write_tuning(tmp_path, replace(CHOSEN, further=(replace(FURTHER, **change),)))
-    with pytest.raises(UsageError, match="damaged"):
-        read_tuning(tmp_path)
-
-
 def test_a_record_is_read_as_it_was_written(tmp_path):
     assert read_tuning(tmp_path) is None
     grid = {RATE: (3e-4, 1e-3, 3e-3, 9e-3), "train.batch_size": (8, 16)}
@@ -203,8 +180,8 @@ def test_a_record_of_an_older_version_with_its_edges_and_shares_is_read(tmp_path
     assert read_tuning(tmp_path) == tuning
 
 
-@pytest.mark.parametrize("change", [{"baseline": "swiglu"}, {"seeds": []}, {"fields": {RATE: [1e-3]}}])
-def test_a_plan_that_chooses_nothing_is_refused(tmp_path, change):
+@pytest.mark.parametrize("change", [{"baseline": None}, {"seeds": ["1"]}, {"fields": [1e-3]}])
+def test_a_record_that_does_not_parse_is_refused(tmp_path, change):
     write_tuning(tmp_path, Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today"))
     file = StudyFolder(tmp_path).tuning_file
     values = json.loads(file.read_text())

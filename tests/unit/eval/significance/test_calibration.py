@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from eval.significance.data_checks import COVERAGE_OF_FEW
 from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.equivalence import equivalence_p
 from eval.significance.statistics.welch import Welch, welch
@@ -63,19 +62,6 @@ def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_fami
     holds = (found.low <= 0) & (found.high >= 0)
     assert 0.94 <= holds.mean() <= 0.975
     assert ((found.p > 0.05) == holds).all()
-
-
-@pytest.mark.parametrize("few", COVERAGE_OF_FEW)
-def test_few_runs_against_more_are_covered_as_often_as_the_report_warns(few: int):
-    rng, covered = np.random.default_rng(few), []
-    for many in (few + 1, 6, 10, 20):
-        for spread in (1.0, 2.0, 5.0):
-            arms = rng.normal(0, spread, (20_000, few)), rng.normal(0, 1, (20_000, many))
-            means = np.stack([arm.mean(1) for arm in arms], axis=1)
-            variances = np.stack([arm.var(1, ddof=1) for arm in arms], axis=1)
-            found = welch(means, variances, [few, many], [1.0, -1.0])
-            covered.append(float(((found.low <= 0) & (found.high >= 0)).mean()))
-    assert COVERAGE_OF_FEW[few] / 100 <= min(covered) < COVERAGE_OF_FEW[few] / 100 + 0.015
 
 
 @pytest.mark.parametrize("num_runs", [3, 6])

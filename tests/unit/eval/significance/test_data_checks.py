@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from eval.report.inputs.study_checks import diverged_notes, failed_notes, protocol_notes
+from eval.report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
 from eval.results.outcome import Declared
 from eval.results.run_scores import comparable_scores, normalise_rows, run_scores
 from eval.significance.axes import Benchmark
@@ -78,8 +78,8 @@ def test_equal_rounded_scores_are_named_and_kept():
     ]
 
 
-def test_decimals_of_losses_count_by_their_spread():
-    """Losses that spread over 0.001 agree in four decimals by chance, in eight only if copied."""
+def test_decimals_of_losses_count():
+    """Losses agree in four decimals by chance, in eight only if copied."""
     rough = {1: 1.1218, 2: 1.1224, 3: 1.1218, 4: 1.1192}
     exact = {1: 1.12182517, 2: 1.12241942, 3: 1.12182517, 4: 1.11923241}
     found = []
@@ -124,8 +124,6 @@ def test_arms_with_one_run_and_arms_of_another_size_are_named():
     assert balance_notes(scores, "a") == [
         "one run only, so nothing can be inferred: f c (blimp), g a (blimp)",
         "runs that differ in number from a's: f b 2 against 3 (blimp)",
-        "2 runs against more: a 95% interval of such arms in one family may hold the true difference in as "
-        "few as 87% of studies",
     ]
     assert balance_notes(scores_of({("f", "a"): [1, 2], ("f", "b"): [1, 2]}), "a") == []
 
@@ -174,17 +172,18 @@ def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
     run.mkdir(parents=True)
     (run / "FAILED").write_text(json.dumps({"step": 120, "problem": "the loss is nan"}))
     said = "diverged in pretraining: gpt_neo/kan/seed1-abc (the loss is nan at step 120)"
-    assert diverged_notes(tmp_path, None) == [said]
-    assert diverged_notes(tmp_path, frozenset({"gpt_neo/kan/seed1-abc"})) == [said]
-    assert diverged_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
+    for run_ids in (None, frozenset({"gpt_neo/kan/seed1-abc"})):
+        assert list(failed_notes(failed_runs(tmp_path, run_ids))) == [said]
+    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
 
 
 def test_failed_cells_are_named_with_their_error(tmp_path: Path):
     run_id = "gpt_neo/kan/seed1-abc"
     write_state(tmp_path, run_id, CellState(name="failed", error="UsageError: no such file"))
     write_state(tmp_path, "gpt_neo/kan/seed2-abc", CellState(name="done"))
-    assert failed_notes(tmp_path, None) == [f"failed: {run_id} (UsageError: no such file)"]
-    assert failed_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
+    found = failed_runs(tmp_path, None)
+    assert list(failed_notes(found)) == [f"failed: {run_id} (UsageError: no such file)"]
+    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
 
 
 @pytest.mark.parametrize(("seeds", "differ"), [([[1], [2]], False), ([[1], [1, 2]], True)])

@@ -316,16 +316,6 @@ def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at)
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
 
 
-def test_what_was_tuned_in_another_study_is_refused(run, tmp_path):
-    runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
-    assert run() == 0
-    assert run(name="other", config=runs | {"optim": {"max_steps": 7}}) == 0
-    file = tmp_path / "runs" / "tuned" / "tuning.json"
-    file.write_bytes((tmp_path / "runs" / "other" / "tuning.json").read_bytes())
-    with pytest.raises(UsageError, match=r"is of another study: study\.yaml has no gpt_neo/gelu/seed101"):
-        read_tuning(file.parent)
-
-
 @pytest.mark.parametrize("by", ["all", "the rest"])
 def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path, by):
     """The same command without the flags goes on with the others, and so does one that names them alone."""

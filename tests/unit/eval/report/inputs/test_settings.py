@@ -302,12 +302,11 @@ def test_compare_takes_axes():
     ("change", "said"),
     [
         ({"axes": {"seed": ["1"]}}, "'seed' is no axis"),
-        ({"axes": {"size": "0.1M"}}, "axes.size must be a list of texts"),
-        ({"axes": {"size": ["0.1M", "0.1M"]}}, "twice"),
-        ({"axes": {"size": ["0.1M", "0.5M"]}}, "'2M' of size; it must be one of 0.1M, 0.5M"),
-        ({"levels": {}}, "nothing of size"),
-        ({"levels": []}, "levels must be a section"),
-        ({"stages": {"tune": "x"}}, "stages.tune must be a list of texts"),
+        ({"axes": {"size": "0.1M"}}, "axes.size: must be a list"),
+        ({"axes": {"size": ["0.1M", "0.5M"]}}, "has size 2M; it must be one of 0.1M, 0.5M"),
+        ({"levels": {}}, "has size None"),
+        ({"levels": []}, "levels: must be a mapping"),
+        ({"stages": {"tune": "x"}}, "stages.tune: must be a list"),
         ({"report": {"factor": "tokens"}}, "report.factor"),
     ],
 )

@@ -60,7 +60,7 @@ def with_tabs(path: Path) -> Reading:
 
 
 def from_excel(path: Path) -> Reading:
-    rows = ["sep=;", "variant;seed;benchmark;score;"]
+    rows = ["variant;seed;benchmark;score;"]
     rows += [";".join(map(str, (*key, f"{score} %", ""))) for key, score in SCORES.items()]
     path.write_text("\r\n".join(rows), encoding="utf-16")
     return Reading()
@@ -110,17 +110,8 @@ def as_table_of_runs(path: Path) -> Reading:
     return Reading(scores=BENCHMARKS)
 
 
-def as_history(path: Path) -> Reading:
-    """A row for each step of each run, as trackio's charts are downloaded, the last step not at the end."""
-    rows = [[f"{v}_s{s}", 20, *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
-    rows += [[f"{v}_s{s}", 10, 1.0, 2.0] for v, s in RUNS]
-    as_text(path, ["run", "step", *BENCHMARKS], rows)
-    return Reading(scores=BENCHMARKS)
-
-
 SHAPES = (
     as_long, as_german, with_tabs, from_excel, as_wide, with_other_columns, without_seeds, as_table_of_runs,
-    as_history,
 )  # fmt: skip
 
 
@@ -152,7 +143,6 @@ def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
     notes = {shape: notes_of(shape, tmp_path) for shape in SHAPES}
     assert "left out, not finished: row 8 (crashed)" in notes[as_table_of_runs]
     assert "gelu-seed1 is gelu, seed 1" in notes[as_table_of_runs]
-    assert "last step" in notes[as_history]
     assert "commas in scores are read as decimal" in notes[as_german]
     assert "no column says seeds" in notes[without_seeds]
     assert notes[as_long] == notes[with_tabs] == notes[as_wide] == ""
@@ -161,24 +151,6 @@ def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
 def notes_of(shape: Callable[[Path], Reading], tmp_path: Path) -> str:
     path = tmp_path / f"{shape.__name__}.csv"
     return "; ".join(read_source(path, reading=shape(path)).notes)
-
-
-def test_runs_that_end_at_different_steps_are_named(tmp_path: Path):
-    rows = [["gelu-s1", 10, 3.0], ["gelu-s1", 20, 2.0], ["kan-s1", 10, 2.5], ["kan-s1", 5, 2.0]]
-    as_text(tmp_path / "scores.csv", ["run", "step", "loss"], rows)
-    source = read_source(tmp_path / "scores.csv")
-    assert read(source) == {("gelu", 1, "loss"): 2.0, ("kan", 1, "loss"): 2.5}
-    assert "ends before others do: kan 1 loss at 10" in source.notes
-
-
-@pytest.mark.parametrize("step", ["global_step", "epoch"])
-def test_runs_of_one_row_that_end_at_different_steps_are_named(step: str, tmp_path: Path):
-    rows = [[v, s, 10 if s == 3 else 20, *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
-    as_text(tmp_path / "a.csv", ["variant", "seed", step, *BENCHMARKS], rows)
-    source = read_source(tmp_path / "a.csv")
-    assert read(source) == SCORES
-    early = [f"{variant} 3 {name} at 10" for variant in ("gelu", "none") for name in BENCHMARKS]
-    assert source.notes == (f"ends before others do: {', '.join(early)}",)
 
 
 @pytest.mark.parametrize("header", ["name,model", "Name,method", "run,model", "model,run_name", "model,Name"])
@@ -254,17 +226,6 @@ def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path
     assert read(read_source(tmp_path / "a.csv")) == SCORES
     asked = read_source(tmp_path / "a.csv", reading=Reading(scores=("blimp", "epoch")))
     assert set(asked.rows.benchmark) == {"blimp", "epoch"}
-
-
-@pytest.mark.parametrize("step", ["step", "trainer/global_step", "epoch"])
-def test_a_long_history_counts_its_last_steps(step: str, tmp_path: Path):
-    rows = [[*key, end, score * end / 10] for key, score in SCORES.items() for end in (10, 5)]
-    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", step, "score"], rows)
-    source = read_source(tmp_path / "a.csv")
-    assert read(source) == SCORES
-    assert source.notes == ("each run's last step counts",)
-    as_text(tmp_path / "b.csv", ["variant", "seed", "benchmark", step, "score"], [*rows, rows[0]])
-    assert len(read_source(tmp_path / "b.csv").rows) == len(SCORES) + 1  # the report names them
 
 
 @pytest.mark.parametrize(
@@ -351,7 +312,6 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable table.*Expected 4 fields"),
         (HEADER + "gelu,1,blimp\n", Reading(), "score '' in row 2"),
         ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
-        ("Step,gelu - loss,gelu - loss__MIN\n1,2,2\n", Reading(), "export the table of runs"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
         ("name,loss\na-1,1\n", Reading(names="{vriant}-{seed}"), "did you mean '{variant}'"),
         ("name,loss\na-1,1\n", Reading(names="{variant}-{variant}"), "no field twice"),
