@@ -30,8 +30,8 @@ from eval.results.rows import (
     replace_task,
     write_table,
 )
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import read_completion
+from pretrain.run.folders import RUN_NAME, RunFolder
+from pretrain.run.manifest import config_hashes, read_completion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,18 @@ def read_scores(run: RunFolder) -> Scores:
         except UsageError as error:
             is_there = run.rows_file.exists()
             problem = str(error).removeprefix(f"{run.rows_file} ") if is_there else "is gone"
+    if others := [run_id for run_id in rows["run_id"].unique() if not _is_of(run, run_id)]:
+        problem, rows = f"is of another run, {others[0]}", empty_rows()
     return Scores(ledger=ledger, rows=rows, problem=problem)
+
+
+def _is_of(run: RunFolder, run_id: str) -> bool:
+    """Whether rows of that id may be of a run: folders are renamed and moved, configurations stay.
+
+    ``gpt_neo/kan/seed1-0a1b2c3d`` names a configuration; ``gpt_neo/kan/my-first`` may be of any.
+    """
+    named, hashes = RUN_NAME.fullmatch(run_id.rpartition("/")[2]), config_hashes(run).values()
+    return run_id == run.run_id or named is None or not hashes or named["hash"] in hashes
 
 
 class ResultStore(Scores):
