@@ -20,7 +20,17 @@ from filelock import FileLock, Timeout
 from base.faults import naming
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
+PACKAGES = (
+    "base",
+    "ffn_variants",
+    "pretrain",
+    "scores",
+    "eval",
+    "report",
+    "inside",
+    "slurm",
+    "ffn_ablations",
+)
 """This project's packages."""
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
 SNAPSHOT = "SNAPSHOT.json"

@@ -17,7 +17,7 @@ from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
 from benchmarks.tables import print_table
-from eval.report.parts.sizes import FEWEST_SIZES, fit_power_law
+from report.parts.sizes import FEWEST_SIZES, fit_power_law
 
 PARAMETERS = (1e5, 2.5e5, 6e5, 1.5e6, 4e6)
 FLOOR, SCALE, EXPONENT = 1.5, 60.0, 0.3

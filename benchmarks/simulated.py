@@ -14,15 +14,15 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from eval.report.verdicts.findings import Findings, find
-from eval.results.outcome import Outcome
-from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark
-from eval.significance.claims import Claims
-from eval.significance.compare import compare_with_baseline
-from eval.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
-from eval.significance.statistics.corrections import Holm
-from eval.significance.statistics.welch import welch
+from report.significance.arms import ArmTable
+from report.significance.axes import Benchmark
+from report.significance.claims import Claims
+from report.significance.compare import compare_with_baseline
+from report.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
+from report.statistics.corrections import Holm
+from report.statistics.welch import welch
+from report.verdicts.findings import Findings, find
+from scores.outcome import Outcome
 
 BASELINE = "gelu"
 LEVEL = 0.05

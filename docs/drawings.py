@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
-from eval.report.figures.style import BLUE, DASHES, GREY, PALETTE, POINTS_PER_INCH, STYLE, VERMILION
 from ffn_variants import FFN_VARIANTS, build_ffn
+from report.figures.style import BLUE, DASHES, GREY, PALETTE, POINTS_PER_INCH, STYLE, VERMILION
 
 FOLDER = Path(__file__).parent / "figures"
 WIDTH = 390  # points: a pixel each

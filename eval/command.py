@@ -59,9 +59,9 @@ def evaluate(
     Returns:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
-    from eval.results.summary import summary
     from eval.runner.evaluate import evaluate_runs
     from eval.runner.work_units import check_sources
+    from scores.summary import summary
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")

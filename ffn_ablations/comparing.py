@@ -18,26 +18,26 @@ from matplotlib.figure import Figure
 from base.errors import UsageError
 from base.files import write_text
 from base.mistakes import check
-from eval.report.analyse import analyse
-from eval.report.analysis import Analysis, Request
-from eval.report.command import ReportArgs, request_of
-from eval.report.document.html import to_fragment
-from eval.report.exports import draw_one, number_tables
-from eval.report.figures.style import SMALL, STYLE, add_legend
-from eval.report.inputs.run_facts import RunFacts
-from eval.report.inputs.sources import Source, read_source, source_of_frame
-from eval.report.leaderboard import leaderboard
-from eval.report.page import answer, make_card, summary, warnings
-from eval.report.plots import find_panel
-from eval.report.write import write_analysis
-from eval.results.columns import to_csv
-from eval.results.declarations import Scale
-from eval.results.published import PublishedSource
-from eval.significance.axes import Settings
-from eval.significance.factor import Factor
+from base.run.folders import REPORT_NAME
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs, as_runs
-from pretrain.run.folders import REPORT_NAME
+from report.analyse import analyse
+from report.analysis import Analysis, Request
+from report.command import ReportArgs, request_of
+from report.document.html import to_fragment
+from report.exports import draw_one, number_tables
+from report.figures.style import SMALL, STYLE, add_legend
+from report.inputs.run_facts import RunFacts
+from report.inputs.sources import Source, read_source, source_of_frame
+from report.leaderboard import leaderboard
+from report.page import answer, make_card, summary, warnings
+from report.plots import find_panel
+from report.significance.axes import Settings
+from report.significance.factor import Factor
+from report.write import write_analysis
+from scores.columns import to_csv
+from scores.declarations import Scale
+from scores.published import PublishedSource
 
 VERDICT_COLUMNS = (
     "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary", "verdict",

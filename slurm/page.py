@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError
 from base.json_text import parse_json
-from eval.report.document.document import Document, shown_path, write_document
-from eval.report.document.markdown import figure, plain, table
-from eval.report.document.names import family_label
-from eval.report.figures.style import STYLE, add_legend, panels, variant_styles
-from eval.report.figures.training import Curve, thin
-from eval.results.stages import MAIN
-from pretrain.run.folders import RunFolder, StudyFolder
+from base.run.folders import RunFolder, StudyFolder
+from report.document.document import Document, shown_path, write_document
+from report.document.markdown import figure, plain, table
+from report.document.names import family_label
+from report.figures.style import STYLE, add_legend, panels, variant_styles
+from report.figures.training import Curve, thin
+from scores.stages import MAIN
 from slurm.state.cell_state import is_number
 from slurm.state.listing import read_to_come
 

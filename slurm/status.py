@@ -17,9 +17,9 @@ from pathlib import Path
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.sections import Section
-from eval.results.decisions import read_decisions
-from eval.results.stages import MAIN
-from eval.results.tuning import read_tuning
+from scores.decisions import read_decisions
+from scores.stages import MAIN
+from scores.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work
 from slurm.state.listing import read_levels, read_listing, read_to_come, tell_levels

@@ -21,7 +21,7 @@ from ffn_ablations.cli import main
 # Everything heavy that a command of this project comes to import, but for the commands themselves.
 IMPORTS = [
     "eval.runner.evaluate",
-    "eval.report.write",
+    "report.write",
     "matplotlib.figure",
     "pretrain.training.train",
     "pretrain.data.embedded",
@@ -39,7 +39,7 @@ WORDS = {
     "eval.heads": "list heads",
     "eval.inspect": "inspect",
     "eval.push": "push",
-    "eval.report": "report",
+    "report": "report",
     "eval.tasks": "list tasks",
     "ffn_ablations": "",
     "ffn_variants": "list variants",

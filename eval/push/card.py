@@ -10,10 +10,10 @@ from huggingface_hub import ModelCardData
 
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, PIPELINES, get_family
+from base.run.folders import RunFolder
 from base.text.tokens import FOR_OTHERS
 from eval.push.scores import read_results, table
 from pretrain.config import RunConfig
-from pretrain.run.folders import RunFolder
 
 _PATHS = (
     ("data", "train_files"),

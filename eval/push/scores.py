@@ -9,12 +9,12 @@ import pandas as pd
 from huggingface_hub import EvalResult
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from eval.models.identity import weights_hash
-from eval.results.rows import NO_HEAD, read_table
-from eval.results.run_scores import decimals
-from eval.results.store import read_scores
-from eval.results.summary import suite_means
-from pretrain.run.folders import RunFolder
+from scores.rows import NO_HEAD, read_table
+from scores.run_scores import decimals
+from scores.store import read_scores
+from scores.summary import suite_means
 
 MOST_TASKS = 20
 """Tasks of one benchmark that are listed one by one; of more, as BLiMP's 67, the means."""

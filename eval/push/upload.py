@@ -16,10 +16,10 @@ from huggingface_hub.utils import disable_progress_bars, httpx, logging
 from base.errors import UsageError
 from base.hub import cannot_write
 from base.records import peek_record
+from base.run.folders import RunFolder
+from base.run.manifest import read_completion, refuse_archived
 from eval.push.card import make_card
 from ffn_variants.bundle.bundle import bundle_code
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import read_completion, refuse_archived
 from pretrain.run.run_dir import read_run
 
 _DATA = (".safetensors", ".json", ".txt", ".model")

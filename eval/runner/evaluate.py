@@ -16,8 +16,6 @@ from base.faults import naming
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
-from eval.results.scale import cut_inputs, describe_cut
-from eval.results.store import ResultStore
 from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
@@ -28,6 +26,8 @@ from ffn_variants.models.devices import check_device
 from ffn_variants.registry import is_registered
 from pretrain.run.lock import sole_writer
 from pretrain.run.variant_source import source_change
+from scores.scale import cut_inputs, describe_cut
+from scores.store import ResultStore
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
 SECONDS_WORTH_A_WORKER = 60.0

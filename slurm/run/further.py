@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from base.config_input import SEED_END
 from base.errors import UsageError
-from eval.report.analyse import analyse
-from eval.report.inputs.sources import read_source
-from eval.report.parts.tuning import Narrowing, most_decisive
-from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY
-from eval.results.tuning import Further, Tuning
+from report.analyse import analyse
+from report.inputs.sources import read_source
+from report.parts.tuning import Narrowing, most_decisive
+from report.tuning.choices import MORE_SEEDS, TUNED_BY
+from scores.tuning import Further, Tuning
 from slurm.run.todo import unfinished
 from slurm.study.axes.points import write_value
 from slurm.study.study import Study

@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import date
 
 from base.errors import UsageError
-from eval.results.stages import TUNE
-from eval.results.tuning import (
+from base.run.folders import RunFolder, StudyFolder
+from base.run.manifest import read_completion
+from scores.stages import TUNE
+from scores.tuning import (
     Choice,
     Further,
     Group,
@@ -18,9 +20,7 @@ from eval.results.tuning import (
     read_tuning,
     write_tuning,
 )
-from eval.results.tuning_rules import Point
-from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import read_completion
+from scores.tuning_rules import Point
 from slurm.run.looks import write_study_report
 from slurm.run.todo import unfinished
 from slurm.study.axes.points import write_value

@@ -13,10 +13,10 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM
 
-from eval.results.rows import read_rows
+from base.run.folders import RunFolder
 from ffn_variants import files
 from ffn_variants.models.loading import load_pretrained
-from pretrain.run.folders import RunFolder
+from scores.rows import read_rows
 from tests.bare import run_bare
 from tests.hub.push_stand_in import TOKEN, PushStandIn
 from tests.hub.stand_in import Trouble

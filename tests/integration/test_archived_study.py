@@ -85,7 +85,7 @@ def elsewhere(finished: Path, tmp_path: Path) -> Path:
 
 def numbers(folder: Path, out: str = "report") -> dict[str, Any]:
     """Every number of a report, without the days and places on which it was written."""
-    done = run_in(folder, "eval.report", "runs/study", "--out", out)
+    done = run_in(folder, "report", "runs/study", "--out", out)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / out / "report.json").read_text())
 

@@ -17,15 +17,15 @@ from transformers import (
 )
 
 from eval.classification.config import FinetuneConfig
-from eval.classification.heads.registry import HEAD_NAMES
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.command import main
 from eval.config import EvalConfig
-from eval.interpretation.classifiers import Subject
-from eval.results.rows import read_rows
 from eval.runner.evaluate import evaluate_run, evaluate_runs
 from eval.runner.work_units import is_evaluated
+from inside.classifier.classifiers import Subject
+from scores.heads.registry import HEAD_NAMES
+from scores.rows import read_rows
 
 QUICK = FinetuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
@@ -164,7 +164,7 @@ def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatc
     expected = rows[rows["task"] == task.name]["score"].item()
     assert 100 * (logits.argmax(1) == validation.labels).mean() == pytest.approx(expected)
     assert len(first.documents.texts) == len(validation)
-    monkeypatch.setattr("eval.interpretation.classifiers.train", None)  # nothing is trained again
+    monkeypatch.setattr("inside.classifier.classifiers.train", None)  # nothing is trained again
     again = Subject(run, task, config).load()
     np.testing.assert_allclose(predict(again.classifier, again.documents.data, 16).logits, logits, atol=1e-5)
     with pytest.raises(TypeError):

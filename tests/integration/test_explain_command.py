@@ -16,9 +16,9 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.classifiers import Subject
-from eval.interpretation.explain import main
-from eval.interpretation.spaces import concept_vectors
+from inside.classifier.classifiers import Subject
+from inside.classifier.explain import main
+from inside.classifier.spaces import concept_vectors
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 DECISIVE = {"happy": "she was very glad.", "sad": "he cried and cried."}

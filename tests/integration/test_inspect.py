@@ -11,14 +11,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from base.families import get_family
-from eval.inspection import command
-from eval.inspection.activations import start_back
-from eval.inspection.measure import inspect_run
-from eval.inspection.probe import Probe, open_model, read_held_out, untrained
-from eval.inspection.pruning import SHARES
+from base.run.folders import RunFolder
 from ffn_variants.inside.edges import ffns_of
+from inside.ffn import command
+from inside.ffn.activations import start_back
+from inside.ffn.measure import inspect_run
+from inside.ffn.probe import Probe, open_model, read_held_out, untrained
+from inside.ffn.pruning import SHARES
 from pretrain.resolution import load_config
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import read_run
 from pretrain.training.train import train
 

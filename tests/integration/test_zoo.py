@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.report.analyse import analyse
-from eval.report.inputs.sources import read_source
+from base.run.folders import RunFolder, StudyFolder
 from ffn_variants.registry import FFN_VARIANTS
-from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.variant_source import source_change
+from report.analyse import analyse
+from report.inputs.sources import read_source
 from tests.processes import run_command
 
 PUBLISHED = {
@@ -47,7 +47,7 @@ def test_the_published_report_follows_from_the_published_runs(
     zoo: Path, repository: Path, study: str
 ) -> None:
     with contextlib.chdir(zoo):
-        done = run_command("eval.report", f"runs/{study}", "--out", study)
+        done = run_command("report", f"runs/{study}", "--out", study)
     assert done.returncode == 0, done.stderr
     published = (repository / PUBLISHED[study] / "report.md").read_text(encoding="utf-8")
     assert top((zoo / study / "report.md").read_text(encoding="utf-8")) == top(published)

@@ -22,14 +22,14 @@ from PIL import Image
 
 from base.errors import UsageError
 from base.files import ABANDONED_S
-from eval.inspection.page import document as inspection
-from eval.inspection.record import PruningCurve, RunInspection
-from eval.interpretation import measures, page, spaces
-from eval.report.document.document import Document, write_document
-from eval.report.document.html import to_html
-from eval.report.document.markdown import plain
-from eval.report.write import write_report
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
+from inside.classifier import measures, page, spaces
+from inside.ffn.page import document as inspection
+from inside.ffn.record import PruningCurve, RunInspection
+from report.document.document import Document, write_document
+from report.document.html import to_html
+from report.document.markdown import plain
+from report.write import write_report
 from slurm.page import write_page
 
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure
 
+from base.run.folders import Inside, RunFolder, StudyFolder
 from ffn_variants import FFN_VARIANTS
-from pretrain.run.folders import Inside, RunFolder, StudyFolder
 from tests.unit.test_repository import FLOORS
 
 ROOT = Path(__file__).parents[2]

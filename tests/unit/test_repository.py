@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 
+from base.run.folders import Inside, RunFolder, StudyFolder
 from eval.config import EvalConfig
-from eval.suites import registry as eval_suites
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
 from ffn_variants.check.ffn import FFN_CHECKS
 from pretrain.resolution import load_config
-from pretrain.run.folders import Inside, RunFolder, StudyFolder
+from scores.suites import registry as eval_suites
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -34,7 +34,17 @@ WRITTEN_BY_HAND = [
     if not path.parent.name.startswith("example-") and path != ROOT / "docs" / "zoo" / "report.md"
 ]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
+PACKAGES = (
+    "base",
+    "ffn_variants",
+    "pretrain",
+    "scores",
+    "eval",
+    "report",
+    "inside",
+    "slurm",
+    "ffn_ablations",
+)
 # From the ground up: what stands on a floor may import what stands below it, and nothing beside or above it.
 # A name is a file or a folder.
 FLOORS: dict[str, tuple[str, ...]] = {
@@ -71,7 +81,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "inspection interpretation",
         "command",
     ),
-    "eval.report": (
+    "report": (
         "figures.style readers",
         "document",
         "inputs",
@@ -247,8 +257,8 @@ def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(pa
     [
         ("", "base.errors", "slurm.state.cell_state"),
         ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
-        ("eval", "eval.scoring.plain", "eval.report.write"),
-        ("eval", "eval.report.write", "eval.runner.evaluate"),
+        ("eval", "eval.scoring.plain", "report.write"),
+        ("eval", "report.write", "eval.runner.evaluate"),
         ("ffn_variants", "ffn_variants.splines.pruning", "ffn_variants.variants.kan"),
     ],
 )
@@ -275,7 +285,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 5, "eval/report": 11, "pretrain": 9, "slurm": 10}
+    tops = {"eval": 5, "report": 11, "pretrain": 9, "slurm": 10}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 
@@ -316,13 +326,13 @@ def test_an_installation_has_every_package_and_data_file() -> None:
 
 
 def test_the_report_never_touches_a_model() -> None:
-    """`eval.report` works from rows alone, so nothing that it is made of imports torch itself."""
-    seen, waiting = set(), ["eval.report.command"]
+    """`report` works from rows alone, so nothing that it is made of imports torch itself."""
+    seen, waiting = set(), ["report.command"]
     while waiting:
         if (name := waiting.pop()) not in seen:
             seen.add(name)
             waiting += imports_of(name)
-    assert {"eval.report.figures.forest", "eval.report.readers.lm_eval", "base.errors"} <= seen
+    assert {"report.figures.forest", "report.readers.lm_eval", "base.errors"} <= seen
     for name in seen:
         text = MODULES[name].read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) (torch|transformers)\b", text, re.MULTILINE), name
@@ -401,7 +411,7 @@ def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> N
     found = []
     for path in MODULES.values():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-        if name in ("pretrain/run/folders.py", "base/files.py", "base/model_folders.py"):
+        if name in ("base/run/folders.py", "base/files.py", "base/model_folders.py"):
             continue
         found += [(name, word) for word in re.findall(r"\.parents\[|\.parent\.parent|\*/\*/\*", text)]
         for node in ast.walk(ast.parse(text)):

@@ -18,10 +18,10 @@ from base.errors import UsageError, run_cli
 from base.faults import ADVICE
 from base.sections import Section
 from eval.command import EvaluateArgs
-from eval.report.command import ReportArgs
 from ffn_ablations.values import typed_values
 from pretrain.config import RunConfig
 from pretrain.train import TrainArgs
+from report.command import ReportArgs
 from tests.cases import first_is_fast
 
 

@@ -18,7 +18,7 @@ from scipy import stats
 
 import ffn_ablations as ffa
 from base.errors import run_cli
-from eval.report.command import main
+from report.command import main
 
 LOSS = "held-out-loss"
 
@@ -68,7 +68,7 @@ def test_numbers_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.Mo
         "--out",
         str(tmp_path / "a"),
     ]
-    monkeypatch.setattr("sys.argv", ["eval.report", str(table), *flags])
+    monkeypatch.setattr("sys.argv", ["report", str(table), *flags])
     with pytest.raises(SystemExit) as end:
         run_cli(main)
     assert not end.value.code

@@ -15,9 +15,6 @@ import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from eval.report.inputs.sources import read_source
-from eval.report.write import write_report
-from eval.results.rows import ROW_COLUMNS, write_rows
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
@@ -39,6 +36,9 @@ from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
+from report.inputs.sources import read_source
+from report.write import write_report
+from scores.rows import ROW_COLUMNS, write_rows
 from slurm.study.study import load_study
 from tests.cases import diagonal_is_fast
 

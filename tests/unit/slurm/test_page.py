@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.run.folders import RunFolder, StudyFolder
+from base.run.folders import RunFolder, StudyFolder
 from slurm.page import draw_losses, read_curve, write_page
 from slurm.state.cell_state import CellState
 from slurm.status import status_notes, status_rows

@@ -14,12 +14,12 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks, train
-from eval.classification.heads.registry import parse_head
 from eval.classification.inputs.data import read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import find_task
 from eval.config import EvalConfig
+from scores.heads.registry import parse_head
 
 RATES = (1e-6, 3e-3, 0.1)
 

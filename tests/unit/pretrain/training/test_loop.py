@@ -17,7 +17,7 @@ from transformers import get_linear_schedule_with_warmup, set_seed
 
 from base.errors import UsageError
 from base.records import read_record, write_record
-from eval.report.inputs.run_facts import read_facts
+from base.run.folders import RunFolder
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled
 from ffn_variants.models import packed_attention
@@ -27,12 +27,12 @@ from pretrain.data.prepare import cached_summary, prepare_data
 from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from pretrain.training.loop import Loop
 from pretrain.training.metrics import MetricsFile
 from pretrain.training.optim import build_optimizer, total_steps
 from pretrain.training.train import train
+from report.inputs.run_facts import read_facts
 
 
 @pytest.fixture(scope="module")

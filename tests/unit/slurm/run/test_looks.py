@@ -18,13 +18,13 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from eval.report.analyse import analyse
-from eval.report.inputs.looks import decided_remark
-from eval.report.inputs.sources import read_source
-from eval.report.write import write_report
-from eval.results.decisions import Decisions, read_decisions
-from eval.results.rows import write_rows
-from pretrain.run.folders import RunFolder
+from base.run.folders import RunFolder
+from report.analyse import analyse
+from report.inputs.looks import decided_remark
+from report.inputs.sources import read_source
+from report.write import write_report
+from scores.decisions import Decisions, read_decisions
+from scores.rows import write_rows
 from slurm.run import launch, looks, todo
 from slurm.run.looks import take_look
 from slurm.state.cell_state import start_state, write_state

@@ -14,9 +14,9 @@ import yaml
 
 from base.errors import UsageError
 from base.records import write_record
-from eval.results.tuning import read_tuning
-from pretrain.run.folders import RunFolder
+from base.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash, write_config
+from scores.tuning import read_tuning
 from slurm.list import studies_table
 from slurm.run import launch, looks
 from slurm.state.cell_state import start_state, write_state
