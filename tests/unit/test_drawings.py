@@ -47,6 +47,8 @@ def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: Simple
     assert packages | inside <= _said(drawings.draw("floors")[0])
     drawn = [{name.removesuffix(".py") for name, _ in rooms} for rooms in drawings.EVAL_FLOORS]
     assert drawn == [set(floor.split()) for floor in reversed(FLOORS["eval"])]
+    packages = [{name for name, _ in rooms} for rooms in drawings.PACKAGES]
+    assert packages == [set(floor.split()) for floor in reversed(FLOORS[""])]
 
 
 def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:

@@ -34,21 +34,20 @@ WRITTEN_BY_HAND = [
     if not path.parent.name.startswith("example-") and path != ROOT / "docs" / "zoo" / "report.md"
 ]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-PACKAGES = (
+FLOORS_OF_PACKAGES = (
     "base",
-    "ffn_variants",
+    "ffn_variants scores",
     "pretrain",
-    "scores",
-    "eval",
-    "report",
+    "eval report",
     "inside",
     "slurm",
     "ffn_ablations",
 )
+PACKAGES = tuple(" ".join(FLOORS_OF_PACKAGES).split())
 # From the ground up: what stands on a floor may import what stands below it, and nothing beside or above it.
 # A name is a file or a folder.
 FLOORS: dict[str, tuple[str, ...]] = {
-    "": PACKAGES,
+    "": FLOORS_OF_PACKAGES,
     "ffn_variants": (
         "spec splines kernels definitions",
         "variants",
@@ -69,19 +68,18 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "generate train",
     ),
     "eval": (
-        "files suites",
+        "files",
         "models",
         "scoring",
         "classification",
         "config",
         "zero_shot",
-        "results",
-        "significance",
-        "push report runner",
-        "inspection interpretation",
+        "push runner",
         "command",
     ),
     "report": (
+        "statistics",
+        "significance",
         "figures.style readers",
         "document",
         "inputs",
@@ -144,9 +142,10 @@ def test_prose_ends_at_100_characters(document: Path) -> None:
     assert not long, f"{document.name}: {long[0]}"
 
 
-FOLDERS = "base|benchmarks|configs|docs|eval|ffn_ablations|ffn_variants|pretrain|slurm|tests"
-# What the page on adding a variant adds, and what was deleted and has its numbers still.
+FOLDERS = "|".join((*PACKAGES, "benchmarks", "configs", "docs", "tests"))
+# What a command writes, what pages on adding things add, what was deleted and has its numbers still.
 NAMED_AND_ABSENT = {
+    "report/report.md",
     "ffn_variants/variants/mish.py",
     "benchmarks/seeds.py",
     "eval/zero_shot/agreement.py",
@@ -248,7 +247,7 @@ def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(pa
     folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
     assert set(told) == folders - ({"text"} if package == "base" else set())
     floors = {room: n for n, floor in enumerate(FLOORS.get(package, ())) for room in floor.split()}
-    heights = [floors[folder] for folder in told]
+    heights = [floors.get(folder, 0) for folder in told]
     assert heights == sorted(heights, reverse=True)
 
 
@@ -257,8 +256,8 @@ def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(pa
     [
         ("", "base.errors", "slurm.state.cell_state"),
         ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
-        ("eval", "eval.scoring.plain", "report.write"),
-        ("eval", "report.write", "eval.runner.evaluate"),
+        ("", "eval.scoring.plain", "report.write"),
+        ("", "report.write", "eval.runner.evaluate"),
         ("ffn_variants", "ffn_variants.splines.pruning", "ffn_variants.variants.kan"),
     ],
 )
@@ -285,7 +284,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 5, "report": 11, "pretrain": 9, "slurm": 10}
+    tops = {"eval": 4, "scores": 18, "report": 11, "pretrain": 9, "slurm": 10}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 
