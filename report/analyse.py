@@ -22,14 +22,7 @@ from report.significance.claims import Claims, find_primary
 from report.significance.compare import outcomes
 from report.significance.comparison import Inference
 from report.significance.contrasts import Contrast, parse_contrast
-from report.significance.data_checks import (
-    balance_notes,
-    clean_rows,
-    find_outliers,
-    flat_notes,
-    outlier_notes,
-    range_notes,
-)
+from report.significance.data_checks import clean_rows, notes_on_scores
 from report.significance.factor import Relabelling, default_baseline, find_level, noun
 from report.statistics.looks import find_looks
 from report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
@@ -241,7 +234,6 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
     found = with_shared_rate(found, TUNED_BY, scores.shared)
     ended = {(facts.run_id, facts.family, facts.variant) for facts in source.facts}
     failures = count_failures(source.failed, ended, comparisons)
-    outliers = find_outliers(runs)
     return Analysis(
         **vars(found),
         source=source,
@@ -260,7 +252,7 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
         warnings=(
             *source.other_sources,
             *failure_notes(failures, inference.level),
-            *_warnings(scores, baseline, outliers),
+            *_warnings(scores, baseline),
             *(scores.tuned.notes if scores.tuned else ()),
         ),
     )
@@ -291,14 +283,11 @@ def _tables(scores: _Scores) -> list[ArmTable]:
     ]
 
 
-def _warnings(scores: _Scores, baseline: Level, outliers: pd.DataFrame) -> Iterable[str]:
+def _warnings(scores: _Scores, baseline: Level) -> Iterable[str]:
     """Everything that is amiss with the scores, in sentences."""
+    of_all = runs_of_all(scores.source.design, scores.runs)
     yield from scores.notes
-    yield from range_notes(scores.tasks, scores.outcomes)
-    yield from balance_notes(runs_of_all(scores.source.design, scores.runs), baseline)
-    yield from outlier_notes(outliers)
-    yield from _item_notes(scores.rows)
-    yield from flat_notes(scores.runs)
+    yield from notes_on_scores(scores.rows, scores.tasks, scores.runs, of_all, scores.outcomes, baseline)
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -342,11 +331,3 @@ def _missing(
                 if seeds and (design.written or (benchmark, variant) in ever):
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])
-
-
-def _item_notes(rows: pd.DataFrame) -> Iterable[str]:
-    """Say where runs were scored on different numbers of items: their spread is not seeds alone."""
-    items = rows.groupby(["benchmark", "task", "metric"])["n_items"].agg(["min", "max"])
-    uneven = items[items["min"] != items["max"]].reset_index().drop_duplicates(["benchmark", "task"])
-    for _, row in uneven.iterrows():
-        yield f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"

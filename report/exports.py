@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 import pandas as pd
@@ -14,23 +14,40 @@ from base.errors import UsageError, unknown_name
 from report.analysis import Analysis
 from report.figures.style import STYLE, settle
 from report.page import answer
-from report.part import Draw, Drawing
+from report.part import Draw, Drawing, Part
 from report.significance.axes import Benchmark, places_of, without_places
 
+Made = TypeVar("Made")
 AXES = ("benchmark", "family", "variant", "contrast")
 """Columns that hold more than text."""
 
 
 def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
     """Return the tables of all parts by name, each row a record; those without rows are left out."""
-    tables = {
-        name: table
-        for part in analysis.parts
-        if (result := part.of(analysis)) is not None
-        for name, table in part.tables(analysis, result).items()
-    }
+    tables = _of_parts(analysis, "table", lambda part, result: part.tables(analysis, result))
     axes = [name for name in analysis.source.axes if name != analysis.factor]
     return {name: _labelled(table, axes) for name, table in tables.items() if len(table)}
+
+
+def _of_parts(
+    analysis: Analysis, what: str, made: Callable[[Part[Any], Any], Mapping[str, Made]]
+) -> dict[str, Made]:
+    """Gather what parts make, by its name.
+
+    Raises:
+        UsageError: If two of them use one name: one would take the other's place.
+    """
+    found: dict[str, Made] = {}
+    owners: dict[str, str] = {}
+    for part in analysis.parts:
+        result = part.of(analysis)
+        for name, one in made(part, result).items() if result is not None else ():
+            if name in owners:
+                raise UsageError(
+                    f"parts {owners[name]!r} and {part.name!r} both have a {what} {name!r}; rename one"
+                )
+            found[name], owners[name] = one, part.name
+    return found
 
 
 def _labelled(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
@@ -103,7 +120,7 @@ def draw_all(analysis: Analysis) -> dict[str, Drawing]:
     Returns:
         File name without suffix, mapped to the figure and its alternative text.
     """
-    return {name: found for name, draw in draws(analysis).items() if (found := settled(draw))}
+    return {name: found for name, draw in draws(analysis).items() if (found := settled(name, draw))}
 
 
 def draw_one(analysis: Analysis, name: str) -> Figure:
@@ -115,25 +132,30 @@ def draw_one(analysis: Analysis, name: str) -> Figure:
     known = draws(analysis)
     if name not in known:
         raise unknown_name("figure", name, known)
-    if found := settled(known[name]):
+    if found := settled(name, known[name]):
         return found[0]
     raise UsageError(f"the figure {name!r} has nothing to show: its numbers are not among these scores")
 
 
 def draws(analysis: Analysis) -> dict[str, Draw]:
     """Return what draws each figure, by its name; some will find nothing to draw."""
-    return {
-        name: draw
-        for part in analysis.parts
-        if (result := part.of(analysis)) is not None
-        for name, draw in part.figures(analysis, result).items()
-    }
+    return _of_parts(analysis, "figure", lambda part, result: part.figures(analysis, result))
 
 
-def settled(draw: Draw) -> Drawing | None:
-    """Draw a figure and lay it out."""
+def settled(name: str, draw: Draw) -> Drawing | None:
+    """Draw a figure and lay it out.
+
+    Raises:
+        UsageError: If it comes without its alternative text.
+    """
     with matplotlib.rc_context(STYLE):
         drawing = draw()
-        if drawing is not None:
-            settle(drawing[0])
+        if drawing is None:
+            return None
+        if not (isinstance(drawing, tuple) and len(drawing) == 2 and str(drawing[1] or "").strip()):
+            raise UsageError(
+                f"the figure {name!r} has no words for who does not see it; what draws it returns the figure "
+                "and one sentence"
+            )
+        settle(drawing[0])
     return drawing

@@ -252,7 +252,7 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: 
         better = "higher"  # as a table of scores in percent has them
     if better is None:
         raise _unknown_direction(benchmark if is_unnamed else metric)
-    spec = known or MetricSpec(name=metric, unit=guessed)
+    spec = known or MetricSpec(name=metric, better="higher", unit=guessed)
     is_of_losses = known is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
     if better != spec.better or is_of_losses:
         # A score of another direction than the name's is another one, of which the unit has to be said.

@@ -60,10 +60,10 @@ class Document:
         """Every number, ``null`` for one that is not finite.
 
         Raises:
-            ValueError: If a table has the name of something in the record.
+            UsageError: If a table has the name of something in the record.
         """
         if both := self.record.keys() & self.tables.keys():
-            raise ValueError(f"{sorted(both)} are names both of tables and in the record")
+            raise UsageError(f"{sorted(both)} are names of report.json's own; name these tables otherwise")
         tables = {name: _rows(table) for name, table in self.tables.items()}
         content = {"title": self.title, "command": self.command, **_finite(self.record), **tables}
         return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -84,8 +84,7 @@ def write_document(document: Document, folder: Path, name: str = "report") -> Pa
         The path of ``NAME.md``.
 
     Raises:
-        UsageError: If ``folder`` is a file.
-        ValueError: If a table has the name of something in the record.
+        UsageError: If ``folder`` is a file, or a table has the name of something in the record.
     """
     refuse_file(folder)
     images = {

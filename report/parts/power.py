@@ -309,8 +309,8 @@ def _chance(row: MetricPower) -> str:
         return "-"
     if row.is_at_chance:
         return f"{chance:.4g}: at chance"
-    above = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
-    return f"{chance:.4g}: {above} above"
+    beyond = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
+    return f"{chance:.4g}: {beyond} {'above' if row.comparisons[0].outcome.sign > 0 else 'below'}"
 
 
 def _label(analysis: Analysis, comparison: Comparison) -> str:

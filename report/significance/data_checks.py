@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,31 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     return dict(sorted(found.items()))
 
 
+def notes_on_scores(
+    rows: pd.DataFrame,
+    tasks: pd.DataFrame,
+    runs: pd.DataFrame,
+    runs_of_all: pd.DataFrame,
+    outcomes: Mapping[Benchmark, Outcome],
+    baseline: Level,
+) -> Iterator[str]:
+    """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
+
+    Args:
+        rows: What ``clean_rows`` returns.
+        tasks: What ``comparable_scores`` returns of them.
+        runs: What ``mean_scores`` returns of these: one score a run and benchmark.
+        runs_of_all: Those of them that every variant was to have.
+        outcomes: What the scores of each benchmark are.
+        baseline: The variant that all others are compared with.
+    """
+    yield from range_notes(tasks, outcomes)
+    yield from balance_notes(runs_of_all, baseline)
+    yield from outlier_notes(find_outliers(runs))
+    yield from item_notes(rows)
+    yield from flat_notes(runs)
+
+
 def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:
     """Point out percentages that are none.
 
@@ -164,6 +189,14 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
         "so these arms add no uncertainty to an interval; do the models tell the answers apart at all?"
         for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]
+
+
+def item_notes(rows: pd.DataFrame) -> Iterator[str]:
+    """Say where runs were scored on different numbers of items: their spread is not seeds alone."""
+    items = rows.groupby(["benchmark", "task", "metric"])["n_items"].agg(["min", "max"])
+    uneven = items[items["min"] != items["max"]].reset_index().drop_duplicates(["benchmark", "task"])
+    for _, row in uneven.iterrows():
+        yield f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"
 
 
 def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:

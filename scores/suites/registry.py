@@ -33,14 +33,14 @@ EWOK_DOMAINS = (
     *("social-properties", "social-relations", "spatial-relations"),
 )
 
-TIES = MetricSpec(name="ties", better=None)
-PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
+TIES = MetricSpec(name="ties", better=None, unit="percent")
+PAIR_METRICS = (MetricSpec(name="accuracy", better="higher", unit="percent", chance=50.0), TIES)
 # Odds that change by a tenth are negligible. The shift of all pairs that changes accuracy by one point, its
 # own margin, is 0.08 to 0.15 nats, or about 0.03 a token that differs (`blimp` and `embedded-pairs`, models
 # of 0.1M parameters on TinyStories).
 GRADED_PAIRS = (
-    MetricSpec(name="log_odds", unit="nats", chance=0.0, margin=0.1),
-    MetricSpec(name="log_odds_per_token", unit="nats", chance=0.0, margin=0.03),
+    MetricSpec(name="log_odds", better="higher", unit="nats", chance=0.0, margin=0.1),
+    MetricSpec(name="log_odds_per_token", better="higher", unit="nats", chance=0.0, margin=0.03),
 )
 """Of items that hold what ``scores.graded`` makes these of, as those of minimal pairs do."""
 TEXT_METRICS = (
@@ -50,23 +50,26 @@ TEXT_METRICS = (
 )
 # What guessing scores in the others depends on the labels: ``baselines.json`` has it for each task.
 CLASSIFICATION_METRICS = (
-    *(MetricSpec(name=name) for name in ("accuracy", "f1", "macro_f1", "micro_f1")),
     *(
-        MetricSpec(name=name, unit="correlation", chance=0.0)
+        MetricSpec(name=name, better="higher", unit="percent")
+        for name in ("accuracy", "f1", "macro_f1", "micro_f1")
+    ),
+    *(
+        MetricSpec(name=name, better="higher", unit="correlation", chance=0.0)
         for name in ("cohen_kappa", "matthews_correlation")
     ),
-    MetricSpec(name="mean_accuracy_f1"),
-    MetricSpec(name="mean_f1_matthews", unit="correlation"),  # half of it
+    MetricSpec(name="mean_accuracy_f1", better="higher", unit="percent"),
+    MetricSpec(name="mean_f1_matthews", better="higher", unit="correlation"),  # half of it
 )
 HARNESS_METRICS = (
     *(
-        MetricSpec(name=name)
+        MetricSpec(name=name, better="higher", unit="percent")
         for name in (
             *("accuracy", "accuracy_by_length", "accuracy_by_bytes", "accuracy_by_mutual_information"),
             *("exact_match", "f1"),
         )
     ),
-    MetricSpec(name="matthews_correlation", unit="correlation", chance=0.0),
+    MetricSpec(name="matthews_correlation", better="higher", unit="correlation", chance=0.0),
     *(
         MetricSpec(name=name, better="lower", unit="ratio")
         for name in ("perplexity", "word_perplexity", "byte_perplexity")
@@ -166,11 +169,11 @@ _SUITES = (
         kind="choices",
         finder="eval.zero_shot.entity_tracking:find_tasks",
         metrics=(
-            MetricSpec(name="accuracy", chance=20.0),
-            MetricSpec(name="accuracy_by_operations", chance=20.0),
+            MetricSpec(name="accuracy", better="higher", unit="percent", chance=20.0),
+            MetricSpec(name="accuracy_by_operations", better="higher", unit="percent", chance=20.0),
             TIES,
         ),
-        graded=(MetricSpec(name="probability", chance=20.0),),
+        graded=(MetricSpec(name="probability", better="higher", unit="percent", chance=20.0),),
         tasks=("regular", "ambiref", "move_contents"),
         means=(
             MEAN_OF_TASKS,
@@ -181,7 +184,7 @@ _SUITES = (
         name="wug",
         kind="choices",
         finder="eval.zero_shot.wug:find_tasks",
-        metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
+        metrics=(MetricSpec(name="spearman_correlation", better="higher", unit="correlation", chance=0.0),),
         primary=("spearman_correlation",),
         tasks=("wug_adj_nominalization",),
     ),
@@ -190,7 +193,7 @@ _SUITES = (
         label="past tense",
         kind="choices",
         finder="eval.zero_shot.wug:find_tasks",
-        metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
+        metrics=(MetricSpec(name="spearman_correlation", better="higher", unit="correlation", chance=0.0),),
         primary=("spearman_correlation",),
         tasks=("wug_past_tense",),
     ),
@@ -236,8 +239,10 @@ def asks_for_classes(benchmark: str) -> bool:
     return spec is not None and spec.kind == "classification"
 
 
+# A name that any table may use is one line here.
 _KNOWN: dict[str, MetricSpec] = {
-    "matthews": MetricSpec(name="matthews_correlation", unit="correlation"),  # or as `matthews_corrcoef`
+    # Or as `matthews_corrcoef`.
+    "matthews": MetricSpec(name="matthews_correlation", better="higher", unit="correlation"),
     "bpb": MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),
     "eval_loss": HELD_OUT_LOSS,  # as transformers' Trainer calls it
     HELD_OUT_LOSS.name: HELD_OUT_LOSS,

@@ -36,8 +36,8 @@ class MetricSpec:
     """
 
     name: str
-    better: Better | None = "higher"
-    unit: Unit | None = "percent"
+    better: Better | None
+    unit: Unit | None
     chance: float | None = None
     margin: float | None = None
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import report.parts
 from base.errors import UsageError
 from report.analyse import analyse
 from report.analysis import Request
@@ -76,6 +79,37 @@ def test_a_file_that_holds_no_part_is_told_in_one_line(
         (tmp_path / place.split(":")[0]).write_text(content)
     with pytest.raises(UsageError, match=message):
         analyse(read_source(scores), Request(parts=(f"{tmp_path / place}",)))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ('tables=lambda a, r: {"scores": a.arms}', "parts 'scores' and 'mine' both have a table 'scores'"),
+        ('figures=lambda a, r: {"seeds": print}', "parts 'scores' and 'mine' both have a figure 'seeds'"),
+        ('tables=lambda a, r: {"variants": a.arms}', r"\['variants'\] are names of report.json's own"),
+        ('figures=lambda a, r: {"bars": Figure}', "the figure 'bars' has no words"),
+        ('figures=lambda a, r: {"bars": lambda: (Figure(), "")}', "the figure 'bars' has no words"),
+    ],
+)
+def test_what_a_part_forgets_or_takes_from_another_is_named_and_nothing_written(
+    scores: Path, tmp_path: Path, made: str, message: str
+):
+    (tmp_path / "mine.py").write_text(
+        "from matplotlib.figure import Figure\n"
+        "from report.part import Part, Section\n"
+        "def section(analysis, result, page):\n"
+        "    return Section(title='Mine', summary='', body='')\n"
+        f"PART = Part(name='mine', compute=lambda a: True, section=section, {made})\n"
+    )
+    with pytest.raises(UsageError, match=message):
+        write_report(scores, tmp_path / "out", Request(parts=(f"{tmp_path / 'mine.py'}:PART",)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_file_of_parts_is_in_the_list():
+    files = [import_module(f"report.parts.{found.name}") for found in iter_modules(report.parts.__path__)]
+    forgotten = [file.__name__ for file in files if getattr(file, "PART", None) not in PARTS]
+    assert not forgotten, f"not in PARTS of report/parts/__init__.py: {forgotten}"
 
 
 def test_parts_have_names_of_their_own():

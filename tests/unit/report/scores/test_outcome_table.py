@@ -174,6 +174,14 @@ def test_another_unit_or_direction_changes_no_ratio(scores: Path, tmp_path: Path
             np.testing.assert_allclose(after[name].astype(float), before[name].astype(float))
 
 
+def test_scores_better_than_chance_lie_below_it_where_lower_is_better(scores: Path, tmp_path: Path):
+    table = pd.read_csv(scores)
+    table = table[table.benchmark == "held-out-loss"]
+    said = {"benchmark": "quality", "lower_is_better": True, "unit": "nats", "chance": 100.0}
+    table.assign(**said).to_csv(tmp_path / "x.csv")
+    assert "| 100: all below |" in section_of(read(tmp_path / "x.csv"))
+
+
 def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path: Path):
     rows = [
         ("gpt_neo", variant, seed, "glue", task, metric, 60 + seed)

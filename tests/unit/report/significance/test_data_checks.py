@@ -12,6 +12,7 @@ from scipy import stats
 
 from base.run.folders import RunFolder
 from report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
+from report.significance import data_checks
 from report.significance.axes import Benchmark
 from report.significance.compare import outcomes
 from report.significance.data_checks import (
@@ -35,6 +36,15 @@ def rows_of(*rows: tuple) -> pd.DataFrame:
     """Rows of (variant, seed, task, score) of one family and benchmark."""
     table = [("f", variant, seed, "blimp", task, "accuracy", score) for variant, seed, task, score in rows]
     return normalise_rows(pd.DataFrame(table, columns=NAMES))
+
+
+def test_every_check_is_on_the_page():
+    written = [
+        name for name, check in vars(data_checks).items() if name.endswith("_notes") and callable(check)
+    ]
+    called = data_checks.notes_on_scores.__code__.co_names
+    assert len(written) > 3
+    assert not set(written) - set(called), "not called by notes_on_scores"
 
 
 def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,6 +19,7 @@ import pytest
 
 from eval.config import EvalConfig
 from scores.suites.registry import HARNESS_METRICS, SUITES, asks_for_classes, unit_of
+from scores.suites.spec import MetricSpec
 from tests.babylm_data import write_data
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
@@ -105,14 +107,23 @@ def test_a_spec_is_whole(spec) -> None:
 
 
 def test_a_metric_has_a_direction_a_unit_and_a_chance_within_its_range(spec) -> None:
-    lowest = {"percent": 0, "correlation": -100}
+    ranges = {"percent": (0, 100), "correlation": (-100, 100)}
     for metric in spec.metrics:
         assert metric.unit == unit_of(metric.name)
         assert metric.better in ("higher", "lower") or metric.name not in spec.primary
-        assert metric.better != "lower" or metric.unit not in lowest
+        assert metric.better != "lower" or metric.unit not in ranges
         if metric.chance is not None:
-            assert lowest[metric.unit] <= metric.chance < 100
+            low, high = ranges.get(metric.unit, (-math.inf, math.inf))
+            assert low <= metric.chance < high
     assert spec.kind != "minimal pairs" or spec.chance == 50
+
+
+@pytest.mark.parametrize("left_out", ["better", "unit"])
+def test_a_metric_cannot_be_written_without(left_out):
+    said = {"better": "lower", "unit": "ratio"}
+    del said[left_out]
+    with pytest.raises(TypeError, match=left_out):
+        MetricSpec(name="brier", **said)
 
 
 def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> None:
