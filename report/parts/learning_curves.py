@@ -183,7 +183,7 @@ def share_explained(departures: pd.DataFrame) -> float:
     both -= both.groupby(departures.variant.to_numpy()).transform("mean")
     if len(both) < 3 or (both.abs().max() < NO_SPREAD).any():
         return np.nan
-    return float(both.left.dot(both.final) ** 2 / (both.left.dot(both.left) * both.final.dot(both.final)))
+    return float(np.corrcoef(both.left, both.final)[0, 1] ** 2)
 
 
 def checks(analysis: Analysis, result: LearningCurves) -> Iterable[str]:
