@@ -70,7 +70,7 @@ def _columns(analysis: Analysis) -> Mapping[str, Cell]:
         for scope in scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]:
             where = f"{family_label(scope)}: " if len(scopes) > 1 and scope is not None else ""
             heading = f"{where}{place(analysis, name)} {arrow(analysis.outcome(name))}"
-            columns[heading] = partial(_whole, name, scope)
+            columns[f"{heading}, difference"] = partial(_whole, name, scope)
     return columns
 
 

@@ -18,6 +18,7 @@ from report.part import NextStep, Page
 from report.significance.axes import Benchmark, Family
 from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
 from report.significance.factor import FACTORS
+from report.statistics.looks import OneLook
 from report.verdicts.findings import Findings, asked_beside, place
 from report.verdicts.ranking import by_standing, is_at_chance
 
@@ -40,10 +41,10 @@ def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
     ]
     first = [
         make_card(analysis).markdown,
+        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.note) else "",
         leaderboard(analysis),
         page.figure("forest"),
         legend(analysis),
-        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.note) else "",
         warnings(analysis),
     ]
     folded = [section.markdown for section in sections if section is not None]
@@ -80,7 +81,7 @@ def warning_notes(analysis: Analysis) -> tuple[str, ...]:
 def summary(analysis: Analysis) -> str:
     """Return what a screen shows of a report: its card, and how many warnings it has."""
     number = len(warning_notes(analysis))
-    warned = f"{number} warning{'s' * (number > 1)} about these scores: see the top of the report."
+    warned = f"{number} warning{'s' * (number > 1)} about these scores: see the report, below its table."
     return "\n\n".join([make_card(analysis).markdown, *[warned] * bool(number)])
 
 
@@ -123,8 +124,10 @@ def make_card(analysis: Analysis) -> Card:
     steps = [step for part, result in present for step in part.steps(analysis, result)]
     checks = [check for part, result in present for check in part.checks(analysis, result)]
     decisive = sorted((step for step in steps if step.is_decisive), key=lambda step: -step.worth)
-    proposed = tuple(_step(analysis, step) for step in decisive[:STEPS])
-    return Card(answer=answer(analysis), checks=tuple(checks), steps=proposed)
+    proposed = [_step(analysis, step) for step in decisive[:STEPS]]
+    if proposed and isinstance(analysis.inference.looks, OneLook):
+        proposed.append("Added runs are a second reading (docs/statistics.md).")
+    return Card(answer=answer(analysis), checks=tuple(checks), steps=tuple(proposed))
 
 
 def answer(findings: Findings) -> tuple[str, ...]:

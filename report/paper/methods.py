@@ -130,7 +130,7 @@ def _corrected(analysis: Analysis) -> str:
         return "No metric was declared primary; all comparisons are exploratory."
     inference = analysis.inference
     correction = (
-        rf"A bootstrap of {inference.num_draws:,} whole studies by the step-down max-$t$ procedure "
+        rf"A bootstrap of {inference.num_draws:,} whole studies by the step-down min-$p$ procedure "
         r"\citep{westfall1993,romano2005}"
         if analysis.is_drawn
         else r"Holm's correction \citep{holm1979}"
@@ -138,7 +138,7 @@ def _corrected(analysis: Analysis) -> str:
     metrics = listed([escape(title(benchmark)) for benchmark in analysis.primary])
     return (
         f"The {len(analysis.claims)} comparisons on {metrics} are primary. {correction} over all of them "
-        rf"keeps the family-wise error rate below {100 * inference.level:g}\%; intervals are simultaneous at "
+        rf"aims at a family-wise error rate of {100 * inference.level:g}\%; intervals are simultaneous at "
         rf"{100 * inference.confidence:g}\%. All other comparisons are exploratory."
     )
 

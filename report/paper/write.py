@@ -94,7 +94,7 @@ def _with_minus(number: str) -> str:
 
 
 def _caption(analysis: Analysis) -> str:
-    correction = "max-t" if analysis.is_drawn else "Holm"
+    correction = "min-p" if analysis.is_drawn else "Holm"
     average = f", averaged over {analysis.strata}" if len(analysis.families) > 1 else ""
     corrected = (
         f"simultaneous over all {len(analysis.claims)} primary comparisons ({correction}), as is p"

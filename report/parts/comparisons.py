@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -13,7 +14,9 @@ from report.analysis import Analysis
 from report.document.markdown import (
     amount,
     difference,
+    escape,
     interval,
+    listed,
     p_value,
     signed,
     table,
@@ -64,12 +67,12 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
 def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     """Say how large the study is, and what most of its uncertainty comes from."""
     primary = analysis.arms[analysis.arms.benchmark.isin(analysis.primary)]
-    baseline = [x for x in analysis.facts if x.variant == analysis.baseline]
-    sizes = [x.num_parameters / 1e6 for x in baseline if x.num_parameters]
-    tokens = [x.curve[-1].tokens / 1e6 for x in baseline if x.curve and x.curve[-1].tokens]
+    sizes = [x.num_parameters / 1e6 for x in analysis.facts if x.num_parameters]
+    tokens = [x.curve[-1].tokens / 1e6 for x in analysis.facts if x.curve and x.curve[-1].tokens]
     scale = [f"{_range(sizes, '.2f')}M parameters"] if sizes else []
     scale += [f"{_range(tokens, '.1f')}M tokens"] if tokens else []
-    tuning = " and its own tuned value" if analysis.tuned else ", untuned" if baseline else ""
+    tuning = f" and its own {fields}" if (fields := _tuned_fields(analysis)) else ""
+    tuning = tuning or ", untuned" * bool(analysis.facts)
     of_size = f" ({' and '.join(scale)})" if scale else ""
     if len(primary):
         yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
@@ -77,9 +80,25 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
                if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
     if choices and median(choices) > LARGE_SHARE:
         yield (
-            f"{median(choices):.0%} of the variance of these differences comes from the choice of the tuned "
-            "value, which more seeds do not lessen and more tuning seeds do."
+            f"{median(choices):.0%} of the variance of these differences comes from the choice of the "
+            f"{_tuned_fields(analysis)}, which more seeds do not lessen and more tuning seeds do."
         )
+    yield from _from_note(analysis)
+
+
+def _tuned_fields(analysis: Analysis) -> str:
+    """Name what was tuned, without the sections of the config: ``learning rate``."""
+    fields = analysis.tuned.plan.plan.fields if analysis.tuned else ()
+    names = dict.fromkeys(field.rpartition(".")[2].replace("_", " ") for field in fields)
+    return listed(names) if names else ""
+
+
+def _from_note(analysis: Analysis) -> Iterator[str]:
+    """Quote what the study's author tells of the contrasts; all of the note stands below the card."""
+    note = analysis.source.design.note
+    clauses = [clause.strip() for clause in re.split(r"[.;]\s", note) if "contrast" in clause]
+    if analysis.contrasts and clauses:
+        yield f'The study\'s note: "{escape(clauses[0])}".'
 
 
 def _range(values: Iterable[float], form: str) -> str:
@@ -108,11 +127,12 @@ def tables(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, pd.Data
 def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
     outcome = analysis.outcome(benchmark)
     unit = unit_name(outcome.unit)
-    return f"{place(analysis, benchmark)}{f' in {unit}' if unit else ''}, {outcome.better} is better"
+    joint = "as" if unit == "bits per byte" else "in"  # perplexity is no number of bits
+    return f"{place(analysis, benchmark)}{f' {joint} {unit}' if unit else ''}, {outcome.better} is better"
 
 
 def _legend(analysis: Analysis) -> str:
-    rule = "a bootstrap of whole studies (step-down max-t)" if analysis.is_drawn else "Holm's correction"
+    rule = "a bootstrap of whole studies (step-down min-p)" if analysis.is_drawn else "Holm's correction"
     return (
         f"Interval and p are those after {rule} over all {len(analysis.claims)} primary comparisons; "
         "per-comparison intervals, and tests of exploratory comparisons, are in tables/comparisons.csv. "

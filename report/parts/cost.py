@@ -156,12 +156,18 @@ def _text(analysis: Analysis) -> str:
 
 
 def checks(analysis: Analysis, cost: Cost) -> Iterable[str]:
-    """Name the variants that have far more or fewer parameters than the baseline, the farthest first."""
-    ratios = cost.arms.groupby("variant", sort=False)["parameters_ratio"].mean().dropna()
-    far = ratios[(ratios - 1).abs() > FAR].sort_values(key=lambda ratio: -np.abs(np.log(ratio)))
-    if len(far):
-        names = [f"`{name}` {_percent(ratio)}" for name, ratio in far.items()]
-        yield f"Not matched with `{analysis.baseline}` in parameters: {first_few(names, NAMED)}."
+    """Name the variants that have far more or less than the baseline, each once, the farthest first."""
+    in_budgets, named = [], set[str]()
+    for budget, column, most in (("parameters", "parameters_ratio", NAMED), ("FLOPs", "flops_ratio", 2)):
+        ratios = cost.arms.groupby("variant", sort=False)[column].mean().dropna()
+        far = ratios[((ratios - 1).abs() > FAR) & ~ratios.index.isin(named)]
+        far = far.sort_values(key=lambda ratio: -np.abs(np.log(ratio)))
+        named |= set(far.index)
+        if len(far):
+            names = [f"`{name}` {_percent(ratio)}" for name, ratio in far.items()]
+            in_budgets.append(f"in {budget}: {first_few(names, most)}")
+    if in_budgets:
+        yield f"Not matched with `{analysis.baseline}` {'; '.join(in_budgets)}."
 
 
 def tables(analysis: Analysis, cost: Cost) -> Mapping[str, pd.DataFrame]:

@@ -28,6 +28,7 @@ from report.figures.training import draw_gradient_norms, has_gradient_norms
 from report.inputs.run_facts import RunFacts
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Family, Level
+from report.statistics.welch import NO_SPREAD
 
 MOST_PLACES = 40
 """Places of a curve; studies evaluate a run about ten times."""
@@ -59,10 +60,10 @@ class LearningCurves:
     """run_id, family, variant, tokens, loss, difference: a row for each run and place, places being common
     to a family; ``difference`` is that to the mean of the baseline."""
     departures: pd.DataFrame
-    """run_id, family, variant, seed, unigram_loss, threshold, tokens, end, final_loss: a row for each run.
+    """run_id, family, variant, seed, unigram_loss, threshold, tokens, is_bound, end, final_loss, by run.
 
-    It left the plateau at ``tokens`` of ``end``, as its loss fell to ``threshold``: nan if it did not, those
-    of its first evaluation if it had left by then.
+    It left the plateau at ``tokens`` of ``end``, as its loss fell to ``threshold``: nan if it did not. If it
+    had left by its first evaluation ``tokens`` are those, and a bound.
     """
 
 
@@ -134,8 +135,8 @@ def _departures(runs: Sequence[RunFacts]) -> pd.DataFrame:
         tokens, losses = _course(run)
         named = {name: getattr(run, name) for name in ("run_id", "family", "variant", "seed")}
         named |= {"unigram_loss": unigram, "threshold": threshold}
-        departure = {"tokens": _first_below(tokens, losses, threshold), "end": tokens[-1]}
-        rows.append(named | departure | {"final_loss": losses[-1]})
+        departure = {"tokens": _first_below(tokens, losses, threshold), "is_bound": losses[0] <= threshold}
+        rows.append(named | departure | {"end": tokens[-1], "final_loss": losses[-1]})
     return pd.DataFrame(rows)
 
 
@@ -157,10 +158,9 @@ def plateau_sentence(departures: pd.DataFrame) -> str:
         latest = (departures.tokens / departures.end).max()
         shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
         ends = sorted({f"{share:.0%}" for share in (min(shares), max(shares))}) if shares else []
-        care = (
-            f"; when it left explains {' to '.join(ends)} of the variance of final losses" if shares else ""
-        )
-        return f"All {num_runs} runs left {named}, the last after {latest:.0%} of its training{care}."
+        of_variance = f"{' to '.join(ends)} of the variance of final losses"
+        care = f"; within variants, that time goes with {of_variance}" if shares else ""
+        return f"All {num_runs} runs left {named}, the last after {latest:.0%} of training{care}."
     if len(staying) == num_runs:
         return f"None of {num_runs} runs left {named}, so their losses tell little."
     counts = staying.variant.astype(str).value_counts().items()
@@ -172,14 +172,18 @@ def plateau_sentence(departures: pd.DataFrame) -> str:
 
 
 def share_explained(departures: pd.DataFrame) -> float:
-    """Share of the variance of final losses that goes with when runs of a family left (r², by log tokens).
+    """Share of the variance of final losses within variants that goes with when runs left, of one family.
 
-    Runs that did not leave are counted at their end; nan for fewer than three runs, or without spread.
+    r² by log tokens, both less the mean of their variant: differences between variants are no luck of a
+    seed. Runs that did not leave are counted at their end; nan for fewer than three runs, or without spread.
     """
-    log_tokens = np.log(departures.tokens.fillna(departures.end))
-    if len(departures) < 3 or not np.ptp(log_tokens) or not np.ptp(departures.final_loss):
+    both = pd.DataFrame(
+        {"left": np.log(departures.tokens.fillna(departures.end)), "final": departures.final_loss}
+    )
+    both -= both.groupby(departures.variant.to_numpy()).transform("mean")
+    if len(both) < 3 or (both.abs().max() < NO_SPREAD).any():
         return np.nan
-    return float(np.corrcoef(log_tokens, departures.final_loss)[0, 1] ** 2)
+    return float(np.corrcoef(both.left, both.final)[0, 1] ** 2)
 
 
 def checks(analysis: Analysis, result: LearningCurves) -> Iterable[str]:
@@ -202,8 +206,9 @@ def _plateau_text(analysis: Analysis, departures: pd.DataFrame) -> str:
     """Count for each variant how many runs left, and after how many tokens."""
     rows = [
         [family_label(family), f"`{variant}`", f"{tokens.count()} of {len(tokens)}",
-         *(_tokens(x) for x in (tokens.median(), tokens.min(), tokens.max()))]
-        for (family, variant), tokens in departures.groupby(["family", "variant"], sort=False).tokens
+         *(_tokens(x, bound) for x in (tokens.median(), tokens.min(), tokens.max()))]
+        for (family, variant), runs in departures.groupby(["family", "variant"], sort=False)
+        for tokens, bound in [(runs.tokens, runs.tokens[runs.is_bound].max())]
     ]  # fmt: skip
     shares = [
         f"{family_label(x['family'])} {x['threshold']:.2f} nats ({x['share_explained']:.0%})"
@@ -211,21 +216,24 @@ def _plateau_text(analysis: Analysis, departures: pd.DataFrame) -> str:
     ]
     text = (
         "The unigram plateau is the loss of a model that knows only how frequent tokens are. A run has left "
-        "it when its loss is half of the way to the best final loss of its family."
+        "it when its loss is half of the way to the best final loss of its family. ≤: it had left by its "
+        "first evaluation."
     )
     if shares:
         text += (
-            " That loss, and the share of the variance of final losses that goes with when a run left: "
-            f"{listed(shares)}."
+            " That loss, and the share of the variance of final losses within variants that goes with when a "
+            f"run left: {listed(shares)}."
         )
     header = [analysis.stratum, analysis.noun, "runs that left", "after tokens: median", "first", "last"]
     return f"{table(header, rows)}\n\n{text}"
 
 
-def _tokens(number: float) -> str:
+def _tokens(number: float, bound: float) -> str:
+    """Write a number of tokens, and whether runs had left by it, ``bound`` being their first evaluation."""
     if np.isnan(number):
         return "-"
-    return f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.0f}k"
+    text = f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.0f}k"
+    return f"≤ {text}" if number <= bound else text
 
 
 def _plateaus(departures: pd.DataFrame) -> pd.DataFrame:

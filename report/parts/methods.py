@@ -7,6 +7,8 @@ from report.document.markdown import listed, share, unit_name
 from report.document.names import family_label
 from report.part import Page, Part, Section
 from report.significance.arms import Key
+from report.significance.comparison import AT_CHANCE
+from report.statistics.equivalence import one_sided_level
 from report.statistics.looks import PlannedLooks
 from scores.suites.registry import asks_for_classes
 
@@ -36,8 +38,8 @@ def methods_text(analysis: Analysis) -> str:
         _correction(analysis),
         _looks(analysis),
         _tuned(analysis),
-        f"Equivalence is two one-sided tests at {how.level:.2g} each, in every family, corrected by Holm's "
-        f"method. Margins: {_margins(analysis)}.",
+        f"Equivalence is two one-sided tests at {how.level:.2g} each{_where_tuned(analysis)}, in every "
+        f"family, corrected by Holm's method. Margins: {_margins(analysis)}.",
         _pairing(analysis),
         "The whole rule, and how often it errs: docs/how-a-difference-is-judged.md.",
     )
@@ -55,8 +57,8 @@ def _correction(analysis: Analysis) -> str:
     return (
         f"The {len(analysis.claims)} primary comparisons are on "
         f"{listed(map(str, analysis.primary)) if analysis.primary else 'no metric'}: {how} runs over all of "
-        f"them, so that any of them is falsely called different in at most {analysis.inference.level:.0%} of "
-        "studies. All other comparisons are exploratory."
+        f"them. Its aim is that {analysis.inference.level:.0%} of studies falsely call any of them different "
+        "(measured: docs/error-rates.md). All other comparisons are exploratory."
     )
 
 
@@ -104,6 +106,12 @@ def _tuned(analysis: Analysis) -> str:
     )
 
 
+def _where_tuned(analysis: Analysis) -> str:
+    """Say at which level each side is tested where a choice may have missed (``statistics.equivalence``)."""
+    level = one_sided_level(analysis.inference.level, 1.0)
+    return f" ({level:.3g} on the held-out loss, as variants are tuned)" if analysis.is_tuned else ""
+
+
 def _limits(analysis: Analysis) -> list[str]:
     """What not to conclude."""
     smallest = int(analysis.arms["n"].min())
@@ -122,7 +130,7 @@ def _limits(analysis: Analysis) -> list[str]:
             "Only primary comparisons are corrected together; among exploratory ones some differences are "
             "chance."
         )
-    at_chance = [str(b) for b in analysis.benchmarks if any(c.is_at_chance for c in analysis.overall(b))]
+    at_chance = dict.fromkeys(str(c.benchmark) for c in analysis.claims if c.verdict == AT_CHANCE)
     if at_chance:
         lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
     unknown = [

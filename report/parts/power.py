@@ -18,7 +18,7 @@ from report.document.names import family_label, title
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
-from report.significance.comparison import AT_CHANCE, SHOWN, Comparison, Inference
+from report.significance.comparison import SHOWN, Comparison, Inference
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
@@ -134,9 +134,8 @@ class MetricPower:
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether no arm is shown to have learnt anything, or no comparison has a verdict for that reason."""
-        verdicts = {c.verdict for c in self.comparisons if c.p is not None}
-        return self.num_above_chance == 0 or verdicts == {AT_CHANCE}
+        """Whether no arm is shown to have learnt anything."""
+        return self.num_above_chance == 0
 
     @property
     def detectable(self) -> float | None:
@@ -196,7 +195,8 @@ def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Se
     header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
               "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
     labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
-    summary = f"a{_found(primary[0], f' on {title(primary[0].benchmark)}')}" if primary[0].detectable else ""
+    on = f" on {title(primary[0].benchmark)}"
+    summary = f"a{_found(analysis, primary[0], on)}" if primary[0].detectable else ""
     body = "\n\n".join((table(header, labelled), _LEGEND))
     return Section(title="What could this study see?", summary=summary, body=body)
 
@@ -217,9 +217,17 @@ def _primary(analysis: Analysis, rows: Sequence[MetricPower]) -> list[MetricPowe
     return sorted(primary or whole, key=lambda row: order.index(row.benchmark))
 
 
-def _found(row: MetricPower, on: str = "") -> str:
+def _found(analysis: Analysis, row: MetricPower, on: str = "") -> str:
     size = amount(row.detectable, row.comparisons[0])
-    return f" difference of {size}{on} is found in {POWER:.0%} of such studies"
+    return f" difference of {size}{_median_of(analysis, row)}{on} is found in {POWER:.0%} of such studies"
+
+
+def _median_of(analysis: Analysis, row: MetricPower) -> str:
+    """Say whose difference that is, and between which the others lie."""
+    known = [power.detectable for power in row.power if power.detectable is not None]
+    digits = row.comparisons[0].digits
+    ends = dict.fromkeys(f"{x:.{digits}f}" for x in (min(known), max(known)))
+    return f" (median {analysis.noun}; {' to '.join(ends)})" if len(ends) > 1 else ""
 
 
 def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
@@ -227,7 +235,7 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
     leading = _primary(analysis, rows)[0]
     if leading.detectable is None or leading.is_at_chance:
         return
-    sentence = f"A{_found(leading)}"
+    sentence = f"A{_found(analysis, leading)}"
     if leading.margin is not None:
         margin = amount(leading.margin, leading.comparisons[0])
         is_seen = leading.detectable <= leading.margin

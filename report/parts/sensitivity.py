@@ -126,7 +126,7 @@ def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
     """Name whose verdict one run decides, and which way."""
     yield from [f"{sentence[0].upper()}{sentence[1:]}." for sentence in _sentences(analysis, found)]
     if found and not any(x.changed for x in found):
-        yield "Every verdict is robust to leaving any one run out."
+        yield f"Every verdict is robust to leaving any one {'main ' * analysis.is_tuned}run out."
 
 
 def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:

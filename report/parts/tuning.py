@@ -126,15 +126,16 @@ def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     """Budget, every chosen value with what it is worth, and the differences at the shared value."""
     parts = [_budget(analysis, tuned), *(page.figure(name) for name in tuning_figures(analysis, tuned))]
     parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
-    if decisive := most_decisive(tuned, _of_held_out_loss(analysis))[:NAMED]:
+    narrowings = most_decisive(tuned, _of_held_out_loss(analysis))
+    if decisive := [each for each in narrowings if each.power >= LEAST_POWER][:NAMED]:
         rows = "\n".join(f"- {each.text}." for each in decisive)
         parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
     return Section(title="Tuning", summary=_summary(tuned), body="\n\n".join(filter(None, parts)))
 
 
 def checks(analysis: Analysis, tuned: Tuned) -> Iterator[str]:
-    """Say who was chosen at the boundary of the grid."""
-    names = list(dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.is_at_edge))
+    """Say who was chosen at the boundary of the grid, unless the curve turns before it."""
+    names = list(dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.may_lie_beyond))
     if names:
         yield (
             f"{first_few(names, NAMED)} {'was' if len(names) == 1 else 'were'} chosen at the boundary of the "

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from base.errors import unknown_name
 from report.significance.arms import ArmTable
-from report.significance.axes import Benchmark, Family, Level
+from report.significance.axes import Benchmark, Level
 from report.significance.compare import compare_arms, interval_at
 from report.significance.comparison import Comparison, Inference
 from report.significance.contrasts import Contrast
@@ -115,7 +115,7 @@ class Together:
     """
 
     def __init__(self, claims: Claims, comparisons: Sequence[Comparison]) -> None:
-        self._claims, self._guessed = claims, guessed(comparisons)
+        self._claims = claims
         found = [replace(c, is_primary=claims.is_primary(c)) for c in comparisons]
         level = claims.inference.level
         self._groups = [
@@ -128,10 +128,7 @@ class Together:
         Args:
             exchanged: By the place of the one that each stands for, of its outcome, contrast and scope.
         """
-        found = {
-            place: replace(c, is_primary=self._claims.is_primary(c))
-            for place, c in with_siblings_at_chance(exchanged, self._guessed).items()
-        }
+        found = {place: replace(c, is_primary=self._claims.is_primary(c)) for place, c in exchanged.items()}
         return corrected_in(self._groups, found)
 
 
@@ -217,24 +214,3 @@ def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     names = ("is_primary", "p", "look", "p_corrected", "level_simultaneous", "p_equivalence",
              "p_equivalence_everywhere", "p_equivalence_holm", "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})
-
-
-Guessed = Collection[tuple[Benchmark, Contrast, Family | None]]
-
-
-def guessed(comparisons: Iterable[Comparison]) -> Guessed:
-    """Return what is at chance."""
-    return {(c.benchmark, c.contrast, c.family) for c in comparisons if c.is_at_chance}
-
-
-def with_siblings_at_chance(comparisons: Members, at_chance: Guessed) -> dict[int, Comparison]:
-    """Call a graded metric at chance where the right answers are.
-
-    Two models that guess may well be equal by degrees, too; that is no equivalence of what they learnt.
-    """
-    return {
-        place: replace(c, is_at_chance=True)
-        if c.benchmark.metric and (replace(c.benchmark, metric=""), c.contrast, c.family) in at_chance
-        else c
-        for place, c in comparisons.items()
-    }

@@ -60,6 +60,15 @@ class Line:
     """Values that the curve goes through."""
 
     @property
+    def may_lie_beyond(self) -> bool:
+        """Whether the chosen value ends the grid, and the curve's lowest point is not before it."""
+        if not self.is_at_edge or self.curve is None:
+            return self.is_at_edge
+        values = [float(value) for value in self.values]
+        is_below = self.curve.optimum < values[self.chosen]
+        return values[self.chosen] == (min(values) if is_below else max(values))
+
+    @property
     def means(self) -> np.ndarray:
         """(R,) over all tuning seeds of each value."""
         return np.nanmean(self.losses, axis=-1)

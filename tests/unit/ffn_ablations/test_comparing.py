@@ -124,7 +124,7 @@ def test_a_screen_says_that_the_report_has_warnings(comparison: ffa.Comparison):
     scores = made_scores()
     again = scores.iloc[:1].assign(score=9.0)  # another score of the same cell
     told = repr(ffa.compare(pd.concat([scores, again]), margins={LOSS: 0.02}))
-    assert re.search(r"\d warnings? about these scores: see the top of the report", told)
+    assert re.search(r"\d warnings? about these scores: see the report, below its table", told)
 
 
 @pytest.mark.parametrize("kind", ["forest", "seeds", "heat-map"])

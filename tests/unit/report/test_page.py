@@ -145,9 +145,21 @@ def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
         name="mine", compute=lambda _: True, section=lambda *_: None, steps=lambda analysis, result: steps
     )
     found = replace(analyse(source_of_frame(frame(0))), parts=(part,), results={"mine": True})
-    first, second = make_card(found).steps
+    first, second, *care = make_card(found).steps
     assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")
     assert second.startswith("many runs (40 runs)")
+    assert care == ["Added runs are a second reading (docs/statistics.md)."]
+
+
+def test_what_the_author_tells_of_contrasts_is_on_the_card():
+    note = "A first grid was left. Margins stood before, the contrasts were written after them; no more."
+    request = Request(contrasts=("kan - relu",))
+    with_note = source_of_frame(frame(0))
+    with_note = replace(with_note, design=replace(with_note.design, note=note))
+    found = analyse(with_note, request)
+    quoted = 'The study\'s note: "Margins stood before, the contrasts were written after them".'
+    assert quoted in make_card(found).checks
+    assert quoted not in make_card(analyse(with_note)).checks
 
 
 CLAIMS = re.compile(

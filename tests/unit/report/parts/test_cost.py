@@ -130,6 +130,13 @@ def test_far_from_the_baselines_parameters_is_named(analysis: Analysis):
         assert f"`{name}` {100 * (ratios[name] - 1):+.1f}%" in sentence
 
 
+def test_far_from_the_baselines_flops_is_named_where_parameters_are_near(analysis: Analysis):
+    arms = result_of(analysis).arms
+    flops = arms.flops_ratio.where(arms.variant != "relu", 0.7)
+    (sentence,) = cost.checks(analysis, replace(result_of(analysis), arms=arms.assign(flops_ratio=flops)))
+    assert "; in FLOPs: `relu` -30.0%, " in sentence
+
+
 def test_without_facts_there_is_no_part():
     bare = analyse(replace(made(("gelu", "kan")), facts=()), Request(baseline="gelu"))
     assert cost.PART.of(bare) is None

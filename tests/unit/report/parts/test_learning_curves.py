@@ -163,13 +163,18 @@ def test_a_run_left_where_its_loss_is_half_of_the_way_down(seen: Analysis):
         brentq(lambda x, y=y: np.interp(x, np.log(SHARES), y) - threshold, *np.log([0.1, 1.0])) for y in runs
     ]
     np.testing.assert_allclose(roberta.tokens, TOKENS * np.exp(left), rtol=1e-6)
-    expected = stats.linregress(left, [losses[-1] for losses in runs]).rvalue ** 2
+    own = np.repeat([0, 1], len(runs) // 2)
+    within = [np.ravel([x[own == i] - x[own == i].mean() for i in (0, 1)])
+              for x in (np.array(left), np.array([losses[-1] for losses in runs]))]  # fmt: skip
+    expected = stats.pearsonr(*within).statistic ** 2
     assert share_explained(roberta) == pytest.approx(expected)
     gpt_neo = result.departures[result.departures.family == "gpt_neo"]
     assert set(gpt_neo.tokens) == {100_000}  # they had left by their first evaluation
     assert np.isnan(share_explained(gpt_neo))
     frame = learning_curves.tables(seen, result)["plateaus"].set_index("family")
     assert list(frame.num_left) == [6, 6]
+    assert (roberta.is_bound.any(), gpt_neo.is_bound.all()) == (False, True)
+    assert "| GPT-Neo | `kan` | 3 of 3 | ≤ 100k |" in learning_curves.section(seen, result, PAGE).body
     assert frame.share_explained["roberta"] == pytest.approx(expected)
 
 
@@ -179,8 +184,8 @@ def test_the_card_says_once_whether_all_runs_left(seen: Analysis):
     latest = (result.departures.tokens / TOKENS).max()
     share = share_explained(result.departures[result.departures.family == "roberta"])
     sentence = (
-        f"All 12 runs left the unigram plateau (5.88 nats), the last after {latest:.0%} of its training; "
-        f"when it left explains {share:.0%} of the variance of final losses."
+        f"All 12 runs left the unigram plateau (5.88 nats), the last after {latest:.0%} of training; "
+        f"within variants, that time goes with {share:.0%} of the variance of final losses."
     )
     assert plateau_sentence(result.departures) == sentence
     assert make_card(seen).markdown.count(sentence) == 1

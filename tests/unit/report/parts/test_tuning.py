@@ -19,6 +19,7 @@ from report.figures.tuning import draw_tuning
 from report.inputs.sources import read_source
 from report.page import warning_notes
 from report.part import Page
+from report.parts.methods import methods_text
 from report.parts.tuning import PART, most_decisive, narrowings
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
@@ -262,6 +263,10 @@ def _line(folder: Path, tuning: Tuning) -> tuple[Analysis, Line]:
     return found, next(line for line in found.tuned.lines if line.variant == "kan")
 
 
+def test_both_levels_of_equivalence_are_told(found: Analysis) -> None:
+    assert "at 0.05 each (0.025 on the held-out loss, as variants are tuned)" in methods_text(found)
+
+
 def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(
     found: Analysis, tmp_path: Path
 ) -> None:
@@ -360,6 +365,11 @@ def test_a_choice_at_the_boundary_of_the_grid_is_named(tmp_path: Path) -> None:
     (check,) = PART.checks(found, found.tuned)
     assert check == "`kan` was chosen at the boundary of the tuning grid, so a better value may lie beyond."
     assert "0.003 (boundary)" in _section(found)
+    line = next(line for line in found.tuned.lines if line.is_at_edge)
+    assert line.curve is not None
+    turned = replace(line)
+    turned.__dict__["curve"] = replace(line.curve, optimum=2.9e-3)
+    assert (line.may_lie_beyond, turned.may_lie_beyond) == (True, False)
 
 
 def test_a_rate_below_one_that_diverged_is_at_the_boundary_and_two_rates_have_no_curve(

@@ -221,7 +221,7 @@ def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path
     assert PART.of(single) is None
 
 
-def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Path):
+def test_a_graded_metric_is_at_chance_by_its_own_scores(tmp_path: Path):
     """Log odds of one size above zero in all variants, beside right answers that are guessed."""
     rng = np.random.default_rng(4)
     rows = [
@@ -234,5 +234,8 @@ def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Pa
     table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
     table.to_csv(tmp_path / "graded.csv", index=False)
     analysis = read(tmp_path / "graded.csv")
-    assert [row.is_at_chance for row in PART.of(analysis) or ()] == [True, True]
-    assert section_of(analysis).count(": at chance |") == 2
+    assert [row.is_at_chance for row in PART.of(analysis) or ()] == [True, False]
+    assert section_of(analysis).count(": at chance |") == 1
+    assert section_of(analysis).count(": all above |") == 1
+    is_graded = {bool(c.benchmark.metric): c.is_at_chance for c in analysis.comparisons}
+    assert is_graded == {False: True, True: False}
