@@ -185,12 +185,13 @@ def _write_names(axes: Axes, named: Sequence[Point], styles: Mapping[Level, Vari
     low, high = axes.get_ylim()
     room = (CROWD_IN - AROUND_IN) / NAME_IN
     heights = keep_apart([x.score for x in named], (high - low) / max(len(named), room))
+    line = {"arrowstyle": "-", "lw": 0.4, "alpha": 0.5, "shrinkA": 0, "relpos": (0, 0.5)}
     for x, y in zip(named, heights, strict=True):
         colour = styles[x.variant].colour
         axes.annotate(
             str(x.variant), (x.cost, x.score), (1.04, y), textcoords=axes.get_yaxis_transform(),
             va="center", fontsize=SMALL - 1, color=colour,
-            arrowprops={"arrowstyle": "-", "lw": 0.4, "color": colour, "alpha": 0.5, "shrinkA": 0, "relpos": (0, 0.5)},
+            arrowprops={**line, "color": colour},
         )  # fmt: skip
 
 
