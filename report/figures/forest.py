@@ -134,7 +134,8 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
 
 def _axis_limit(comparisons: Sequence[Comparison]) -> float:
     """Reach of the axis on either side of zero."""
-    remaining = [c.largest_remaining for c in comparisons if c.largest_remaining is not None]
+    primary = [c for c in comparisons if c.is_primary]
+    remaining = [c.largest_remaining for c in primary if c.largest_remaining is not None]
     ends = [min(max(remaining), WIDE * float(np.median(remaining)))] if remaining else [0.0]
     points = [abs(c.estimate or 0.0) for c in comparisons]
     margins = [c.margin or 0.0 for c in comparisons]

@@ -175,7 +175,7 @@ def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
 
 @pytest.mark.ci
 def test_every_axis_has_a_unit(tmp_path: Path):
-    units = r"points|percent|%|nats|millions|MFLOP|hours|training step|L2"
+    units = r"points|percent|%|nats|millions|MFLOP|min\b|training step|L2"
     for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"), has_losses=True)).items():
         if name == "seeds":  # in the titles, which leave room for more panels
             assert [title for title in titles_of(figure) if "nats" not in title and "%" not in title] == []
