@@ -187,7 +187,8 @@ class Comparison:
         """One row for each variant, outcome and family, that of the average over families having none.
 
         ``estimate`` is variant minus baseline, ``low`` to ``high`` the interval that agrees with the verdict,
-        both in ``unit``; ``p`` is corrected likewise; ``is_primary`` tells claims from what is explored.
+        both in ``unit``; ``p`` is corrected likewise. What is not ``is_primary`` is explored: it has an
+        estimate, and no interval, p or verdict.
         """
         table = self.tables["comparisons"]
         table = table.assign(

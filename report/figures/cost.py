@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression
 
 from report.analysis import Analysis
 from report.document.names import family_label, title
-from report.figures.crowd import VERDICT_COLOURS, in_words, is_crowd
+from report.figures.crowd import NOT_SHOWN, VERDICT_COLOURS, in_words, is_crowd
 from report.figures.style import (
     GREY,
     SMALL,
@@ -34,19 +34,18 @@ Cost = tuple[str, float, str]
 COSTS: tuple[Cost, ...] = (
     ("num_parameters", 1e6, "parameters (millions)"),
     ("flops_per_token", 1e6, "forward MFLOP per token"),
-    ("train_hours", 1, "training time (hours)"),
+    ("train_hours", 1 / 60, "training time (min)"),
 )
 """What a figure has a panel of: field of a run's facts, divisor, label of the axis."""
 PANEL_IN, CROWD_IN = 2.1, 3.2
-NAME_SHARE = 0.06
-"""Height of a name as a share of a crowd's panel."""
+NAME_IN, AROUND_IN = 0.14, 0.85
+"""Height of a name beside a crowd's panel, and what the panel's title and label take."""
 LOG_FROM = 6
 """Largest over smallest cost from which on the axis is logarithmic."""
 LEAST_SPAN = 0.1
 """Of a linear axis, as a share of its middle: costs that are all but equal must not look far apart."""
 BY_VERDICT = {
-    words: VariantStyle(colour, "o", words == "not significantly different from", "-")
-    for words, colour in VERDICT_COLOURS.items()
+    words: VariantStyle(colour, "o", words == NOT_SHOWN, "-") for words, colour in VERDICT_COLOURS.items()
 }
 """How a variant of a crowd looks."""
 
@@ -80,14 +79,16 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> tuple[Figure, str] | No
     if not shown:
         return None
     has_names = is_crowd(analysis)
-    figure, drawn = panels(len(shown), CROWD_IN if has_names else PANEL_IN, columns=1 if has_names else 3)
-    for axes, (family, cost, points) in zip(drawn, shown, strict=True):
-        styles = _styles(analysis, benchmark, family)
+    looks = [_styles(analysis, benchmark, family) for family, *_ in shown]
+    most = max(len(_named(points, styles)) for (*_, points), styles in zip(shown, looks, strict=True))
+    crowd_in = max(CROWD_IN, AROUND_IN + NAME_IN * most)
+    figure, drawn = panels(len(shown), crowd_in if has_names else PANEL_IN, columns=1 if has_names else 3)
+    for axes, (family, cost, points), styles in zip(drawn, shown, looks, strict=True):
         _draw(axes, points, styles, analysis.baseline)
         axes.set_title(filled(family_label(family), 30))
         axes.set_xlabel(filled(cost[2], 25))
         if has_names:
-            _name_those_that_differ(axes, points, styles)
+            _write_names(axes, _named(points, styles), styles)
     figure.supylabel(filled(_label(analysis, benchmark), 30), fontsize=9.5)
     add_legend(figure, _handles(analysis, {point.variant for _, _, points in shown for point in points}))
     families = ", ".join(dict.fromkeys(family_label(family) for family, _, _ in shown))
@@ -144,10 +145,11 @@ def _standard_error(scores: pd.Series) -> float:
 
 
 def _styles(analysis: Analysis, benchmark: Benchmark, family: Family) -> dict[Level, VariantStyle]:
-    """Look of each variant: its own, or in a crowd that of its verdict."""
+    """Look of each variant: its own, or in a crowd that of its verdict, on average where there is one."""
     if not is_crowd(analysis):
         return variant_styles(analysis.variants)
-    comparisons = zip(analysis.others, analysis.of(benchmark, family), strict=False)
+    scope = None if None in analysis.scopes(benchmark) else family
+    comparisons = zip(analysis.others, analysis.of(benchmark, scope), strict=False)
     styles = {variant: BY_VERDICT[in_words(comparison)] for variant, comparison in comparisons}
     return {**styles, analysis.baseline: VariantStyle("black", "D", False, "-")}
 
@@ -166,29 +168,31 @@ def _draw(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantSty
     else:
         reach = max(0.6 * (high - low), LEAST_SPAN * abs(high + low) / 4) or 1.0
         axes.set_xlim((low + high) / 2 - reach, (low + high) / 2 + reach)
-        axes.locator_params(axis="x", nbins=4)
+        axes.locator_params(axis="x", nbins=3)
     axes.margins(y=0.1)
     axes.locator_params(axis="y", nbins=5)
     axes.grid(color="#ececec", lw=0.6)
     axes.set_axisbelow(True)
 
 
-def _name_those_that_differ(
-    axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantStyle]
-) -> None:
-    middle, (low, high) = sum(axes.get_xlim()) / 2, axes.get_ylim()
-    named = [x for x in points if styles[x.variant] != BY_VERDICT["not significantly different from"]]
-    for is_left in (True, False):  # of its point, so that a name stays within the panel
-        beside = sorted((x for x in named if (x.cost > middle) == is_left), key=lambda x: x.score)
-        heights = keep_apart([x.score for x in beside], NAME_SHARE * (high - low))
-        for x, y in zip(beside, heights, strict=True):
-            colour = styles[x.variant].colour
-            axes.annotate(
-                str(x.variant), (x.cost, x.score), (-9 if is_left else 9, y),
-                textcoords=("offset points", "data"), ha="right" if is_left else "left", va="center",
-                fontsize=SMALL - 1, color=colour,
-                arrowprops={"arrowstyle": "-", "lw": 0.5, "color": colour, "shrinkA": 0, "shrinkB": 2},
-            )  # fmt: skip
+def _named(points: Sequence[Point], styles: Mapping[Level, VariantStyle]) -> list[Point]:
+    """Return those that differ, and the baseline, by score."""
+    return sorted((x for x in points if styles[x.variant] != BY_VERDICT[NOT_SHOWN]), key=lambda x: x.score)
+
+
+def _write_names(axes: Axes, named: Sequence[Point], styles: Mapping[Level, VariantStyle]) -> None:
+    """Write names right of the panel, where they meet neither each other nor points."""
+    low, high = axes.get_ylim()
+    room = (CROWD_IN - AROUND_IN) / NAME_IN
+    heights = keep_apart([x.score for x in named], (high - low) / max(len(named), room))
+    line = {"arrowstyle": "-", "lw": 0.4, "alpha": 0.5, "shrinkA": 0, "relpos": (0, 0.5)}
+    for x, y in zip(named, heights, strict=True):
+        colour = styles[x.variant].colour
+        axes.annotate(
+            str(x.variant), (x.cost, x.score), (1.04, y), textcoords=axes.get_yaxis_transform(),
+            va="center", fontsize=SMALL - 1, color=colour,
+            arrowprops={**line, "color": colour},
+        )  # fmt: skip
 
 
 def keep_apart(heights: Sequence[float], gap: float) -> list[float]:

@@ -30,7 +30,8 @@ COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
 NAME_IN = 1.05
 """Widest name of a panel; a longer one is written smaller."""
-VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, "not significantly different from": GREY}
+NOT_SHOWN = "not shown to differ from"
+VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, NOT_SHOWN: GREY}
 """By what is shown against the baseline: forty looks of their own are told apart by nobody."""
 ALONE = VariantStyle(BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
@@ -44,9 +45,9 @@ def is_crowd(analysis: Analysis) -> bool:
 
 
 def in_words(comparison: Comparison) -> str:
-    """Say what is shown of a variant against the baseline: one of ``VERDICT_COLOURS``."""
-    if not comparison.is_different:
-        return "not significantly different from"
+    """Say what is shown of a variant against the baseline, which an exploratory comparison does not."""
+    if not (comparison.is_primary and comparison.is_different):
+        return NOT_SHOWN
     return "better than" if comparison.is_better else "worse than"
 
 

@@ -1,8 +1,9 @@
-"""Differences to the baseline with their simultaneous intervals, the best variant first."""
+"""Differences to the baseline, those of primary comparisons with their simultaneous intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,14 @@ from report.leaderboard import sorted_variants
 from report.significance.axes import Benchmark, Level
 from report.significance.comparison import Comparison
 from report.verdicts.findings import place
-from report.verdicts.ranking import shown_first
+from report.verdicts.ranking import by_standing, shown_first
 
 ROW_IN = 0.19
 BELOW_IN = 0.85  # ticks, unit and arrow
 USUAL_LABEL_IN = 1.3
 MARGIN_COLOUR = "#dcebf5"
+PALE: dict[str, Any] = {"alpha": 0.45, "ms": 5, "mew": 0}
+"""Look of an exploratory estimate, which is neither filled nor hollow."""
 GAP = 0.7  # rows between two variants
 WIDE = 4
 """Times the median half-width, beyond which intervals end in arrows: one must not flatten the rest."""
@@ -53,7 +56,7 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
         _draw(axes, analysis, benchmark, with_numbers=False)
         axes.set_title(filled(place(analysis, benchmark), 48 // len(benchmarks)))
     _label_variants(grid[0], labels, _step(analysis))
-    add_legend(figure, _handles(analysis))
+    add_legend(figure, _handles(analysis, benchmarks))
     return figure, _alternative_text(analysis, benchmarks)
 
 
@@ -75,7 +78,7 @@ def forest_panel(analysis: Analysis, benchmark: Benchmark, with_numbers: bool = 
         axes.set_title(filled(place(analysis, benchmark), 40))
         _label_variants(axes, labels, _step(analysis))
 
-    return Panel(draw, _handles(analysis), _height(analysis), WIDTH_IN + _extra(labels))
+    return Panel(draw, _handles(analysis, [benchmark]), _height(analysis), WIDTH_IN + _extra(labels))
 
 
 def _others(analysis: Analysis) -> list[Level]:
@@ -104,9 +107,8 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
     order, step = _others(analysis), _step(analysis)
     scopes, styles = analysis.scopes(benchmark), family_styles(analysis.families)
     rows = [
-        (order.index(c.contrast.plus[0]) * step + offset, c)
-        for offset, scope in enumerate(scopes)
-        for c in analysis.of(benchmark, scope)
+        (order.index(c.contrast.plus[0]) * step + scopes.index(c.family), c)
+        for c in _shown(analysis, [benchmark])
     ]
     limit = _axis_limit([c for _, c in rows])
     for number in range(0, len(order), 2):
@@ -132,7 +134,8 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
 
 def _axis_limit(comparisons: Sequence[Comparison]) -> float:
     """Reach of the axis on either side of zero."""
-    remaining = [c.largest_remaining for c in comparisons if c.largest_remaining is not None]
+    primary = [c for c in comparisons if c.is_primary]
+    remaining = [c.largest_remaining for c in primary if c.largest_remaining is not None]
     ends = [min(max(remaining), WIDE * float(np.median(remaining)))] if remaining else [0.0]
     points = [abs(c.estimate or 0.0) for c in comparisons]
     margins = [c.margin or 0.0 for c in comparisons]
@@ -142,10 +145,13 @@ def _axis_limit(comparisons: Sequence[Comparison]) -> float:
 def _draw_interval(
     axes: Axes, y: float, comparison: Comparison, limit: float, colour: str, marker: str
 ) -> None:
-    """Draw an estimate, filled where it differs significantly; only what is primary has an interval."""
+    """Draw an estimate, filled where it differs significantly; an exploratory one pale, by itself."""
     if comparison.estimate is None:
         return
-    if comparison.is_primary and comparison.interval is not None:
+    if not comparison.is_primary:
+        axes.plot(comparison.estimate, y, marker, color=colour, zorder=4, **PALE)
+        return
+    if comparison.interval is not None:
         ends = np.array(comparison.interval)
         is_inside = abs(ends) <= limit
         axes.plot(np.clip(ends, -limit, limit), [y] * 2, color=colour, lw=1.4, zorder=2)
@@ -153,7 +159,7 @@ def _draw_interval(
         for bound, edge, arrow in zip(ends, (-limit, limit), "<>", strict=True):
             if abs(bound) > limit and np.sign(bound) == np.sign(edge):
                 axes.plot(edge, y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
-    fill = colour if comparison.is_primary and comparison.is_different else "white"
+    fill = colour if comparison.is_different else "white"
     axes.plot(comparison.estimate, y, marker, color=colour, mfc=fill, ms=5, zorder=4)
 
 
@@ -163,34 +169,45 @@ def _label_variants(axes: Axes, labels: Sequence[str], step: float) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _handles(analysis: Analysis) -> list[Any]:
-    styles = family_styles(analysis.families)
+def _shown(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Comparison]:
+    return [c for b in benchmarks for scope in analysis.scopes(b) for c in analysis.of(b, scope)]
+
+
+def _handles(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Any]:
+    styles, shown = family_styles(analysis.families), _shown(analysis, benchmarks)
     scopes = [None, *analysis.families] if len(analysis.families) > 1 else list(analysis.families)
     handles: list[Any] = [
         Line2D([], [], color=styles[s][0], marker=styles[s][1], ms=5, lw=1.4, label=family_label(s))
         for s in scopes
     ]
-    return [
-        *handles,
-        Line2D([], [], color=GREY, marker="o", lw=0, ms=5, label="significantly different"),
-        Line2D([], [], color=GREY, marker="o", mfc="white", lw=0, ms=5, label="not"),
-        Patch(color=MARGIN_COLOUR, lw=0, label="equivalence margin"),
-    ]
+    point = partial(Line2D, [], [], color=GREY, marker="o", lw=0)
+    if any(c.is_primary for c in shown):
+        handles += [
+            point(ms=5, label="significantly different"),
+            point(ms=5, mfc="white", label="not significantly"),
+        ]
+    if not all(c.is_primary for c in shown):
+        handles.append(point(**PALE, label="exploratory, no verdict"))
+    if any(c.margin is not None for c in shown):
+        handles.append(Patch(color=MARGIN_COLOUR, lw=0, label="equivalence margin"))
+    return handles
 
 
 def interval_text(comparison: Comparison) -> str:
     """Write an estimate with its interval, or why there is none."""
     if comparison.estimate is None:
         return "not estimable"
-    if not comparison.is_primary or comparison.interval is None:
-        return f"{difference(comparison)} (no interval)" if comparison.is_primary else difference(comparison)
-    return f"{difference(comparison)} {interval(comparison)}"
+    if not comparison.is_primary:
+        return difference(comparison)
+    return f"{difference(comparison)} {interval(comparison) if comparison.interval else '(no interval)'}"
 
 
 def _alternative_text(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> str:
     """Say in one sentence what is drawn; the numbers are in the table."""
     named = ", ".join(place(analysis, benchmark) for benchmark in benchmarks)
+    is_tested = any(c.is_primary for c in _shown(analysis, benchmarks))
+    intervals = f"with simultaneous {analysis.confidence:.0%} intervals" if is_tested else "without intervals"
     return (
         f"Forest plot of {named}: difference of {len(analysis.others)} {analysis.noun}s to "
-        f"{analysis.baseline}, the best first, with simultaneous {analysis.confidence:.0%} intervals."
+        f"{analysis.baseline}, in the order of {place(analysis, by_standing(analysis)[0])}, {intervals}."
     )

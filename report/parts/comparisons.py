@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -33,6 +34,10 @@ from report.verdicts.ranking import by_standing, shown_first
 
 LARGE_SHARE = 0.5
 """Of a variance, from which on a reader is told where it comes from."""
+TESTS = ("low", "high", "p", "p_sequential", "p_corrected", "level_simultaneous", "low_simultaneous",
+         "high_simultaneous", "p_equivalence", "p_equivalence_everywhere", "p_equivalence_holm",
+         "smallest_margin")  # fmt: skip
+"""Columns that an exploratory comparison has no number in."""
 Comparisons = tuple[Comparison, ...]
 
 
@@ -135,7 +140,7 @@ def _legend(analysis: Analysis) -> str:
     rule = "a bootstrap of whole studies (step-down min-p)" if analysis.is_drawn else "Holm's correction"
     return (
         f"Interval and p are those after {rule} over all {len(analysis.claims)} primary comparisons; "
-        "per-comparison intervals, and tests of exploratory comparisons, are in tables/comparisons.csv. "
+        "per-comparison intervals are in tables/comparisons.csv. "
         "*Equivalence*: p of two one-sided tests at the margin, on average and in every family, after Holm; "
         "*smallest margin*: at which they would pass by themselves. *g*: Hedges' standardised difference. "
         "*Runs*: of the two arms."
@@ -177,10 +182,8 @@ def _runs(comparison: Comparison) -> str:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
-    """Return one record for each comparison."""
-    return pd.DataFrame(
-        {**_fields(c), "dropped": ", ".join(c.dropped), "verdict": c.verdict} for c in comparisons
-    )
+    """Return one record for each comparison; an exploratory one has no interval, test or verdict."""
+    return pd.DataFrame(map(_fields, comparisons))
 
 
 def _fields(comparison: Comparison) -> dict[str, Any]:
@@ -191,7 +194,8 @@ def _fields(comparison: Comparison) -> dict[str, Any]:
         own.pop("choice_error")
     for name in ("outcome", "look"):
         own.pop(name, None)
-    return own
+    own |= {"dropped": ", ".join(comparison.dropped), "verdict": comparison.verdict}
+    return own if comparison.is_primary else {**own, **dict.fromkeys(TESTS, math.nan), "verdict": None}
 
 
 def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:

@@ -223,20 +223,10 @@ def section(analysis: Analysis, sizes: Sizes, page: Page) -> Section:
     if missing:
         body.append(f"Left out, as `{analysis.baseline}` has no run of a known size: {', '.join(missing)}.")
     return Section(
-        title="Across sizes", summary=_summary(analysis, sizes), body="\n\n".join(filter(None, body))
+        title="Across sizes (exploratory)",
+        summary=f"{len(analysis.variants)} {analysis.noun}s, {len(sizes.levels)} sizes",
+        body="\n\n".join(filter(None, body)),
     )
-
-
-def _summary(analysis: Analysis, sizes: Sizes) -> str:
-    """Name the largest change, in plain numbers."""
-    leading = shown_first(analysis)[0]
-    trends = sizes.trends[sizes.trends.benchmark == leading].to_dict("records")
-    if not trends:
-        return f"{len(sizes.levels)} sizes"
-    largest = max(trends, key=lambda x: abs(x["change"]))
-    ends = " to ".join(_number(analysis, largest, name) for name in ("first", "last"))
-    unit = unit_name(analysis.outcome(leading).unit)
-    return f"`{largest['variant']}` changes most, from {ends} {unit}".rstrip()
 
 
 def _number(analysis: Analysis, trend: Mapping[Hashable, Any], name: str) -> str:
@@ -313,7 +303,7 @@ def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing | None:
     add_legend(figure, [_handle(str(name), styles[name]) for name in analysis.variants])
     return figure, (
         f"Against parameters, on logarithmic axes, a line for each {analysis.noun}: its difference to "
-        f"{analysis.baseline} on {', '.join(title(name) for name, _ in shown)}, with simultaneous intervals"
+        f"{analysis.baseline} on {', '.join(title(name) for name, _ in shown)}"
         + (", and its held-out loss with the power law through it" if with_losses else "")
     )
 
@@ -321,7 +311,7 @@ def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing | None:
 def _draw_differences(
     axes: Axes, analysis: Analysis, sizes: Sizes, benchmark: Benchmark, rest: Family
 ) -> None:
-    """Draw the comparisons of each size, as in every other table, beside each other."""
+    """Draw the comparisons of each size beside each other, with an interval where they are primary."""
     ladder, styles = sizes.ladders[rest], variant_styles(analysis.variants)
     middles = np.array([sizes.parameters[s, analysis.baseline] for s in ladder.values()])
     spread = MOST_SPREAD * np.log(middles[-1] / middles[0]) * np.linspace(-0.5, 0.5, len(analysis.others))
@@ -329,7 +319,7 @@ def _draw_differences(
     settings = [dict(zip(analysis.others, analysis.of(benchmark, s), strict=False)) for s in ladder.values()]
     for variant, shift in zip(analysis.others, np.exp(spread), strict=True):
         rows = [
-            (middle * shift, c.estimate, *(c.interval or (c.estimate, c.estimate)))
+            (middle * shift, c.estimate, *((c.is_primary and c.interval) or [c.estimate] * 2))
             for middle, of_setting in zip(middles, settings, strict=True)
             if (c := of_setting.get(variant)) and c.estimate is not None
         ]

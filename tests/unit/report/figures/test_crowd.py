@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from report.analysis import Analysis
 from report.exports import draws
 from report.figures.cost import BY_VERDICT
+from report.figures.crowd import NOT_SHOWN
 from report.figures.forest import draw_forest
 from report.figures.seeds import draw_seeds
 from report.parts import learning_curves
@@ -88,11 +89,9 @@ def test_many_variants_look_like_their_verdicts_against_cost(many: Analysis):
     drawn = draws(many)["cost"]()
     assert drawn is not None
     panel = drawn[0].axes[0]
-    comparisons = {c.contrast.compared: c for c in many.of(BLIMP, "gpt_neo")}
+    comparisons = {c.contrast.compared: c for c in many.of(BLIMP, None)}
     different = {name for name, c in comparisons.items() if c.is_different}
-    colours = {
-        style.colour for words, style in BY_VERDICT.items() if words != "not significantly different from"
-    }
+    colours = {style.colour for words, style in BY_VERDICT.items() if words != NOT_SHOWN}
     shown = [x.lines[0].get_color() in colours for x in panel.containers]
     assert sum(shown) == len(different)
     names = {text.get_text() for text in panel.texts}

@@ -175,7 +175,7 @@ def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
 
 @pytest.mark.ci
 def test_every_axis_has_a_unit(tmp_path: Path):
-    units = r"points|percent|%|nats|millions|MFLOP|hours|training step|L2"
+    units = r"points|percent|%|nats|millions|MFLOP|min\b|training step|L2"
     for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"), has_losses=True)).items():
         if name == "seeds":  # in the titles, which leave room for more panels
             assert [title for title in titles_of(figure) if "nats" not in title and "%" not in title] == []
@@ -189,15 +189,15 @@ def test_every_axis_has_a_unit(tmp_path: Path):
 
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
     axes = draw_forest(analysis, BLIMP)[0].axes[0]
-    fills = {}
-    for line in axes.lines:
-        if len(line.get_xdata()) == 1:
-            fills[round(float(line.get_xdata()[0]), 9)] = line.get_markerfacecolor()
+    points = {round(float(x.get_xdata()[0]), 9): x for x in axes.lines if len(x.get_xdata()) == 1}
     comparisons = [c for c in analysis.comparisons if c.estimate is not None]
-    assert {c.verdict for c in comparisons} >= {"different", "inconclusive"}
+    assert {c.verdict for c in comparisons if c.is_primary} >= {"different", "inconclusive"}
+    assert {c.is_primary for c in comparisons} == {True, False}
     for c in comparisons:
-        is_filled = fills[round(c.estimate, 9)] != "white"
-        assert is_filled == (c.verdict in ("different", "different but negligible"))
+        point = points[round(c.estimate, 9)]
+        assert (point.get_alpha() is not None) != c.is_primary
+        is_hollow = point.get_markerfacecolor() == "white"
+        assert is_hollow == (c.is_primary and c.verdict not in ("different", "different but negligible"))
 
 
 def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(tmp_path: Path):
@@ -214,8 +214,8 @@ def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(tmp_path:
         expected = means[family, "kan"] - means[family, "gelu"]
         assert min(abs(point - expected) for point in points) < 1e-9
     assert alt == (
-        "Forest plot of held-out loss, blimp: difference of 2 variants to gelu, the best first, with "
-        "simultaneous 95% intervals."
+        "Forest plot of held-out loss, blimp: difference of 2 variants to gelu, in the order of "
+        "held-out loss, with simultaneous 95% intervals."
     )
 
 

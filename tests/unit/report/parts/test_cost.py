@@ -106,9 +106,9 @@ def test_the_figure_has_mean_scores_and_costs(analysis: Analysis):
     assert drawn is not None
     axes = drawn[0].axes
     labels = [x.get_xlabel().replace("\n", " ") for x in axes]
-    assert labels == ["parameters (millions)", "forward MFLOP per token", "training time (hours)"]
+    assert labels == ["parameters (millions)", "forward MFLOP per token", "training time (min)"]
     means = analysis.source.rows.groupby("variant").score.mean()
-    for panel, place, unit in zip(axes, (1, 2, 3), (1.0, 2.0, 1.0), strict=True):
+    for panel, place, unit in zip(axes, (1, 2, 3), (1.0, 2.0, 60.0), strict=True):
         points = [x.lines[0].get_xydata()[0] for x in panel.containers]
         expected = [(unit * LEVELS[name][place], means[name]) for name in map(str, analysis.variants)]
         np.testing.assert_allclose(points, expected)
