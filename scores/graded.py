@@ -38,7 +38,7 @@ from scores.suites.registry import SUITES
 # pair's odds. No preset has it.
 _MEANS = "reduction=mean"
 _UNREADABLE = "which has no readable items"
-_OTHERS = "whose items do not give its accuracy; were they copied from another run?"
+_OTHERS = "whose items do not give the accuracy of their row; were they copied from another run?"
 _ABSENT, _OLDER = "which has no items", "whose items are from before they held what it is made of"
 _SHOWN = 3
 _ROUNDING = 1e-6

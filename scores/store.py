@@ -88,11 +88,12 @@ def read_scores(run: RunFolder) -> Scores:
         except UsageError as error:
             is_there = run.rows_file.exists()
             problem = str(error).removeprefix(f"{run.rows_file} ") if is_there else "is gone"
-    for said in rows[["run_id", "family", "variant", "seed"]].drop_duplicates().itertuples(index=False):
-        if not _is_of(run, said.run_id):
-            problem, rows = f"is of another run, {said.run_id}", empty_rows()
-        elif not may_be(*said):
-            problem, rows = f"says both {said.run_id} and {run_name(said[1:])}", empty_rows()
+    said = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
+    for run_id, *who in said:
+        if not _is_of(run, run_id):
+            problem, rows = f"is of another run, {run_id}", empty_rows()
+        elif not may_be(run_id, *who):
+            problem, rows = f"says both {run_id} and {run_name(tuple(who))}", empty_rows()
     return Scores(ledger=ledger, rows=rows, problem=problem)
 
 
