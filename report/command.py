@@ -180,8 +180,9 @@ def request_of(args: ReportArgs) -> Request:
 def _plan(args: ReportArgs) -> str:
     if args.looks:
         raise UsageError("--plan reckons with a study that is read once; leave out --looks")
-    if args.published is not None:
-        raise UsageError("--plan writes no report, in which --published would stand; leave out one of them")
+    for name in ("published", "part", "paper", "out"):
+        if getattr(args, name):
+            raise UsageError(f"--plan writes no report, which --{name} is about; leave out one of them")
     if args.source is not None:
         if args.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")

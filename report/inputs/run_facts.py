@@ -135,12 +135,6 @@ class RunFacts:
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
 
-    @property
-    def train_flops(self) -> int | None:
-        """Of the whole training: three times the forward passes, as backward ones take twice as many."""
-        tokens = self.curve[-1].tokens if self.curve else None
-        return 3 * self.flops_per_token * tokens if self.flops_per_token and tokens else None
-
 
 def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:
     """Read what a run folder tells of size and held-out loss.
