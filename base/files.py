@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from base.faults import naming
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
+"""The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
 PACKAGES = (
     "base",
     "ffn_variants",
@@ -32,7 +33,6 @@ PACKAGES = (
     "ffn_ablations",
 )
 """This project's packages."""
-"""The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
 SNAPSHOT = "SNAPSHOT.json"
 """In a copy of this project's code: what it was copied from."""
 

@@ -151,7 +151,9 @@ def _refuse_one_level(source: Source, rows: pd.DataFrame) -> None:
 def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question:
     """Decide what is compared: what was asked for now goes before what the study says."""
     design, factor, present = source.design, source.factor, sorted(rows.variant.unique())
-    named = request.baseline or design.baseline or default_baseline(factor, present, source.axes)
+    named = request.baseline
+    if named is None:
+        named = design.baseline or default_baseline(factor, present, source.axes)
     baseline = find_level(factor, named, present, "baseline (choose one with --baseline)")
     others = tuple(level for level in ordered(present, design.variants) if level != baseline)
     # A study that is at work may ask of levels that it has no scores of yet.

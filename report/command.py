@@ -19,7 +19,7 @@ from report.significance.factor import Factor
 from report.statistics.looks import read_plan
 from scores.declarations import Scale, named_numbers
 from scores.outcome import Declared
-from scores.published import PublishedSource
+from scores.published import PublishedSource, shipped_table
 from scores.suites.spec import USUAL_MARGINS
 
 
@@ -70,7 +70,7 @@ class ReportArgs(Section):
     head: str | None = None
     """With --factor ffn: of scores under several heads keep those under this one, "fourier-kan frozen"."""
     out: Path | None = None
-    """Folder to write into (default: SOURCE/report for a study, ./report for a file)."""
+    """Folder to write into (default: SOURCE/report for a folder, ./NAME-report for a file NAME)."""
     baseline: str | None = None
     """What the others are compared with (default: the study's, else gelu, of heads linear)."""
     primary: tuple[str, ...] = ()
@@ -124,10 +124,17 @@ def main(args: Sequence[str] | None = None) -> int:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from report.write import write_report  # matplotlib, which takes half a second
 
-    out = asked.out or (StudyFolder(asked.source).report_dir if asked.source.is_dir() else Path("report"))
+    out = asked.out or _usual_folder(asked.source)
     analysis = write_report(asked.source, out, request_of(asked))
     print("\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(out, asked.paper)))))
     return 0
+
+
+def _usual_folder(source: Path) -> Path:
+    """In a study's folder, else beside whoever asks: a folder named ``report`` is a package in a clone."""
+    if source.is_dir():
+        return StudyFolder(source).report_dir
+    return Path(f"{shipped_table(source).stem}-report")
 
 
 def _of_paper(out: Path, is_written: bool) -> str:
@@ -173,8 +180,9 @@ def request_of(args: ReportArgs) -> Request:
 def _plan(args: ReportArgs) -> str:
     if args.looks:
         raise UsageError("--plan reckons with a study that is read once; leave out --looks")
-    if args.published is not None:
-        raise UsageError("--plan writes no report, in which --published would stand; leave out one of them")
+    for name in ("published", "part", "paper", "out"):
+        if getattr(args, name):
+            raise UsageError(f"--plan writes no report, which --{name} is about; leave out one of them")
     if args.source is not None:
         if args.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")

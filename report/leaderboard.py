@@ -8,13 +8,15 @@ from functools import partial
 import numpy as np
 
 from report.analysis import Analysis, decimals_of
-from report.document.markdown import arrow, bold, difference, interval, p_value, table, unit_name
+from report.document.markdown import arrow, bold, details, difference, interval, p_value, table, unit_name
 from report.document.names import family_label
 from report.significance.axes import Benchmark, Family, Level
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
 from report.verdicts.findings import place, verdict_word
 from report.verdicts.ranking import by_standing, is_at_chance
 
+MOST_WORDS = 480
+"""Of its rows: those below are folded, so that a page is read in minutes."""
 OTHER_METRICS = 3
 """Further primary metrics that have a column."""
 MOST_FAMILIES = 3
@@ -25,11 +27,16 @@ Cell = Callable[[Analysis, Level], str]
 def leaderboard(analysis: Analysis) -> str:
     """Write the table, sorted by the estimate on the leading metric."""
     columns = _columns(analysis)
+    header = [analysis.noun, *columns]
     rows = [
         [f"`{level}`", *(cell(analysis, level) for cell in columns.values())]
         for level in sorted_variants(analysis)
     ]
-    return table([analysis.noun, *columns], rows)
+    words = np.cumsum([len(" | ".join(row).split()) for row in rows])
+    top = max(2, int(np.searchsorted(words, MOST_WORDS, side="right")))
+    rest = rows[top:]
+    below = [details(f"The {len(rest)} below", table(header, rest))] if rest else []
+    return "\n\n".join([table(header, rows[:top]), *below])
 
 
 def sorted_variants(analysis: Analysis) -> list[Level]:

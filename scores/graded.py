@@ -38,8 +38,10 @@ from scores.suites.registry import SUITES
 # pair's odds. No preset has it.
 _MEANS = "reduction=mean"
 _UNREADABLE = "which has no readable items"
+_OTHERS = "whose items do not give the accuracy of their row; were they copied from another run?"
 _ABSENT, _OLDER = "which has no items", "whose items are from before they held what it is made of"
 _SHOWN = 3
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
         metrics = [m.name for m in SUITES[benchmark].graded if m.name not in set(of_run["metric"])]
         run = StudyFolder(folder).run(run_id)
         num_items = dict(zip(of_run["task"], of_run["n_items"], strict=True))
-        for metric, found in grade_items(run.items_file(benchmark), metrics, set(of_run["task"])):
+        for metric, found in grade_items(run.items_file(benchmark), metrics, of_run):
             if isinstance(found, str):
                 reasons[benchmark, metric, found].append(run_id)
                 continue
@@ -125,27 +127,31 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
 
 
 def grade_items(
-    path: Path, metrics: Sequence[str], tasks: set[str]
+    path: Path, metrics: Sequence[str], rows: pd.DataFrame
 ) -> Iterator[tuple[str, pd.DataFrame | str]]:
     """Grade one run on one suite.
 
     Args:
         path: Its items.
         metrics: Names of ``GRADES``.
-        tasks: Those to be graded; items of others are passed over.
+        rows: The run's scores on it; items of other tasks are passed over.
 
     Yields:
         Each metric with a table of score and n_items by task, or with words for what is amiss; with both,
         one after the other, where that holds for some of the tasks.
     """
-    items = _read(path, {"task", "protocol"}.union(*(GRADES[metric].columns for metric in metrics)))
+    items = _read(
+        path, {"task", "protocol", "correct"}.union(*(GRADES[metric].columns for metric in metrics))
+    )
+    if not isinstance(items, str) and _are_of_others(items, rows):
+        items = _OTHERS
     for metric in metrics:
         if isinstance(items, str):
             yield metric, items
         elif not GRADES[metric].columns.keys() <= set(items.column_names):
             yield metric, _OLDER
         else:
-            yield from ((metric, part) for part in _means(items, GRADES[metric], tasks))
+            yield from ((metric, part) for part in _means(items, GRADES[metric], set(rows["task"])))
 
 
 def _read(path: Path, columns: set[str]) -> pa.Table | str:
@@ -164,6 +170,19 @@ def _read(path: Path, columns: set[str]) -> pa.Table | str:
     if any(_MEANS in str(name) for name in names):
         return f"whose scores are means over tokens ({_MEANS})"
     return items
+
+
+def _are_of_others(items: pa.Table, rows: pd.DataFrame) -> bool:
+    """Whether items of a task that are all there give another accuracy than its row has."""
+    if "correct" not in items.column_names:
+        return False
+    try:
+        shares = items.group_by("task").aggregate([("correct", "mean"), ("correct", "count")]).to_pandas()
+    except pa.ArrowException:  # no numbers
+        return True
+    told = rows[rows["metric"] == "accuracy"].merge(shares.astype({"task": str}), on="task")
+    whole = told[told["correct_count"] == told["n_items"]]
+    return bool(((100 * whole["correct_mean"] - whole["score"]).abs() > _ROUNDING).any())
 
 
 def _means(items: pa.Table, grade: Grade, tasks: set[str]) -> Iterator[pd.DataFrame | str]:

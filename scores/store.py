@@ -20,7 +20,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.files import write_text
 from base.records import read_record, write_record
-from base.run.folders import RUN_NAME, RunFolder
+from base.run.folders import RUN_NAME, RunFolder, may_be
 from base.run.manifest import config_hashes, read_completion
 from scores.columns import to_csv
 from scores.rows import (
@@ -30,6 +30,7 @@ from scores.rows import (
     read_rows,
     read_table,
     replace_task,
+    run_name,
     write_table,
 )
 
@@ -87,8 +88,12 @@ def read_scores(run: RunFolder) -> Scores:
         except UsageError as error:
             is_there = run.rows_file.exists()
             problem = str(error).removeprefix(f"{run.rows_file} ") if is_there else "is gone"
-    if others := [run_id for run_id in rows["run_id"].unique() if not _is_of(run, run_id)]:
-        problem, rows = f"is of another run, {others[0]}", empty_rows()
+    said = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
+    for run_id, *who in said:
+        if not _is_of(run, run_id):
+            problem, rows = f"is of another run, {run_id}", empty_rows()
+        elif not may_be(run_id, *who):
+            problem, rows = f"says both {run_id} and {run_name(tuple(who))}", empty_rows()
     return Scores(ledger=ledger, rows=rows, problem=problem)
 
 

@@ -19,6 +19,12 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
+def may_be(run_id: str, family: str, variant: str, seed: int) -> bool:
+    """Whether an id may be that of a run: one that its user chose may be of any."""
+    named = RUN_NAME.fullmatch(run_id.rpartition("/")[2])
+    return named is None or (run_id, int(named["seed"])) == (f"{family}/{variant}/{named[0]}", seed)
+
+
 @dataclass(frozen=True)
 class Inside:
     """A place below a folder; read from an instance it is the whole path."""

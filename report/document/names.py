@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from base import families
 from report.significance.axes import SIZE, TOKENS, Benchmark, Family, Setting
-from scores.outcome import Outcome
 from scores.suites.registry import HELD_OUT, SUITES
 
 Name = TypeVar("Name")
@@ -79,8 +78,3 @@ def ordered_benchmarks(benchmarks: Iterable[Benchmark], listed: Sequence[Benchma
 def title(benchmark: Benchmark) -> str:
     """Name an outcome as a reader writes it."""
     return "held-out loss" if benchmark.name == HELD_OUT else str(benchmark)
-
-
-def loss_of(outcome: Outcome) -> str:
-    """Name what a relative difference is a percentage of."""
-    return "loss" if outcome.unit == "nats" else outcome.unit or "score"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +14,10 @@ from base.errors import UsageError
 from base.files import mapping
 from base.json_text import parse_json
 from base.records import peek_record
-from base.run.folders import RunFolder
+from base.run.folders import RunFolder, may_be
 from base.run.manifest import Completion, read_completion
 from report.significance.axes import Family, Level
-from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey
+from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name
 from scores.stages import Places
 from scores.store import read_scores
 from scores.suites.registry import HELD_OUT, HELD_OUT_LOSS
@@ -56,14 +56,28 @@ def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tupl
         tables: The rows of those that have any.
 
     Returns:
-        The facts, and sentences that name the runs that say nowhere what they are.
+        The facts, and sentences that name the runs that say nowhere what they are, and curves of others.
     """
     facts, notes = [], []
     for run_id, run in runs.items():
         try:
-            facts.append(read_facts(run, run_id, tables.get(run_id)))
+            found = read_facts(run, run_id, tables.get(run_id))
         except UsageError as error:
             notes.append(f"run left out: {error}")
+            continue
+        said = (str(found.family), str(found.variant), found.seed)
+        if not may_be(run_id, *said):
+            notes.append(
+                f"run left out: {run_id} says that it is {run_name(said)}; was a file copied into it?"
+            )
+            continue
+        if found.curve and found.eval_loss not in (None, found.curve[-1].loss):
+            notes.append(
+                f"learning curve left out: {run.metrics_file} does not end at the held-out loss of the run; "
+                "was it copied from another?"
+            )
+            found = replace(found, curve=(), grad_norms=())
+        facts.append(found)
     return tuple(facts), notes
 
 
@@ -120,12 +134,6 @@ class RunFacts:
     """Whether kernels that were to be compiled could not be, so that it took longer than others."""
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
-
-    @property
-    def train_flops(self) -> int | None:
-        """Of the whole training: three times the forward passes, as backward ones take twice as many."""
-        tokens = self.curve[-1].tokens if self.curve else None
-        return 3 * self.flops_per_token * tokens if self.flops_per_token and tokens else None
 
 
 def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:

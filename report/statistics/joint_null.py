@@ -25,10 +25,6 @@ from scipy import linalg, special
 
 from report.statistics.variances import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
 
-ROUNDING = 1e-12
-"""A variance below this share of the mean square is rounding of equal scores."""
-
-
 SPREAD_OF_SPREADS = 0.4
 """Standard deviation of the logarithm of arms' standard deviations about what is usual."""
 FEWEST_DF = 2

@@ -110,13 +110,13 @@ def test_the_light_installation_writes_a_report_and_names_what_it_lacks(light: I
     (light.work / "scores.csv").write_text(TABLE)
     done = light.command("report", "scores.csv")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "report/report.md"
+    assert done.stdout.splitlines()[-1] == "scores-report/report.md"
     for words in (["train", "tiny"], ["eval", "."], ["study", "run", "quickstart"], ["variants"]):
         refused = light.command(*words)
         assert (refused.returncode, refused.stdout) == (2, "")
         (line,) = refused.stderr.splitlines()
         assert line.endswith(TOLD)
-    assert {path.name for path in light.work.iterdir()} == {"scores.csv", "report"}
+    assert {path.name for path in light.work.iterdir()} == {"scores.csv", "scores-report"}
     code = "import time; import report.command; print(time.process_time())"
     seconds = min(float(light.python("-c", code).stdout) for _ in range(3))
     print(f"light: {light.megabytes():.0f} MB of packages, report imported in {seconds:.2f} s")

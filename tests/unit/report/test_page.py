@@ -16,6 +16,7 @@ from report.analysis import Analysis, Request
 from report.inputs.sources import read_source, source_of_frame
 from report.page import make_card
 from report.part import NextStep, Part
+from report.verdicts.ranking import by_standing
 from tests.unit.report.rendering import render
 from tests.unit.report.tuned_study import tune, write_study
 
@@ -80,6 +81,21 @@ def test_a_page_is_short_and_has_one_answer(analysis: Analysis):
     assert len(text.split()) <= MOST_WORDS
     assert text.count("**Answer.**") == 1
     assert text.index("**Answer.**") < text.index("| --- |") < text.index("figures/forest.svg")
+
+
+def test_the_best_of_many_variants_are_on_the_page_and_the_others_are_folded():
+    variants, rng = ["gelu", *(f"v{n}" for n in range(79))], np.random.default_rng(0)
+    rows = [("f", v, s, m, rng.normal(60)) for v in variants for s in (1, 2) for m in ("blimp", "glue")]
+    scores = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    analysis = analyse(source_of_frame(scores))
+    text = render(analysis, {"forest": "Forest plot."})
+    assert len(before_folds(text).split()) <= MOST_WORDS
+    means = scores[scores.benchmark == str(by_standing(analysis)[0])].groupby("variant").score.mean()
+    listed = re.findall(r"^\| `(\w+)` \|", text[: text.index("figures/forest.svg")], re.MULTILINE)
+    assert listed == list(means.sort_values(ascending=False).index)
+    seen = re.findall(r"^\| `(\w+)` \|", before_folds(text), re.MULTILINE)
+    assert 20 < len(seen) < 80
+    assert seen == listed[: len(seen)]
 
 
 def test_nothing_is_bold_but_what_is_shown_and_corrected(analysis: Analysis):

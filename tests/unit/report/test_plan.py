@@ -147,6 +147,9 @@ def test_pairs_are_planned_by_the_spread_of_their_differences(planned, scores: P
         (["SOURCE", "--looks", "3", "6"], "leave out --looks"),
         (["--sd", "1", "--looks", "3", "6"], "read once; leave out --looks"),
         (["SOURCE", "--margin", "ewok=1"], "ewok"),
+        (["SOURCE", "--paper"], "which --paper is about"),
+        (["--sd", "1", "--out", "plan"], "which --out is about"),
+        (["SOURCE", "--part", "mine.py:PART"], "which --part is about"),
     ],
 )
 def test_mistakes_are_told_in_one_line(flags: list[str], message: str, scores: Path, monkeypatch, capsys):

@@ -112,6 +112,8 @@ def exchange(one: Path, other: Path) -> None:
         "eval",
         "eval/done.json",
         "eval/rows.parquet",
+        "eval/items/blimp.parquet",
+        "metrics.jsonl",
         "COMPLETED",
         ".",
         "eval COMPLETED",
@@ -124,11 +126,34 @@ def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(whole
         exchange(study / SPOILED / name, study / other / name)
     before, after = numbers(read_source(whole)), read_source(study)
     assert [row for row in after.rows.to_dict("records") if row not in before["rows"]] == []
-    assert {facts.run_id: facts.eval_loss for facts in after.facts}.items() <= {
-        facts.run_id: facts.eval_loss for facts in read_source(whole).facts
-    }.items()
+    known = {facts.run_id: facts for facts in read_source(whole).facts}
+    for facts in after.facts:
+        assert facts.eval_loss in (None, known[facts.run_id].eval_loss)
+        assert facts.curve in ((), known[facts.run_id].curve)
     for run_id in (SPOILED, other):
         assert [note for note in after.notes if run_id in note], after.notes
+
+
+@pytest.mark.parametrize("other", [RUNS[2], RUNS[1]], ids=["another variant's", "another seed's"])
+def test_a_held_out_loss_is_not_that_of_the_run_whose_configuration_lies_beside_it(whole, study, other):
+    for run_id in RUNS:
+        shutil.rmtree(study / run_id / "eval")
+    exchange(study / SPOILED / "config.yaml", study / other / "config.yaml")
+    after = read_source(study)
+    assert set(after.rows.run_id) == {*RUNS} - {SPOILED, other}
+    for run_id in (SPOILED, other):
+        assert [note for note in after.notes if f"run left out: {run_id} says" in note], after.notes
+
+
+@pytest.mark.parametrize(("column", "value"), [("variant", "swish"), ("family", "roberta"), ("seed", 7)])
+def test_rows_that_say_two_runs_are_left_out(whole, study, column, value):
+    path = RunFolder(study / SPOILED).rows_file
+    rows = pd.read_parquet(path)
+    rows.loc[1, column] = value
+    rows.to_parquet(path)
+    after = read_source(study)
+    assert [row for row in numbers(after)["rows"] if row not in numbers(read_source(whole))["rows"]] == []
+    assert [note for note in after.notes if f"says both {SPOILED} and" in note], after.notes
 
 
 def test_what_lies_beside_the_scores_of_another_run_is_not_read(whole, study):
