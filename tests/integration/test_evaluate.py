@@ -148,7 +148,7 @@ def test_other_weights_are_scored_where_their_training_vouches_for_them(make_run
     assert not is_evaluated(run, PAIRS)
     write_completion(RunFolder(run), {}, "")
     rows = evaluate_run(run, PAIRS)
-    assert "is of other weights" in capsys.readouterr().err
+    assert "is not known to be of these weights" in capsys.readouterr().err
     assert set(rows["benchmark"]) == {"embedded-pairs"}
     expected = evaluate_run(other, PAIRS, progress=False)
     assert rows["score"].tolist() == expected["score"].tolist()
