@@ -153,14 +153,16 @@ def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
             assert [cell["n"], cell["mean"], cell["sd"]] == pytest.approx(
                 [len(expected), expected.mean(), expected.std()]
             )
-    p_values = {}
+    p_values, loss = {}, losses(study)
     for c in report["comparisons"]:
-        if c["benchmark"] == "embedded-pairs" and c["family"] == "roberta":
-            variant = c["contrast"].split(" - ")[0]
-            test = stats.ttest_ind(pairs["roberta", variant], pairs["roberta", "gelu"], equal_var=False)
-            assert [c["p"], c["df"], c["low"]] == pytest.approx(
-                [test.pvalue, test.df, test.confidence_interval().low], rel=1e-6
-            )
+        variant, family = c["contrast"].split(" - ")[0], c["family"]
+        if c["benchmark"] == "embedded-pairs" and family is not None:  # exploratory: a size and its error
+            difference = pairs[family, variant].mean() - pairs[family, "gelu"].mean()
+            assert [c["estimate"], c["p"], c["low"]] == [pytest.approx(difference), None, None]
+        if c["benchmark"] == "held-out-loss" and family == "roberta":
+            test = stats.ttest_ind(loss[family, variant], loss[family, "gelu"], equal_var=False)
+            expected = [test.pvalue, test.df, test.confidence_interval().low]
+            assert [c["p"], c["df"], c["low"]] == pytest.approx(expected, rel=1e-6)
             p_values[variant] = (c["p"], c["p_corrected"])
     (kan, corrected), (swish, last) = p_values["kan"], p_values["swish"]
     assert kan < corrected < 20 * kan + 1e-3  # of all metrics and families together
