@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import shlex
 import sys
 from argparse import (
     SUPPRESS,
@@ -18,6 +19,7 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -30,7 +32,7 @@ from base.errors import UsageError
 from base.mistakes import check
 from base.sections import FieldPath, Section, Typed, leaf_fields, members
 
-__all__ = ["Positional", "parse_flags", "read_flags"]
+__all__ = ["Positional", "parse_flags", "read_flags", "typed_command"]
 
 Arguments = TypeVar("Arguments", bound=Section)
 
@@ -78,6 +80,32 @@ def parse_flags(
         UsageError: As well for a value that is not allowed.
     """
     return check(kind, {}, read_flags(kind, args, prog, description))
+
+
+def typed_command(prog: str, arguments: Section) -> str:
+    """Write the command that gives these arguments: positions, then every flag that changes a default."""
+    flags = _Flags(type(arguments), prog, None)
+    words = {
+        path: _words(flags.names[path], reduce(getattr, path, arguments), field, path in flags.positions)
+        for path, field in flags.fields.items()
+    }
+    ordered = (*flags.positions, *(path for path in words if path not in flags.positions))
+    return shlex.join([*prog.split(), *(word for path in ordered for word in words[path])])
+
+
+def _words(name: str, value: Any, field: FieldInfo, is_position: bool) -> list[str]:
+    if value == field.get_default(call_default_factory=True):
+        return []
+    if isinstance(value, Mapping):
+        values = [str(word) for pair in value.items() for word in pair]
+    else:
+        values = [str(word) for word in (value if isinstance(value, tuple) else (value,))]
+    if is_position:
+        return values
+    if field.annotation is bool:
+        return [name if value else "no-".join(_split_last(name))]
+    # A value that begins with a dash would be read as a flag of its own.
+    return [f"{name}={values[0]}"] if len(values) == 1 and values[0].startswith("-") else [name, *values]
 
 
 class _Flags:

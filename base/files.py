@@ -20,9 +20,19 @@ from filelock import FileLock, Timeout
 from base.faults import naming
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
-"""This project's packages."""
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
+PACKAGES = (
+    "base",
+    "ffn_variants",
+    "pretrain",
+    "scores",
+    "eval",
+    "report",
+    "inside",
+    "slurm",
+    "ffn_ablations",
+)
+"""This project's packages."""
 SNAPSHOT = "SNAPSHOT.json"
 """In a copy of this project's code: what it was copied from."""
 

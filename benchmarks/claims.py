@@ -3,7 +3,7 @@
     python -m benchmarks.claims --out FOLDER --workers 2
 
 Simulates studies of many shapes. Their scores go through the report's own comparisons, correction and
-verdicts (``eval.report.verdicts.findings``); beside them stand Welch's tests with Holm's correction of the
+verdicts (``report.verdicts.findings``); beside them stand Welch's tests with Holm's correction of the
 same studies. Prints markdown; numbers are percentages. With ``--out`` every finished entry is a line of
 ``entries.jsonl`` there and is not simulated again; the tables are written beside it.
 """
@@ -37,7 +37,7 @@ from benchmarks.simulated import (
     judged_by_holm,
     may_claim,
 )
-from eval.significance.comparison import Inference
+from report.significance.comparison import Inference
 
 Kind = Literal["nothing differs", "one differs", "one lies at the margin", "one family lies at the margin"]
 Record = Mapping[str, object]

@@ -45,11 +45,11 @@ from eval.classification.config import PRESETS
 from eval.classification.features import Features
 from eval.classification.finetune import finetune
 from eval.classification.heads.layers import HeadOutput, build_head, count_parameters
-from eval.classification.heads.registry import check_head, parse_head
 from eval.classification.inputs.data import hold_out
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import predict
 from eval.files import read_json_rows
+from scores.heads.registry import check_head, parse_head
 
 HEADS = ("linear", "mlp match=fourier-kan", "fourier-kan", "fourier-kan init_scale=0.1", "kan")
 EITHER = "fourier-kan, either init_scale"

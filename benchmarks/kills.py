@@ -55,7 +55,7 @@ EVALUATION = {"suites": list(SUITES), "max_pairs": 4, "finetune": {"num_train_ep
 SCORED_ON = ("--suites", *SUITES, "--max-pairs", 4, "--finetune.num-train-epochs", 1)
 """The same, in words of a command."""
 PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
-MACHINE_TIME = ("hours", "tokens_per_s", "peak_memory_mb", "trained_with", "time_s", "training_times")
+MACHINE_TIME = ("hours", "tokens_per_s", "peak_memory_mb", "trained_with", "time_s")
 MACHINE_TIME += ("versions", "command")
 """Words in the names of a report's fields that differ when the same is done again."""
 

@@ -17,6 +17,8 @@ import psutil
 import torch
 
 from base.errors import run_cli
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
 from eval.config import EvalConfig
 from eval.runner.evaluate import evaluate_run
 from eval.runner.measure import _load_scorer
@@ -24,8 +26,6 @@ from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build
 from pretrain.resolution import load_config
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import write_completion
 from pretrain.run.run_dir import config_hash, run_dir, write_config
 
 SHOWN = (10, 50, 100, 200, 300, 400, 500)

@@ -37,15 +37,15 @@ from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.sections import Section
-from eval.report.inputs.sources import read_source
-from eval.results.rows import ROW_COLUMNS, write_rows
-from eval.results.run_scores import comparable_scores, mean_scores
-from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark
-from eval.significance.compare import compare_with_baseline
-from eval.significance.comparison import Inference
-from eval.significance.factor import Relabelling
-from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
+from report.inputs.sources import read_source
+from report.significance.arms import ArmTable
+from report.significance.axes import Benchmark
+from report.significance.compare import compare_with_baseline
+from report.significance.comparison import Inference
+from report.significance.factor import Relabelling
+from scores.rows import ROW_COLUMNS, write_rows
+from scores.run_scores import comparable_scores, mean_scores
+from scores.suites.blimp_paradigms import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"

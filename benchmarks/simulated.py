@@ -14,15 +14,15 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from eval.report.verdicts.findings import Findings, find
-from eval.results.outcome import Outcome
-from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark
-from eval.significance.claims import Claims
-from eval.significance.compare import compare_with_baseline
-from eval.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
-from eval.significance.statistics.corrections import Holm
-from eval.significance.statistics.welch import welch
+from report.significance.arms import ArmTable
+from report.significance.axes import Benchmark
+from report.significance.claims import Claims
+from report.significance.compare import compare_with_baseline
+from report.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
+from report.statistics.corrections import Holm
+from report.statistics.welch import welch
+from report.verdicts.findings import Findings, find
+from scores.outcome import Outcome
 
 BASELINE = "gelu"
 LEVEL = 0.05
@@ -153,12 +153,12 @@ def outcome_names(count: int) -> list[str]:
     return [f"outcome{place:02}" for place in range(count)]
 
 
-def findings_of(tables: Tables, inference: Inference | None = None, only_claims: bool = True) -> Findings:
-    """Compare and correct as the report does, leaving out what no verdict of a claim rests on."""
+def findings_of(tables: Tables, inference: Inference | None = None) -> Findings:
+    """Compare and correct as the report does, leaving out what no verdict rests on."""
     arms = next(iter(tables.values()))
     others = [name for name in arms.variants() if name != BASELINE]
     claims = Claims(tables, tuple(tables), inference or Inference())
-    return find(claims, "ffn", arms.families, BASELINE, others, thorough=False, only_claims=only_claims)
+    return find(claims, "ffn", arms.families, BASELINE, others)
 
 
 def may_claim(tables: Tables, inference: Inference) -> bool:
@@ -166,9 +166,7 @@ def may_claim(tables: Tables, inference: Inference) -> bool:
     names = next(iter(tables.values())).variants()
     others = [name for name in names if name != BASELINE]
     found = [
-        c.p
-        for arms in tables.values()
-        for c in compare_with_baseline(arms, BASELINE, others, inference, thorough=False, only_claims=True)
+        c.p for arms in tables.values() for c in compare_with_baseline(arms, BASELINE, others, inference)
     ]
     return any(p is None or p < inference.level for p in found)
 

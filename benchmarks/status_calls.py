@@ -20,7 +20,7 @@ import psutil
 import yaml
 
 from base.errors import run_cli
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
 from slurm import status
 from slurm.state.cell_state import CellState, start_state, write_state
 

@@ -31,14 +31,14 @@ import yaml
 from base.command_line import parse_flags
 from base.files import write_text
 from base.names import Budget
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
 from base.sections import Section
 from eval.models.identity import identify_run, weights_hash
-from eval.results.rows import write_rows
-from eval.results.store import Ledger, write_ledger
 from eval.runner.work_units import work_units
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import write_completion
 from pretrain.run.run_dir import config_hash, write_config
+from scores.rows import write_rows
+from scores.store import Ledger, write_ledger
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.study import load_study
 

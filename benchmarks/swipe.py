@@ -1,8 +1,8 @@
 """Does SWIPE find the sentence that decides a label, and do attention and LIME?
 
-python -m benchmarks.swipe FOLDER --glue-dir GLUE --runs RUN... --head "swipe segments=turns"
+python -m benchmarks.swipe FOLDER --glue-dir GLUE
 
-Makes two tasks in FOLDER, of sentences of SST-2's and CoLA's training files, and asks RUNs about the first:
+Makes three tasks in FOLDER, of sentences of SST-2's and CoLA's training files:
 
 - ``deciding.yaml``: documents of sentences in random order, given as turns. With one chance in two one of
   them is a negative sentence of SST-2, and with one chance in two one is a positive one; the others are of
@@ -10,43 +10,35 @@ Makes two tasks in FOLDER, of sentences of SST-2's and CoLA's training files, an
   a label, and ``ffn-ablations explain --measure segments`` has F1 for it. Lengths of the others are drawn
   from those of the SST-2 sentences, so that length says nothing. Only sentences are taken whose label a bag
   of words, trained on other ones, is sure of.
+- ``sentences.yaml``: the sentences of these documents one by one, for ``ffn-ablations eval --classify``: what
+  a classifier reaches that learns from their own labels.
 - ``passages.yaml``: documents of SST-2 sentences of one label, sure or not, which is the document's: real
   sentences of which some tell it and some do not, for ``ffn-ablations explain --measure sufficiency``.
 
 Many SST-2 sentences are parts of others, so that training has none that shares four words in a row with a
-sentence of the documents that are reported, each of which has its own. Prints markdown: mean and standard
-deviation over the runs of a family.
+sentence of the documents that are reported, each of which has its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-import transformers
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 from base.files import write_text
-from eval.classification.config import FinetuneConfig
 from eval.classification.inputs.segments import sentence_starts
 from eval.classification.tasks.chosen import GLUE_TASKS
 from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig
-from eval.interpretation.classifiers import Subject, find_task
-from eval.interpretation.segments import SegmentF1, judge_heads
-from eval.models.identity import identify_run
 
 MIN_WORDS, MAX_WORDS = 5, 12
 """Of a sentence; shorter phrases of SST-2 often have no sentiment."""
@@ -61,6 +53,14 @@ labels: [negative, positive]
 multi_label: true
 segment_labels: sentence_labels
 metrics: [micro_f1, macro_f1, accuracy]
+"""
+SENTENCES = """# The sentences of deciding.yaml one by one.
+files: {train: sentences.train.jsonl, validation: sentences.validation.jsonl}
+text: text
+label: labels
+labels: [negative, positive]
+multi_label: true
+metrics: [micro_f1, macro_f1]
 """
 PASSAGES = """# Documents of sentences of SST-2 that all have the document's label.
 files: {train: passages.train.jsonl, validation: passages.validation.jsonl}
@@ -155,9 +155,7 @@ def write_tasks(args: argparse.Namespace) -> None:
     """Write both tasks and their documents."""
     config, generator = EvalConfig(glue_dir=args.glue_dir), np.random.default_rng(args.seed)
     every, fillers = read_sentences("sst2", config), read_sentences("cola", config)
-    for name, definition, sentences in (
-        ("deciding", DECIDING, clear_sentences(every)), ("passages", PASSAGES, every)
-    ):  # fmt: skip
+    for name, sentences in (("deciding", clear_sentences(every)), ("passages", every)):
         kept = split_sentences(sentences, 2 * args.reported, generator)
         print(f"{name}: {len(kept[0].texts)} sentences to train on", file=sys.stderr)
         for part, own, size in zip(
@@ -168,52 +166,29 @@ def write_tasks(args: argparse.Namespace) -> None:
                 if name == "deciding"
                 else make_passages(own, size, args.sentences, generator)
             )
-            text = "".join(f"{json.dumps(document)}\n" for document in made)
-            write_text(args.folder / f"{name}.{part}.jsonl", text)
+            write_rows(args.folder / f"{name}.{part}.jsonl", made)
+            if name == "deciding":
+                write_rows(args.folder / f"sentences.{part}.jsonl", one_by_one(made))
+    for name, definition in (("deciding", DECIDING), ("sentences", SENTENCES), ("passages", PASSAGES)):
         write_text(args.folder / f"{name}.yaml", definition)
 
 
-def explain_runs(args: argparse.Namespace) -> dict[str, list[list[SegmentF1]]]:
-    """Return for each family the results of its runs."""
-    tuning = FinetuneConfig(
-        head=tuple(args.head),
-        pooling=args.pooling,
-        learning_rate=args.learning_rate,
-        num_train_epochs=args.epochs,
-        per_device_train_batch_size=args.batch_size,
-        seeds="run",
-    )
-    found: dict[str, list[list[SegmentF1]]] = {}
-    for run in args.runs:
-        config = EvalConfig(finetune=tuning)
-        task = find_task(str(args.folder / "deciding.yaml"), config)
-        results = judge_heads(Subject(run, task, config), seed=0)
-        print(run, *results, sep="\n", file=sys.stderr)
-        found.setdefault(identify_run(run).family, []).append(results)
-    return found
+def one_by_one(documents: Sequence[dict]) -> list[dict]:
+    """Return the sentences of documents, each with its own labels."""
+    return [
+        {"text": text, "labels": labels}
+        for document in documents
+        for text, labels in zip(document["sentences"], document["sentence_labels"], strict=True)
+    ]
 
 
-def table(found: dict[str, list[list[SegmentF1]]]) -> str:
-    """Return a Markdown table: a line for each explanation, and for each family micro and macro F1."""
-    heads = [f"{family}: {kind}" for family in found for kind in ("micro F1", "macro F1", "of documents")]
-    lines = [f"| explained by | {' | '.join(heads)} |", "| --- |" + " --: |" * len(heads)]
-    for place, first in enumerate(next(iter(found.values()))[0]):
-        cells = [
-            _mean([getattr(results[place], name) for results in runs])
-            for runs in found.values()
-            for name in ("micro_f1", "macro_f1", "documents")
-        ]
-        lines.append(f"| {first.explained_by} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _mean(values: Sequence[float]) -> str:
-    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{spread}"
+def write_rows(path: Path, rows: Sequence[dict]) -> None:
+    """Write rows as JSON Lines."""
+    write_text(path, "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def main() -> None:
-    """Read the flags, make the documents, ask the runs, and print a table."""
+    """Read the flags and make the documents."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.swipe",
         description=__doc__,
@@ -221,23 +196,12 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="where the tasks are written")
     parser.add_argument("--glue-dir", type=Path, required=True)
-    parser.add_argument("--runs", nargs="*", type=Path, default=[], help="folders of runs")
-    parser.add_argument("--head", nargs="+", default=["swipe segments=turns"])
     parser.add_argument("--documents", type=int, default=2_000, help="for training")
     parser.add_argument("--reported", type=int, default=300, help="documents that are reported")
     parser.add_argument("--sentences", type=int, default=5, help="of a document")
     parser.add_argument("--seed", type=int, default=0, help="of the documents")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--pooling", default="mean", help="auto, first, last or mean over tokens")
     args = parser.parse_args()
     write_tasks(args)
-    print(f"`python -m benchmarks.swipe {shlex.join(sys.argv[1:])}`")
-    print(f"{datetime.date.today()}, {platform.processor() or 'CPU'}, {torch.get_num_threads()} threads, "
-          f"torch {torch.__version__}, transformers {transformers.__version__}\n")  # fmt: skip
-    if args.runs:
-        print(table(explain_runs(args)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.tuning_error_rates
 
 Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, the choice of the lowest
-mean, runs at the chosen rate on seeds of their own, and the report's rule (``eval.significance.statistics``)
+mean, runs at the chosen rate on seeds of their own, and the report's rule (``report.statistics``)
 for what the choice adds. Beside it stands the rule that was the report's until 26 November 2026: a parabola
 through three rates, and one noise for all. Prints markdown; numbers are percentages of studies unless said.
 """
@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
-from eval.significance.statistics.equivalence import equivalence_p
-from eval.significance.statistics.tuning import fit_curves, moderated_noise, squared_regret
-from eval.significance.statistics.welch import Welch, welch
+from report.statistics.equivalence import equivalence_p
+from report.statistics.tuning import fit_curves, moderated_noise, squared_regret
+from report.statistics.welch import Welch, welch
 
 LEVEL = 0.05
 MARGIN = 0.02
@@ -67,7 +67,7 @@ class Setting:
     """How the curve bends: its second derivative is exp(this) times as large a threefold higher."""
     late: float = 0.0
     """Share of the runs at higher rates than the best that end ``LATE`` nats higher, as those do that leave
-    the plateau of word frequencies late."""
+    the unigram plateau late."""
     unstable: float = 1.0
     """How many times as wide the last variant's runs spread."""
     uneven: float = 0.0

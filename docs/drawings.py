@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
-from eval.report.figures.style import BLUE, DASHES, GREY, PALETTE, POINTS_PER_INCH, STYLE, VERMILION
 from ffn_variants import FFN_VARIANTS, build_ffn
+from report.figures.style import BLUE, DASHES, GREY, PALETTE, POINTS_PER_INCH, STYLE, VERMILION
 
 FOLDER = Path(__file__).parent / "figures"
 WIDTH = 390  # points: a pixel each
@@ -167,15 +167,13 @@ STUDY_FOLDER = (
     ("  eval/baselines.json", "what constant answers score", "eval"),
     ("  eval/classifiers/", "fine-tuned classifiers, kept", "look"),
     ("  eval/explanations/", "what speaks for the labels of texts", "look"),
-    ("  eval/inside.json", "what a look inside measured", "look"),
-    ("  eval/pruned/", "the model without spare edges", "look"),
     ("cells/", "where every cell stands", "submit"),
     ("jobs/", "what jobs run, and their logs", "submit"),
     ("code/", "copies of the code that jobs run", "submit"),
     ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
-    ("status.html", "a page of all of it", "status"),
-    ("inspection/", "a look inside: .html, .md, .json, figures", "look"),
+    ("status/", "a page of all of it: status.html, ...", "status"),
+    ("inspection/", "what FFNs learned: .html, .md, figures", "look"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
@@ -212,55 +210,51 @@ def _chip(axes: Axes, x: float, y: float, writer: str) -> None:
     _write(axes, x + 20, y, writer, centred=True, small=True)
 
 
-PACKAGES = (
-    ("ffn_ablations", "the one command; the Python API"),
-    ("slurm", "a study: expand, run, follow, report"),
-    ("eval", "scores as rows; the report"),
-    ("pretrain", "from a corpus to a run folder"),
-    ("ffn_variants", "the registry and the models"),
-    ("base", "errors, files, command line, tables"),
+Floors = tuple[tuple[tuple[str, str], ...], ...]
+
+PACKAGES: Floors = (
+    (("ffn_ablations", "the one command; the Python API"),),
+    (("slurm", "a study: expand, run, follow, report"),),
+    (("inside", "what trained models hold inside"),),
+    (("eval", "models to scores"), ("report", "scores to a page")),
+    (("pretrain", "from a corpus to a run folder"),),
+    (("ffn_variants", "the models"), ("scores", "rows, metrics")),
+    (("base", "errors, files, command line, tables"),),
 )
-EVAL_FLOORS = (
+EVAL_FLOORS: Floors = (
     (("command.py", "ffn-ablations eval"),),
-    (("inspection", "looks into FFNs"), ("interpretation", "into a classifier")),
-    (
-        ("report", "from rows to a document"),
-        ("push", "models to the hub"),
-        ("runner", "what is missing, scored"),
-    ),
-    (("significance", "contrasts, tests, verdicts; statistics of arrays"),),
-    (("results", "rows, their store, one number a run"),),
+    (("push", "models to the hub"), ("runner", "what is missing, scored")),
     (("zero_shot", "minimal pairs, choices, perplexity, lm-eval"),),
     (("config.py", "what can be asked for"),),
     (("classification", "fine-tuning: inputs, tasks, heads"),),
     (("scoring", "one number for one text"),),
     (("models", "loading a model"),),
-    (("suites", "what each suite is"), ("files.py", "reading data")),
+    (("files.py", "reading data"),),
 )
 
 
 def floors() -> Figure:
     """The packages and the folders of ``eval/``, floor by floor; an import may only go down."""
     step = 44
-    figure, axes = _canvas(height := 72 + 30 * len(PACKAGES) + step * len(EVAL_FLOORS))
+    figure, axes = _canvas(height := 72 + step * (len(PACKAGES) + len(EVAL_FLOORS)))
     _write(axes, 8, height - 14, "The packages: an import may only go down", bold=True)
-    y = height - 28
-    for name, what in PACKAGES:
-        _box(axes, 8, y - 24, 374, 24, "", VERMILION if name == "eval" else GREY)
-        _write(axes, 18, y - 12, name, bold=True)
-        _write(axes, 112, y - 12, what, small=True)
-        y -= 30
+    y = _rooms(axes, height - 28, step, PACKAGES)
     _write(axes, 8, y - 18, "Inside eval/: the same rule", bold=True)
-    y -= 32
-    for rooms in EVAL_FLOORS:
-        width = (374 - 6 * (len(rooms) - 1)) / len(rooms)
-        for place, (name, what) in enumerate(rooms):
+    _rooms(axes, y - 32, step, EVAL_FLOORS, VERMILION)
+    return figure
+
+
+def _rooms(axes: Axes, y: float, step: float, rooms: Floors, colour: str = GREY) -> float:
+    """Draw floors downwards from ``y``, a box for each room; return where the last one ends."""
+    for floor in rooms:
+        width = (374 - 6 * (len(floor) - 1)) / len(floor)
+        for place, (name, what) in enumerate(floor):
             left = 8 + place * (width + 6)
-            _box(axes, left, y - 38, width, 38, "", VERMILION)
+            _box(axes, left, y - 38, width, 38, "", VERMILION if name == "eval" else colour)
             _write(axes, left + 10, y - 13, name, bold=True)
             _write(axes, left + 10, y - 27, what, small=True)
         y -= step
-    return figure
+    return y
 
 
 DRAWINGS = {"block": block, "run-folder": run_folder, "floors": floors}

@@ -59,10 +59,9 @@ def evaluate(
     Returns:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
-    from eval.results.chosen import chosen_settings, chosen_text
-    from eval.results.summary import summary
     from eval.runner.evaluate import evaluate_runs
     from eval.runner.work_units import check_sources
+    from scores.summary import summary
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")
@@ -73,8 +72,6 @@ def evaluate(
     outcome = evaluate_runs(runs, config, workers, trust_remote_code=trust_remote_code)
     if tables := [rows for rows in outcome.asked.values() if len(rows)]:
         print(summary(tables))
-        if len(counts := chosen_settings(outcome.asked)):
-            print(chosen_text(counts))
     return _status(outcome.failures)
 
 

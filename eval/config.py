@@ -13,8 +13,8 @@ from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, Unlisted
 from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
-from eval.suites.registry import SUITES
-from eval.suites.spec import SuiteSpec
+from scores.suites.registry import SUITES
+from scores.suites.spec import SuiteSpec
 
 Suite = Literal[tuple(SUITES)]  # type: ignore[invalid-literal]
 

@@ -7,8 +7,11 @@ when it is first used, and ``compare`` needs no torch.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 import warnings
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +26,26 @@ if TYPE_CHECKING:
     from ffn_ablations.training import train as train
     from ffn_variants.swap import swap_ffn as swap_ffn
 
+
+def _find_own(root: Path) -> None:
+    """See to it that files and folders of the folder one works in are not taken for packages of this project.
+
+    Raises:
+        ImportError: Naming a file of that name, which Python would import instead.
+    """
+    if str(root) not in sys.path:  # an editable installation, which a folder without code would go before
+        sys.path.append(str(root))
+    for name in ("base", "eval", "ffn_variants", "inside", "pretrain", "report", "scores", "slurm"):
+        found = importlib.util.find_spec(name)
+        if found and found.origin and Path(found.origin).resolve().parent != (root / name).resolve():
+            raise ImportError(
+                f"{found.origin} has the name of a package of ffn-ablations and would be imported instead; "
+                "rename it",
+                name=__name__,
+            )
+
+
+_find_own(Path(__path__[0]).parent)
 try:
     __version__ = version("ffn-ablations")
 except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was installed

@@ -18,27 +18,26 @@ from matplotlib.figure import Figure
 from base.errors import UsageError
 from base.files import write_text
 from base.mistakes import check
-from eval.report.analyse import analyse
-from eval.report.analysis import Analysis, Request
-from eval.report.command import ReportArgs, request_of
-from eval.report.document.html import to_fragment
-from eval.report.exports import number_tables
-from eval.report.figures import draw_one
-from eval.report.figures.plots import find_panel
-from eval.report.figures.style import SMALL, STYLE, add_legend
-from eval.report.inputs.run_facts import RunFacts
-from eval.report.inputs.sources import Source, read_source, source_of_frame
-from eval.report.sections.answer import answer, explored
-from eval.report.sections.verdicts import summary, verdicts, warnings
-from eval.report.write import write_analysis
-from eval.results.columns import to_csv
-from eval.results.declarations import Scale
-from eval.results.published import PublishedSource
-from eval.significance.axes import Settings
-from eval.significance.factor import Factor
+from base.run.folders import REPORT_NAME
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs, as_runs
-from pretrain.run.folders import REPORT_NAME
+from report.analyse import analyse
+from report.analysis import Analysis, Request
+from report.command import ReportArgs, request_of
+from report.document.html import to_fragment
+from report.exports import draw_one, number_tables
+from report.figures.style import SMALL, STYLE, add_legend
+from report.inputs.run_facts import RunFacts
+from report.inputs.sources import Source, read_source, source_of_frame
+from report.leaderboard import leaderboard
+from report.page import answer, make_card, summary, warnings
+from report.plots import find_panel
+from report.significance.axes import Settings
+from report.significance.factor import Factor
+from report.write import write_analysis
+from scores.columns import to_csv
+from scores.declarations import Scale
+from scores.published import PublishedSource
 
 VERDICT_COLUMNS = (
     "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary", "verdict",
@@ -178,11 +177,6 @@ class Comparison:
         """What is claimed, in sentences, as Markdown."""
         return " ".join(answer(self.analysis))
 
-    @property
-    def explored(self) -> str:
-        """What stands out beside the claims, as Markdown; empty where nothing does."""
-        return explored(self.analysis)
-
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table of the report, those of ``tables/*.csv``: scores, comparisons, power, ..."""
@@ -193,7 +187,8 @@ class Comparison:
         """One row for each variant, outcome and family, that of the average over families having none.
 
         ``estimate`` is variant minus baseline, ``low`` to ``high`` the interval that agrees with the verdict,
-        both in ``unit``; ``p`` is corrected likewise; ``is_primary`` tells claims from what is explored.
+        both in ``unit``; ``p`` is corrected likewise. What is not ``is_primary`` is explored: it has an
+        estimate, and no interval, p or verdict.
         """
         table = self.tables["comparisons"]
         table = table.assign(
@@ -290,5 +285,5 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         analysis = self.analysis
-        parts = [self.answer, self.explored, verdicts(analysis), warnings(analysis)]
+        parts = [make_card(analysis).markdown, leaderboard(analysis), warnings(analysis)]
         return to_fragment("\n\n".join(filter(None, parts)))

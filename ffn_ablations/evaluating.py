@@ -11,12 +11,12 @@ import pandas as pd
 from base.errors import UsageError
 from base.mistakes import check
 from eval.config import EvalConfig
-from eval.report.inputs.run_facts import held_out_rows
 from eval.runner.evaluate import evaluate_runs, failure_lines
 from eval.runner.work_units import check_sources
 from ffn_ablations.errors import brief_in_notebooks, told
 from ffn_ablations.runs import as_runs
 from ffn_ablations.values import typed_values
+from report.inputs.run_facts import held_out_rows
 
 
 @told()

@@ -14,11 +14,11 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.families import family_label, get_family
-from eval.report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
-from eval.significance.axes import plain
+from base.run.folders import RunFolder
 from ffn_ablations import html
 from ffn_ablations.errors import named, told
-from pretrain.run.folders import RunFolder
+from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
+from report.significance.axes import plain
 from slurm.state.listing import read_levels
 
 

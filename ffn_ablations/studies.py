@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
+from base.run.folders import StudyFolder
 from ffn_ablations import html
 from ffn_ablations.comparing import Comparison, compare
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs
-from pretrain.run.folders import StudyFolder
 from slurm.arguments import SubmitArgs
 from slurm.state.cell_state import CellState
 from slurm.state.listing import read_listing

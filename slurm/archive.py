@@ -37,9 +37,9 @@ from base.files import (
 )
 from base.names import check_name
 from base.records import peek_record
+from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
 from base.wording import first_few
-from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.state.cell_state import CellState
 from slurm.state.survey import survey
 

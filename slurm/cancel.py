@@ -17,9 +17,9 @@ import psutil
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
+from base.run.folders import StudyFolder
 from base.sections import Section
 from base.system import is_locked
-from pretrain.run.folders import StudyFolder
 from slurm.arguments import runs_dir_override
 from slurm.queue.squeue import cancel, cells_name, living_arrays, read_queue, report_name
 from slurm.state.listing import read_listing

@@ -18,18 +18,18 @@ from base.families import PRETRAINED
 from base.files import mapping
 from base.progress import duration
 from base.records import peek_record
+from base.run.folders import RunFolder, StudyFolder
 from base.wording import format_table
 from eval.classification.cost import CHARACTERS_PER_TOKEN
-from eval.results.stages import MAIN, SHARED, TUNE
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.prepare import read_text
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
 from pretrain.resolution import resolve
-from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
+from scores.stages import MAIN, SHARED, TUNE
 from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study
 from slurm.study.tuning.cells import growth_to_come

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from base.errors import UsageError
+from base.run.folders import StudyFolder
 from base.wording import format_table
-from pretrain.run.folders import StudyFolder
 from slurm.state.listing import read_listing
 from slurm.state.survey import survey
 

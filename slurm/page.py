@@ -1,42 +1,43 @@
-"""The status of a study as one HTML page: what stands in a terminal, and the losses of its runs so far."""
+"""The status of a study as a page: what stands in a terminal, and the losses of its runs so far."""
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
 import matplotlib
+import pandas as pd
 from matplotlib.figure import Figure
 
 from base.errors import UsageError
-from base.files import write_text
 from base.json_text import parse_json
-from eval.report.document.html import to_html
-from eval.report.document.markdown import table
-from eval.report.document.names import family_label
-from eval.report.figures.style import STYLE, add_legend, panels, to_svg, variant_styles
-from eval.report.figures.training import Curve, thin
-from eval.results.stages import MAIN
-from pretrain.run.folders import RunFolder, StudyFolder
+from base.run.folders import RunFolder, StudyFolder
+from report.document.document import Document, shown_path, write_document
+from report.document.markdown import figure, plain, table
+from report.document.names import family_label
+from report.figures.style import STYLE, add_legend, panels, variant_styles
+from report.figures.training import Curve, thin
+from scores.stages import MAIN
 from slurm.state.cell_state import is_number
 from slurm.state.listing import read_to_come
 
 PANEL_IN = 3.4
-FIGURE = "losses.svg"
+LOSSES = "losses"
+ALT = "Losses of the runs so far, a colour for each variant."
+COLUMNS = ("run", "settings", "state", "details")
 HELD_OUT, TRAINING = "eval_loss", "loss"
 LABELS = {HELD_OUT: "held-out loss (nats a token)", TRAINING: "training loss (nats a token)"}
-MARKUP = re.compile(r"([\\`*_\[\]<>#~])")
 
 
 def write_page(study: Path, rows: Sequence[tuple[str, str, str, str]], notes: Sequence[str]) -> Path:
-    """Write ``status.html`` whole into a study's folder and return where it is.
+    """Write the page of a study's status into its folder and return where its HTML is.
 
     Args:
         study: The folder.
-        rows: Of every run its id, its levels, its state and what is to be said of it.
+        rows: Of every run its id, its settings, its state and what is to be said of it.
         notes: Sentences on the whole study.
 
     Raises:
@@ -45,16 +46,31 @@ def write_page(study: Path, rows: Sequence[tuple[str, str, str, str]], notes: Se
     if not study.is_dir():
         raise UsageError(f"{study} is not there, so the study has no page yet; run or submit it first")
     folder = StudyFolder(study)
-    parts, images = [f"# {_plain(study.resolve().name)}", *map(_plain, notes)], {}
-    if folder.report_file.is_file():
-        parts.append("[The report](report/report.html)")
-    if figure := draw_losses(folder, [run_id for run_id, *_ in rows]):
-        parts.append(f"![Losses of the runs so far, a colour for each variant]({FIGURE})")
-        images[FIGURE] = to_svg(figure, "losses")
-    lines = [(f"`{run_id}`", *map(_plain, rest)) for run_id, *rest in rows]
-    parts.append(table(("run", "levels", "state", "details"), lines))
-    write_text(folder.status_page, to_html("\n\n".join(parts), f"Status: {study.resolve().name}", images))
-    return folder.status_page
+    page = folder.status_page
+    write_document(_document(folder, rows, notes), page.parent, page.stem)
+    return page
+
+
+def _document(
+    study: StudyFolder, rows: Sequence[tuple[str, str, str, str]], notes: Sequence[str]
+) -> Document:
+    plot = draw_losses(study, [run_id for run_id, *_ in rows])
+    report = study.report_file.with_suffix(".html")
+    lines = [(f"`{run_id}`", *map(plain, others)) for run_id, *others in rows]
+    blocks = (
+        *map(plain, notes),
+        f"[The report](../{report.relative_to(study.path)})" if study.report_file.is_file() else "",
+        figure(LOSSES, ALT) if plot else "",
+        table(COLUMNS, lines),
+    )
+    return Document(
+        title=f"Status of {study.path.resolve().name}",
+        blocks=blocks,
+        figures={LOSSES: (plot, ALT)} if plot else {},
+        tables={"runs": pd.DataFrame(rows, columns=list(COLUMNS))},
+        record={"notes": notes},
+        command=shlex.join(["ffn-ablations", "study", "status", shown_path(study.path), "--html"]),
+    )
 
 
 def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
@@ -78,16 +94,16 @@ def _drawn(curves: Mapping[str, Curve], label: str) -> Figure:
         family, variant, _ = run_id.split("/", 2)
         by_family.setdefault(family, []).append((variant, curve))
     styles = variant_styles(list(dict.fromkeys(run_id.split("/")[1] for run_id in curves)))
-    figure, axes = panels(len(by_family), PANEL_IN, columns=1)
+    plot, axes = panels(len(by_family), PANEL_IN, columns=1)
     for panel, (family, lines) in zip(axes, by_family.items(), strict=True):
         for variant, curve in lines:
             style = styles[variant]
             panel.plot(*zip(*thin(curve), strict=True), color=style.colour, ls=style.dashes, lw=0.9)
         panel.set_title(family_label(family))
         panel.set_xlabel("step")
-    figure.supylabel(label, fontsize=9.5)
-    add_legend(figure, [style.line(str(variant)) for variant, style in styles.items()])
-    return figure
+    plot.supylabel(label, fontsize=9.5)
+    add_legend(plot, [style.line(str(variant)) for variant, style in styles.items()])
+    return plot
 
 
 def read_curve(run: RunFolder, metric: str) -> list[tuple[int, float]]:
@@ -100,8 +116,3 @@ def read_curve(run: RunFolder, metric: str) -> list[tuple[int, float]]:
             if isinstance(record, dict) and is_number(record.get("step")) and is_number(record.get(metric)):
                 values[int(record["step"])] = float(record[metric])
     return sorted(values.items())
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it stands."""
-    return MARKUP.sub(r"\\\1", text)

@@ -2,7 +2,7 @@
 
     ffn-ablations study status runs/quickstart
     ffn-ablations study status runs/quickstart --watch
-    ffn-ablations study status runs/quickstart --watch --html    # also as a page, runs/quickstart/status.html
+    ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
 
 Reads the study's files and asks SLURM once, where the study has jobs; works from any shell and at any time.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.sections import Section
-from eval.results.decisions import read_decisions
-from eval.results.stages import MAIN
-from eval.results.tuning import read_tuning
+from scores.decisions import read_decisions
+from scores.stages import MAIN
+from scores.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work
 from slurm.state.listing import read_levels, read_listing, read_to_come, tell_levels
@@ -42,7 +42,7 @@ class StatusArgs(Section):
     every: float = 10.0
     """With --watch: seconds in between."""
     html: bool = False
-    """Write status.html into the study's folder too: a page with the same, and the losses so far. With
+    """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
     --watch it is written again each time."""
 
 

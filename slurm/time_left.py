@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from base.progress import duration
-from eval.results.stages import MAIN, SHARED, STAGES, TUNE
+from scores.stages import MAIN, SHARED, STAGES, TUNE
 from slurm.state.cell_state import CellState
 
 NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from base.files import damage
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import read_completion
+from base.run.folders import RunFolder
+from base.run.manifest import read_completion
 
 
 def run_damage(run: RunFolder) -> dict[str, str]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from importlib import import_module
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ffn_ablations.cli import main
 # Everything heavy that a command of this project comes to import, but for the commands themselves.
 IMPORTS = [
     "eval.runner.evaluate",
-    "eval.report.write",
+    "report.write",
     "matplotlib.figure",
     "pretrain.training.train",
     "pretrain.data.embedded",
@@ -38,7 +39,7 @@ WORDS = {
     "eval.heads": "list heads",
     "eval.inspect": "inspect",
     "eval.push": "push",
-    "eval.report": "report",
+    "report": "report",
     "eval.tasks": "list tasks",
     "ffn_ablations": "",
     "ffn_variants": "list variants",
@@ -115,7 +116,10 @@ def _command(
     os.environ.update(environment)
     sys.argv = [module, *args]
     try:
-        run_cli(lambda: main([*words_of(module), *args]))
+        if module.startswith("tests."):  # what a test runs in a process of its own, as tests.hub.read
+            run_cli(import_module(module).main)
+        else:
+            run_cli(lambda: main([*words_of(module), *args]))
     except Exception:  # multiprocessing would print it in its own form
         traceback.print_exc()
         raise SystemExit(1) from None

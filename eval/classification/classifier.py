@@ -15,13 +15,13 @@ from transformers import GPTNeoForSequenceClassification, PreTrainedModel, Rober
 from eval.classification.config import Pooling
 from eval.classification.encoders import Encoder, fits, make_encoder
 from eval.classification.heads.layers import HeadOutput
-from eval.classification.heads.spec import Reads
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.layout import padded_inputs
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded, Resident
 from eval.models.transfers import all_to_device
 from ffn_variants.models.autocast import cast_inputs_once
+from scores.heads.spec import Reads
 
 Batch = Encoded | Resident | Segmented
 

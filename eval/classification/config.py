@@ -38,9 +38,9 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from base.config_input import SEED_END
 from base.errors import unknown_name
 from base.sections import Section, Unlisted
-from eval.classification.heads.registry import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
 from eval.classification.metric_names import Metric
-from eval.suites.registry import SUITES
+from scores.heads.registry import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
+from scores.suites.registry import SUITES
 
 GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
 GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]

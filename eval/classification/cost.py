@@ -6,10 +6,10 @@ import numpy as np
 
 from eval.classification.config import ClassificationConfig
 from eval.classification.finetune import evaluation_interval, num_steps
-from eval.classification.heads.registry import HeadChoice
 from eval.classification.tasks.examples import data_source, read_examples
 from eval.classification.tasks.task import ClassificationTask
 from eval.classification.tuning import candidates
+from scores.heads.registry import HeadChoice
 
 # Characters of a token of English in a vocabulary of about 10,000; only estimates of time use it.
 CHARACTERS_PER_TOKEN = 4

@@ -18,7 +18,6 @@ from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import ClassificationConfig, Finetuning
 from eval.classification.features import FeatureClassifier, Features, features, fits_memory
 from eval.classification.finetune import DivergedError, Finetuned, Ticker, finetune
-from eval.classification.heads.registry import HeadChoice
 from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.metric_names import unfit_metric
@@ -29,6 +28,7 @@ from eval.classification.tuning import candidates, what_differs
 from eval.files import fingerprint
 from eval.models.identity import model_files
 from eval.scoring.log_likelihood import num_positions
+from scores.heads.registry import HeadChoice
 
 
 @dataclass(frozen=True)

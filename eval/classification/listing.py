@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from base.command_line import Positional, parse_flags
 from base.sections import Section
 from base.wording import describe_options, format_table
-from eval.classification.heads.registry import HEADS
 from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_tasks
+from scores.heads.registry import HEADS
 
 TASK_HEADER = ("task", "benchmark", "source", "labels", "text", "metrics")
 

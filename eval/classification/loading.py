@@ -21,10 +21,10 @@ from eval.classification.classifier import HeadClassifier, PaddedClassifier, mak
 from eval.classification.config import Finetuning
 from eval.classification.encoders import make_encoder
 from eval.classification.heads.layers import build_head
-from eval.classification.heads.registry import DEFAULT_HEAD, check_head, get_head, parse_head
 from eval.classification.tasks.task import ClassificationTask
 from ffn_variants.models.devices import choose_device
 from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
+from scores.heads.registry import DEFAULT_HEAD, check_head, get_head, parse_head
 
 
 def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:

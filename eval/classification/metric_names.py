@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from eval.suites.registry import CLASSIFICATION_METRICS
+from scores.suites.registry import CLASSIFICATION_METRICS
 
 METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)
 Metric = Literal[METRIC_NAMES]  # type: ignore[invalid-literal]

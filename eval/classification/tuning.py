@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eval.classification.config import Finetuning
-from eval.classification.heads.registry import parse_head
+from scores.heads.registry import parse_head
 
 INIT_SCALE = "init_scale"
 

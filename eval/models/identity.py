@@ -10,11 +10,11 @@ from base.errors import UsageError
 from base.families import family_of, get_family
 from base.files import damage
 from base.records import peek_record
+from base.run.folders import RunFolder
+from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
 from ffn_variants.models.own_variants import admit_variants
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
 from pretrain.run.run_dir import read_run, run_id
 
 

@@ -16,8 +16,6 @@ from base.faults import naming
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
-from eval.results.scale import cut_inputs, describe_cut
-from eval.results.store import ResultStore
 from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
@@ -28,6 +26,8 @@ from ffn_variants.models.devices import check_device
 from ffn_variants.registry import is_registered
 from pretrain.run.lock import sole_writer
 from pretrain.run.variant_source import source_change
+from scores.scale import cut_inputs, describe_cut
+from scores.store import ResultStore
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
 SECONDS_WORTH_A_WORKER = 60.0
@@ -78,7 +78,7 @@ class _OpenRun:
         done = [work for work in self.asked.values() if is_done(work, self.store)]
         wanted = [(work.benchmark_of(task), task, work.head) for work in done for task in work.protocols]
         places = {key: place for place, key in enumerate(wanted)}
-        rows = self.store.rows()
+        rows = self.store.rows
         keys = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
         order = sorted((places[key], number) for number, key in enumerate(keys) if key in places)
         return rows.iloc[[number for _, number in order]]
@@ -135,7 +135,7 @@ def evaluate_runs(
                     note = write_references(run_dir, config)
                 if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
-        outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
+        outcome.rows.update({run_dir: run.store.rows for run_dir, run in runs.items()})
         names = _names(runs)
         outcome.asked.update(
             {run_dir: run.asked_rows.assign(run_id=names[run_dir]) for run_dir, run in runs.items()}

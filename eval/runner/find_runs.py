@@ -11,10 +11,10 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.mistakes import explain
+from base.run.folders import RunFolder, StudyFolder
 from eval.config import EvalConfig
 from eval.models.backbones import backbone_runs, is_backbone
-from eval.results.stages import is_cut_off
-from pretrain.run.folders import RunFolder, StudyFolder
+from scores.stages import is_cut_off
 
 BACKBONES_DIR = Path("runs", "backbones")
 FORMER_FIELDS = {"check_contamination"}

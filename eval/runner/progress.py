@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from base.progress import ProgressBar, duration
-from eval.results.run_scores import decimals
+from scores.run_scores import decimals
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0

@@ -11,8 +11,8 @@ from eval.classification.inputs.data import majority_baselines
 from eval.classification.tasks.chosen import classification_tasks
 from eval.classification.tasks.schema import classified_benchmarks
 from eval.config import EvalConfig
-from eval.results.baselines import read_baselines, write_baselines
-from eval.suites.registry import HARNESS_FINDER
+from scores.baselines import read_baselines, write_baselines
+from scores.suites.registry import HARNESS_FINDER
 
 
 def write_references(run_dir: Path, config: EvalConfig) -> str | None:

@@ -15,20 +15,20 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from eval.classification.config import FinetuneConfig
-from eval.classification.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
 from eval.classification.tasks.chosen import classification_tasks, matched_labels
 from eval.classification.tasks.examples import protocol_source
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, identify_run, weights_hash
-from eval.results.rows import NO_HEAD
-from eval.results.store import Scores, read_scores
 from eval.scoring.protocol import Protocol
-from eval.suites.registry import HARNESS_FINDER, SUITES
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from eval.zero_shot.task import TextTask
-from pretrain.run.folders import RunFolder
+from scores.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
+from scores.rows import NO_HEAD
+from scores.store import Scores, read_scores
+from scores.suites.registry import HARNESS_FINDER, SUITES
 
 if TYPE_CHECKING:
     from eval.zero_shot.lm_eval_tasks import HarnessTask
@@ -221,7 +221,7 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
         if not units:  # as in a study of held-out losses alone
             return True
         scores = read_scores(RunFolder(run_dir))
-        if scores.ledger is None or scores.wrong or scores.ledger.weights != weights:
+        if scores.ledger is None or scores.problem or scores.ledger.weights != weights:
             return False
         return all(is_done(work, scores) for work in units)
     except Exception:

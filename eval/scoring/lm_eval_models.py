@@ -16,10 +16,10 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from eval.models.identity import model_folder
 from eval.scoring.scorers import SCORERS, TextScorer
 from ffn_variants.models.loading import load_language_model
-from pretrain.run.folders import RunFolder
 
 # What lm-eval's command line passes to every model.
 _UNUSED_ARGUMENTS = ("batch_size", "max_batch_size")

@@ -9,10 +9,10 @@ from base.errors import UsageError
 from base.text.paths import absent
 from eval.config import EvalConfig
 from eval.files import fingerprint, list_data_files, read_hub_rows, read_json_rows
-from eval.suites.registry import SUITES
 from eval.zero_shot.minimal_pairs import PAIR_COLUMNS, PairTask
 from eval.zero_shot.suites import data_folder, find_data
 from eval.zero_shot.task import TextTask, file_task
+from scores.suites.registry import SUITES
 
 HUB_BLIMP = "nyu-mll/blimp"
 

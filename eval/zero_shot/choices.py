@@ -26,10 +26,10 @@ import numpy as np
 from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.files import list_data_files
-from eval.suites.registry import SUITES
 from eval.zero_shot.conditional_pairs import ConditionalPair, conditional_task
 from eval.zero_shot.suites import data_folder, find_data
 from eval.zero_shot.task import TextTask
+from scores.suites.registry import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

@@ -16,10 +16,10 @@ import pandas as pd
 from base.errors import UsageError
 from base.progress import Tell
 from eval.config import EvalConfig
-from eval.suites.registry import SUITES
 from eval.zero_shot.choices import Choice, credit, score_choices
 from eval.zero_shot.suites import data_folder, find_data
 from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, file_task, read_checked
+from scores.suites.registry import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

@@ -32,9 +32,9 @@ from base.progress import Tell
 from eval.config import EvalConfig
 from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.scorers import TextScorer
-from eval.suites.lm_eval_metrics import CHOICE_METRICS, metrics_of, primary_metric
-from eval.suites.registry import HARNESS_PREFIX
 from eval.zero_shot.task import TaskResult, evenly_spaced
+from scores.suites.lm_eval_metrics import CHOICE_METRICS, metrics_of, primary_metric
+from scores.suites.registry import HARNESS_PREFIX
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
 

@@ -17,10 +17,10 @@ import pandas as pd
 from base.errors import UsageError
 from base.progress import Tell
 from eval.config import EvalConfig
-from eval.suites.blimp_paradigms import phenomenon_name
 from eval.zero_shot.choices import Choice, continuations, score_choices
 from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, read_checked
 from pretrain.data.embedded import minimal_pairs
+from scores.suites.blimp_paradigms import phenomenon_name
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

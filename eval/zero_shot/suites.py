@@ -7,8 +7,8 @@ from pathlib import Path
 from base.errors import UsageError, unknown_name
 from base.text.paths import absent
 from eval.config import EvalConfig
-from eval.suites.registry import SUITES
 from eval.zero_shot.task import TextTask
+from scores.suites.registry import SUITES
 
 
 def data_folder(suite: str, config: EvalConfig) -> Path:

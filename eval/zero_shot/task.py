@@ -13,7 +13,7 @@ import pandas as pd
 
 from base.progress import Tell
 from eval.files import fingerprint, read_json_rows
-from eval.suites.registry import SUITES
+from scores.suites.registry import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

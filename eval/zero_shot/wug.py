@@ -24,10 +24,10 @@ from base.errors import UsageError
 from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import list_data_files
-from eval.suites.registry import SUITES
 from eval.zero_shot.choices import Choice, score_choices
 from eval.zero_shot.suites import data_folder, find_data
 from eval.zero_shot.task import TaskResult, TextTask, file_task, read_checked
+from scores.suites.registry import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

@@ -1,3 +1,3 @@
-"""A look into trained feed-forward networks: the functions of one number that they are made of."""
+"""The functions of one number that feed-forward networks are made of, for whoever inspects a model."""
 
 from ffn_variants.inside import kan_edges as kan_edges

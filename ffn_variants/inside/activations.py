@@ -24,15 +24,11 @@ class Activation:
 
     Attributes:
         layer: Number of the transformer layer, from 0.
-        name: Where it stands in the FFN; empty for the only one.
         module: From (N, F) to (N, F), each channel on its own.
-        following: The linear layer that reads it; None where nothing in the FFN does.
     """
 
     layer: int
-    name: str
     module: nn.Module
-    following: nn.Linear | None = None
 
     @property
     def is_learnable(self) -> bool:
@@ -43,36 +39,19 @@ class Activation:
 def activations_of(model: nn.Module) -> list[Activation]:
     """List the elementwise functions of a model's FFNs, in their order."""
     return [
-        Activation(number, name, module, following)
+        Activation(number, module)
         for number, parts in enumerate(ffns_of(model))
-        for name, module, following in _elementwise(parts)
+        for module in _elementwise(parts)
     ]
 
 
-def _elementwise(parts: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module, nn.Linear | None]]:
+def _elementwise(parts: tuple[nn.Module, ...]) -> Iterator[nn.Module]:
     for slot in _SLOTS:
         if isinstance(module := getattr(parts[0], slot, None), nn.Module):
-            after = parts[1:] or tuple(parts[0].children())
-            linear = [child for child in after if isinstance(child, nn.Linear)]
-            yield "", module, linear[-1] if linear else None
+            yield module
             return
     for part in parts:
-        modules = list(part.named_modules())
-        for place, (name, module) in enumerate(modules):
-            if isinstance(module, GroupRational):
-                behind = (later for _, later in modules[place + 1 :] if isinstance(later, nn.Linear))
-                yield name.rpartition(".")[2], module, next(behind, None)
-
-
-def channel_parameters(activation: Activation, num_channels: int) -> dict[str, Tensor]:
-    """The parameters whose first dimension is channels, or groups of them, by name."""
-    module = activation.module
-    groups = {num_channels} | ({len(module.denominator)} if isinstance(module, GroupRational) else set())
-    return {
-        name: parameter
-        for name, parameter in module.named_parameters()
-        if parameter.ndim and len(parameter) in groups and name != "numerator"
-    }
+        yield from (module for module in part.modules() if isinstance(module, GroupRational))
 
 
 @torch.no_grad()

@@ -1,10 +1,11 @@
-"""The edges of a layer: every function of one input that is added up to one output, and their removal.
+"""The edges of a layer: every function of one input that is added up to one output.
 
-A layer of edges is y_o = bias_o + sum_i f_oi(x), and each f_oi a weighted sum of K functions of input i. Two
-functions dispatch on the class of the layer; a new kind of KAN layer is one more registration of each, in
-``kan_edges.py``. A linear layer has edges, too, each a straight line, so that whatever is said of edges can
-be said of an MLP. Where an edge has a function of its own that is no sum of what all edges share (`wav-kan`,
-`mlp-edge`), and where a network chooses what a token meets (`moe`, `product-key-memory`), there are none.
+A layer of edges is y_o = bias_o + sum_i f_oi(x), and each f_oi a weighted sum of K functions of input i.
+``edges_of`` dispatches on the class of the layer; a new kind of KAN layer is one more registration, in
+``kan_edges.py``. A linear layer has edges, too, each a straight line, so that whatever is measured of edges
+can be measured of an MLP. A layer has none where an edge has a function of its own that is no sum of what all
+edges share (`wav-kan`, `mlp-edge`), or where a network chooses what a token meets (`moe`,
+`product-key-memory`).
 
 Shapes: N rows, I inputs, O outputs, K functions of each input.
 """
@@ -21,45 +22,47 @@ from torch import Tensor, nn
 from ffn_variants.models.layers import ffn_modules
 
 
+def itself(x: Tensor) -> Tensor:
+    """Return the input: edges that are functions of the layer's inputs as they are."""
+    return x
+
+
 @dataclass(frozen=True, kw_only=True)
 class Edges:
     """The edges of one layer, as weights of functions of its inputs."""
 
-    kind: str
-    """What the functions are, for a reader: ``B-splines``."""
-    weight: Tensor
-    """(O, K, I); of a layer that mixes no inputs (1, K, I)."""
-    bias: Tensor | None
-    """(O,), what is added once."""
+    parameters: tuple[Tensor, ...]
+    """Views of the layer's parameters, (O, I, ...) each; an edge whose entries are all zero gives zero. A
+    layer that mixes no inputs has O = 1: output i is a function of input i alone."""
     features: Callable[[Tensor], Tensor]
     """(N, I) inputs of the layer to (N, K, I) values of the functions."""
-    coordinates: Callable[[Tensor], Tensor]
+    effective: Tensor | None = None
+    """(O, K, I) weights of the functions, where they are not the parameters one after the other."""
+    coordinates: Callable[[Tensor], Tensor] = itself
     """(N, I) inputs of the layer to (N, I) numbers that the edges are functions of."""
-    basis: Callable[[Tensor], Tensor]
-    """(N, I) such numbers to (N, C, I) values of the first C functions; the others read the inputs."""
-    limits: tuple[Tensor, Tensor] | None = None
-    """(I,) lower and upper end of what the functions were made for; None where there are no ends."""
-    mixes: bool = True
-    """Whether every output reads every input; if not, output i is a function of input i alone."""
+    basis: Callable[[Tensor], Tensor] | None = None
+    """(N, I) such numbers to (N, C, I) values of the first C functions; None where those are ``features``."""
 
     @property
-    def num_curves(self) -> int:
-        """C, how many of the functions are of the edge's own coordinate."""
-        probe = torch.zeros(1, self.weight.shape[2], dtype=self.weight.dtype, device=self.weight.device)
-        return self.basis(probe).shape[1]
+    def weight(self) -> Tensor:
+        """(O, K, I) weights of the functions."""
+        if self.effective is not None:
+            return self.effective
+        flat = [p.reshape(*p.shape[:2], -1) for p in self.parameters]
+        return torch.cat(flat, 2).transpose(1, 2)
 
-    @property
-    def num_edges(self) -> int:
-        """Functions that are learned: O x I, or I where nothing is mixed."""
-        return self.weight.shape[0] * self.weight.shape[2]
+    def curves(self, outputs: Tensor, inputs: Tensor, points: Tensor) -> Tensor:
+        """Draw edges: (E,) outputs and inputs, and (Q, I) coordinates, to (E, Q) values."""
+        basis = (self.basis or self.features)(points)
+        weight = self.weight[outputs, : basis.shape[1], inputs]
+        return torch.einsum("qke,ek->eq", basis[:, :, inputs], weight)
 
-    def outputs(self, x: Tensor) -> Tensor:
-        """Add up the edges: (N, I) inputs to (N, O)."""
-        features = self.features(x)
-        if not self.mixes:
-            return torch.einsum("nki,ki->ni", features, self.weight[0])
-        summed = torch.einsum("nki,oki->no", features, self.weight)
-        return summed if self.bias is None else summed + self.bias
+    @torch.no_grad()
+    def remove(self, removed: Tensor) -> None:
+        """Set edges of the layer to zero, (O, I) true for those to go; biases stay."""
+        if removed.any():
+            for parameter in self.parameters:
+                parameter[removed] = 0
 
 
 @singledispatch
@@ -68,44 +71,29 @@ def edges_of(layer: nn.Module) -> Edges | None:
     return None
 
 
-@singledispatch
-def remove_edges(layer: nn.Module, removed: Tensor) -> None:
-    """Set edges of a layer to zero, whatever they read; biases stay.
-
-    Args:
-        layer: A layer that ``edges_of`` knows.
-        removed: (O, I) true for those to be removed; (1, I) for a layer that mixes no inputs.
-    """
-    raise NotImplementedError(f"no removal of edges is registered for {type(layer).__name__}")
-
-
-def edge_layers(ffn: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers of edges in a feed-forward network with their names, those inside others left out.
+def edge_layers(ffn: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers of edges in a feed-forward network, those inside others left out.
 
     A registration for a whole network that gives None hides the layers inside.
     """
-    if edges_of.dispatch(type(ffn)) is _hidden:
+    registered = edges_of.dispatch(type(ffn))
+    if registered is _hidden:
         return
-    if edges_of.dispatch(type(ffn)) is not edges_of.dispatch(object):
-        yield "", ffn
+    if registered is not edges_of.dispatch(object):
+        yield ffn
         return
-    for name, child in ffn.named_children():
-        yield from ((f"{name}.{inner}".rstrip("."), layer) for inner, layer in edge_layers(child))
+    for child in ffn.children():
+        yield from edge_layers(child)
 
 
 def ffns_of(model: nn.Module) -> list[tuple[nn.Module, ...]]:
     """The modules of each transformer layer's feed-forward network, in the order of the layers."""
-    return [found for module in model.modules() if (found := ffn_modules(module))]
+    return [parts for module in model.modules() if (parts := ffn_modules(module))]
 
 
-def model_edge_layers(model: nn.Module) -> list[tuple[int, str, nn.Module]]:
-    """List a model's layers of edges inside its FFNs: number of the transformer layer, name, layer."""
-    return [
-        (number, name, layer)
-        for number, parts in enumerate(ffns_of(model))
-        for part in parts
-        for name, layer in edge_layers(part)
-    ]
+def model_edge_layers(model: nn.Module) -> list[list[nn.Module]]:
+    """List the layers of edges of each of a model's FFNs; the inputs of the last are the FFN's units."""
+    return [[layer for part in parts for layer in edge_layers(part)] for parts in ffns_of(model)]
 
 
 def is_kan(layer: nn.Module) -> bool:
@@ -113,27 +101,9 @@ def is_kan(layer: nn.Module) -> bool:
     return not isinstance(layer, nn.Linear)
 
 
-def itself(x: Tensor) -> Tensor:
-    """Return the input: edges whose coordinates are the layer's inputs as they are."""
-    return x
-
-
-@edges_of.register(nn.Linear)
-def _linear_edges(layer: nn.Linear) -> Edges:
-    def features(x: Tensor) -> Tensor:
-        return x.unsqueeze(1)
-
-    weight = layer.weight.detach().unsqueeze(1)
-    bias = None if layer.bias is None else layer.bias.detach()
-    return Edges(
-        kind="lines", weight=weight, bias=bias, features=features, coordinates=itself, basis=features
-    )
-
-
-@remove_edges.register(nn.Linear)
-@torch.no_grad()
-def _(layer: nn.Linear, removed: Tensor) -> None:
-    layer.weight[removed] = 0
+@edges_of.register
+def _(layer: nn.Linear) -> Edges:
+    return Edges(parameters=(layer.weight.detach(),), features=lambda x: x.unsqueeze(1))
 
 
 def hide_layers_of(network: type[nn.Module]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from base.errors import OccupiedError
 from base.files import remove_leftovers, sole_holder
 from base.records import peek_record, write_record
-from pretrain.run.folders import RunFolder
+from base.run.folders import RunFolder
 
 
 @dataclass(frozen=True)

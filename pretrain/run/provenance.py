@@ -18,8 +18,8 @@ import torch
 
 from base.files import CODE_ROOT, SNAPSHOT
 from base.records import peek_record, read_record, write_record
+from base.run.folders import RunFolder
 from base.system import peak_memory_mb as peak_of_process
-from pretrain.run.folders import RunFolder
 
 
 def content_hash(root: Path) -> str:

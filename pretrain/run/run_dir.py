@@ -16,12 +16,12 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import damage, write_text
 from base.records import peek_record
+from base.run.folders import RUN_NAME, RunFolder
+from base.run.manifest import Completion, mixed_up, read_completion
 from base.sections import Typed
 from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, rows_of_before, with_batch_size
 from pretrain.resolution import resolve, resolve_sources
-from pretrain.run.folders import RUN_NAME, RunFolder
-from pretrain.run.manifest import Completion, mixed_up, read_completion
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,

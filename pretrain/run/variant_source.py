@@ -7,11 +7,11 @@ from typing import Any
 
 from base.errors import UsageError
 from base.files import write_atomically
+from base.run.folders import RunFolder
+from base.run.recorded import recorded_source
 from ffn_variants.files import variant_file
 from ffn_variants.registry import get_variant
 from ffn_variants.source import cure, describe_change, is_same_source, source_fingerprint
-from pretrain.run.folders import RunFolder
-from pretrain.run.recorded import recorded_source
 
 
 def source_facts(ffn: str) -> dict[str, Any]:

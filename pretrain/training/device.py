@@ -14,10 +14,10 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from base.system import cpp_compiler
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
 from pretrain.config import RunConfig
-from pretrain.run.folders import RunFolder
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from base.families import get_family
+from base.run.folders import RunFolder
 from base.text.span_corruption import NUM_SENTINELS
 from pretrain.config import RunConfig
 from pretrain.data import corpus
@@ -15,7 +16,6 @@ from pretrain.data.prepare import cached_summary, find
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts, describe_costs
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir, to_yaml
 from pretrain.run.variant_source import source_change
 from pretrain.training.optim import total_steps

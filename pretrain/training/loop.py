@@ -24,12 +24,12 @@ from transformers import PreTrainedModel
 
 from base.errors import UsageError
 from base.files import sha256_of
+from base.run.folders import RunFolder
 from base.text.masking import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
 from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
 from pretrain.data.prepare import PackedSplit, PreparedData
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash
 from pretrain.training.checkpoints import all_finite, load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.knots import SplineSchedule

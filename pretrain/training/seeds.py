@@ -17,13 +17,13 @@ from typing import Any
 
 from base.config_input import note_on_one, parse_seeds
 from base.errors import UsageError, as_usage_error
+from base.run.folders import RunFolder
 from base.sections import Typed
 from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
 from pretrain.data.prepare import prepare_data
 from pretrain.own_variant import read_sources
 from pretrain.resolution import resolve_sources
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from pretrain.training.stopping import stopped_between_runs
 from pretrain.training.usable import check_usable

@@ -14,7 +14,7 @@ from torch import Tensor
 from base.errors import UsageError
 from base.files import write_text
 from base.json_text import parse_json
-from pretrain.run.folders import RunFolder
+from base.run.folders import RunFolder
 
 ADVICE = "lower --optim.learning-rate or --optim.max-grad-norm, or add --optim.warmup-steps"
 

@@ -18,6 +18,8 @@ from transformers.utils.logging import disable_progress_bar
 from base.errors import UsageError, first_line
 from base.families import get_family
 from base.faults import naming
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
 from base.text.special_tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source import source_fingerprint
@@ -33,9 +35,7 @@ from pretrain.model.objective import build_loss
 from pretrain.own_variant import load_own_variant
 from pretrain.resolution import resolve
 from pretrain.run import provenance
-from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
-from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
 from pretrain.run.run_dir import (
     check_same_config,

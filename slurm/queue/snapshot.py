@@ -10,10 +10,10 @@ from pathlib import Path
 
 from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
 from base.records import set_aside, write_record
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
 from pretrain.run.provenance import content_hash, is_as_copied
 
-SUFFIXES = (".py", ".yaml", ".csv", ".md")
+SUFFIXES = (".py", ".yaml", ".csv", ".css", ".bib", ".md")
 """Of the files that the packages consist of."""
 
 

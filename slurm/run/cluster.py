@@ -25,8 +25,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import clean_env
 
 from base.errors import UsageError
+from base.run.folders import StudyFolder
 from pretrain.data.batches import cut_step
-from pretrain.run.folders import StudyFolder
 from slurm.queue.cluster import ClusterPreset, minutes_of
 from slurm.queue.snapshot import snapshot_environment
 from slurm.queue.squeue import cancel, cells_name, living_arrays, max_array_size, read_queue, report_name

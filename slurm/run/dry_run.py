@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from base.errors import AbsentError
-from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.models.backbones import StudyBackbone
-from eval.results.stages import TUNE
 from eval.runner.work_units import check_sources
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import find
 from pretrain.resolution import resolve
+from scores.heads.registry import DEFAULT_HEAD
+from scores.stages import TUNE
 from slurm.forecast import ForecastStage, render
 from slurm.run.todo import other_source_lines
 from slurm.study.axes.points import TOKENS

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from base.config_input import SEED_END
 from base.errors import UsageError
-from eval.report.analyse import analyse
-from eval.report.inputs.sources import read_source
-from eval.report.tuning.choices import MORE_SEEDS, TUNED_BY
-from eval.report.tuning.decisive import Narrowing, most_decisive
-from eval.results.tuning import Further, Tuning
+from report.analyse import analyse
+from report.inputs.sources import read_source
+from report.parts.tuning import Narrowing, most_decisive
+from report.tuning.choices import MORE_SEEDS, TUNED_BY
+from scores.tuning import Further, Tuning
 from slurm.run.todo import unfinished
 from slurm.study.axes.points import write_value
 from slurm.study.study import Study
@@ -42,7 +42,8 @@ def with_further(study: Study, number: int) -> Study:
             "nobody knows what is undecided; give the command without --decide first"
         )
     found = analyse(read_source(study.folder))
-    added = most_decisive(found.tuned, found.overall(TUNED_BY))[:number] if found.tuned else []
+    undecided = [c for c in found.comparisons if c.benchmark == TUNED_BY]
+    added = most_decisive(found.tuned, undecided)[:number] if found.tuned else []
     if not added:
         print(
             "no tuning run is added: where something is undecided on the held-out loss, the choice of a "

@@ -13,13 +13,13 @@ from base.errors import AbsentError, UsageError
 from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
+from base.run.folders import RunFolder, StudyFolder
 from eval.models.identity import admit_run
-from eval.results.tuning import write_tuning
 from eval.runner.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
-from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
+from scores.tuning import write_tuning
 from slurm.archive import check_archived
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.forecast import forecast

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from base.run.folders import StudyFolder
 from ffn_variants.models.devices import VISIBLE, visible_gpus
-from pretrain.run.folders import StudyFolder
 from slurm.queue.snapshot import snapshot_environment
 from slurm.run.progress import StudyProgress
 from slurm.state.cell_state import read_state

@@ -1,7 +1,7 @@
 """A study's report, and looks at a study whose seeds are added until its comparisons are decided.
 
 A comparison that is decided stays so. Later reports show it with the runs that it had then (see
-``eval.results.decisions``), and its variant gets no more seeds unless another comparison needs them.
+``scores.decisions``), and its variant gets no more seeds unless another comparison needs them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import replace
 from datetime import date
 
 from base.errors import UsageError
-from eval.report.analysis import Analysis
-from eval.report.sections.verdicts import summary
-from eval.report.write import write_report
-from eval.results.decisions import Claim, Decisions, Look, read_decisions, write_decisions
-from eval.significance.axes import Combination
-from eval.significance.comparison import SHOWN, Comparison
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
+from report.analysis import Analysis
+from report.page import summary
+from report.significance.axes import Combination
+from report.significance.comparison import SHOWN, Comparison
+from report.write import write_report
+from scores.decisions import Claim, Decisions, Look, read_decisions, write_decisions
 from slurm.run.todo import not_done_lines, unfinished
 from slurm.study.study import Study
 

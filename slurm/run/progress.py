@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from base.progress import ProgressBar, duration
-from eval.results.stages import TUNE
+from scores.stages import TUNE
 from slurm.state.cell_state import CellState, describe, read_state
 from slurm.study.cells import Cell
 from slurm.time_left import CellTime, kind_of, tell_time_left

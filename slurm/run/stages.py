@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import date
 
 from base.errors import UsageError
-from eval.report.tuning.choices import failing_choices
-from eval.results.stages import TUNE
-from eval.results.tuning import (
+from base.run.folders import RunFolder, StudyFolder
+from base.run.manifest import read_completion
+from scores.stages import TUNE
+from scores.tuning import (
     Choice,
     Further,
     Group,
@@ -19,9 +20,7 @@ from eval.results.tuning import (
     read_tuning,
     write_tuning,
 )
-from eval.results.tuning_rules import Point
-from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import read_completion
+from scores.tuning_rules import Point
 from slurm.run.looks import write_study_report
 from slurm.run.todo import unfinished
 from slurm.study.axes.points import write_value
@@ -145,8 +144,7 @@ def said(before: Tuning, now: Tuning) -> list[str]:
     lines = [_of_round(now, each) for each in now.rounds[len(before.rounds) :]]
     chosen = now.chosen[len(before.chosen) :]
     lines += [_of_choice(now, choice) for choice in chosen]
-    lines += [_of_further(each) for each in now.further if each.losses and each not in before.further]
-    return lines + [f"warning: {line}" for line in failing_choices(now, chosen)]
+    return lines + [_of_further(each) for each in now.further if each.losses and each not in before.further]
 
 
 def _of_round(tuning: Tuning, ended: Round) -> str:

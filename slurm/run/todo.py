@@ -14,13 +14,13 @@ from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
 from base.records import peek_record
+from base.run.folders import RunFolder, StudyFolder
+from base.run.recorded import recorded_source, recorded_texts
 from base.wording import first_few
 from ffn_variants.registry import is_registered
 from ffn_variants.source import cure, describe_change
 from pretrain.config import DataConfig
 from pretrain.data.prepare import tokens_fingerprint
-from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.recorded import recorded_source, recorded_texts
 from pretrain.run.variant_source import source_change
 from slurm.state.cell_state import CellState
 from slurm.state.survey import survey

@@ -22,9 +22,9 @@ from base.files import mapping, sole_holder
 from base.json_text import parse_json
 from base.progress import duration
 from base.records import read_record, write_record
+from base.run.folders import RunFolder, StudyFolder
 from base.system import is_locked
-from eval.results.stages import TUNE
-from pretrain.run.folders import RunFolder, StudyFolder
+from scores.stages import TUNE
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
 Part = Literal["pretrain", "evaluate"]

@@ -10,9 +10,9 @@ from typing import Any
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from eval.results.stages import TUNE, is_cut_off
-from eval.results.tuning import read_tuning
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
+from scores.stages import TUNE, is_cut_off
+from scores.tuning import read_tuning
 
 
 @dataclass(frozen=True)

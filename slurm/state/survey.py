@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from base.errors import UsageError
+from base.run.folders import StudyFolder
 from base.system import is_locked
-from pretrain.run.folders import StudyFolder
 from slurm.queue.squeue import Queue, living_arrays, read_queue, report_name
 from slurm.state.cell_state import CellState, read_state
 from slurm.state.listing import read_listing

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from base.families import PRETRAINED
+from base.run.folders import RunFolder
 from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
-from eval.results.stages import MAIN, Stage
-from eval.suites.registry import SUITES
 from pretrain.config import RunConfig
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
+from scores.stages import MAIN, Stage
+from scores.suites.registry import SUITES
 from slurm.state.listing import tell_levels
 from slurm.study.own_variants import OwnVariant
 

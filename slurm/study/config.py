@@ -16,16 +16,16 @@ from base.families import get_family
 from base.mistakes import check
 from base.names import BASELINE, check_name
 from base.sections import Section
-from eval.classification.heads.registry import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
-from eval.significance.axes import Benchmark
-from eval.significance.axes import Level as Compared
-from eval.significance.contrasts import parse_contrast
-from eval.significance.factor import OF_HEADS, check_factor, find_level, levels, listed_heads, noun
-from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
-from eval.suites.registry import HELD_OUT, SUITES
+from report.significance.axes import Benchmark
+from report.significance.axes import Level as Compared
+from report.significance.contrasts import parse_contrast
+from report.significance.factor import OF_HEADS, check_factor, find_level, levels, listed_heads, noun
+from report.statistics.looks import MOST_LOOKS, Plan, read_plan
+from scores.heads.registry import check_head, parse_head
+from scores.suites.registry import HELD_OUT, SUITES
 from slurm.study.axes.levels import Level, canonical, canonical_contrast, read_level
 from slurm.study.axes.points import (
     SAID_BY_STUDY,

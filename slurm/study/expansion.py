@@ -15,10 +15,10 @@ from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.families import get_family
 from base.mistakes import explain
+from base.run.folders import RunFolder
 from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from slurm.study.axes.levels import Level
 from slurm.study.axes.points import SIZE, Point, find, has, leaves, num_steps, put

@@ -22,13 +22,13 @@ from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.mistakes import check, explain
+from base.run.folders import StudyFolder
 from eval.classification.tasks.schema import benchmarks_asked_for
-from eval.results.decisions import Decisions, read_decisions
-from eval.results.stages import MAIN, SHARED, TUNE
-from eval.results.tuning import Tuning, TuningPlan, read_tuning
-from eval.significance.contrasts import parse_contrast
 from pretrain.config import OutputConfig, RunConfig
-from pretrain.run.folders import StudyFolder
+from report.significance.contrasts import parse_contrast
+from scores.decisions import Decisions, read_decisions
+from scores.stages import MAIN, SHARED, TUNE
+from scores.tuning import Tuning, TuningPlan, read_tuning
 from slurm.study.axes.levels import canonical, canonical_contrast, split_file
 from slurm.study.cells import Cell, expand_backbones, trained_cells
 from slurm.study.config import StudyConfig
@@ -211,7 +211,7 @@ class Study:
             "report": self.config.report.model_dump(mode="json"),
             **self._told,
             **({"to_come": self.to_come} if self.to_come else {}),
-            # Last, so that a file that was cut off lacks some of them (eval.results.stages.is_cut_off).
+            # Last, so that a file that was cut off lacks some of them (scores.stages.is_cut_off).
             "cells": [cell.run_id for cell in self.cells],
         }
         text = yaml.safe_dump(content, sort_keys=False)

@@ -15,18 +15,18 @@ from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
 
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from base.files import CODE_ROOT
+from base.run.folders import RunFolder
 from base.system import num_cores
 from eval.models.identity import admit_run
-from eval.results.stages import TUNE
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
-from pretrain.run.folders import RunFolder
 from pretrain.run.provenance import is_as_copied
 from pretrain.run.run_dir import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
+from scores.stages import TUNE
 from slurm.state.cell_state import CellState, held_cell, read_state, start_state, write_state
 from slurm.study.cells import BackboneCell, Cell, RunCell
 

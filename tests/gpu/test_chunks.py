@@ -10,10 +10,10 @@ from transformers import AutoModel, BertConfig
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import PaddedEncoder
 from eval.classification.heads.layers import build_head
-from eval.classification.heads.registry import parse_head
 from eval.classification.inputs.chunks import TOKENS_PER_CHUNK
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded
+from scores.heads.registry import parse_head
 
 LENGTH, NUM_SEGMENTS = 100, 120
 

@@ -26,7 +26,6 @@ _NAME = r"(?P<name>[^/]+/[^/]+)"
 _WRITES = {
     "create": re.compile(r"/api/repos/create"),
     "validate": re.compile(r"/api/validate-yaml"),
-    "branch": re.compile(rf"/api/models/{_NAME}/branch/(?P<revision>[^/]+)"),
     "preupload": re.compile(rf"/api/models/{_NAME}/preupload/(?P<revision>[^/]+)"),
     "commit": re.compile(rf"/api/models/{_NAME}/commit/(?P<revision>[^/]+)"),
     "batch": re.compile(rf"/{_NAME}\.git/info/lfs/objects/batch"),
@@ -116,13 +115,6 @@ class _PushHandler(_Handler):
         wrong = [{"message": '"license_name" is required'}] if metadata.get("license") == "other" else []
         answer = json.dumps({"errors": wrong, "warnings": []}).encode()
         self._send(answer, {"Content-Type": "application/json"}, 400 if wrong else 200)
-
-    def _branch(self, place: dict, body: bytes) -> None:
-        key = place["name"], place["revision"]
-        if key in self.hub.heads:
-            raise RefusedError(409, "", "Reference already exists")
-        self.hub.add(*key, self.hub.heads[place["name"], "main"])
-        self._send(b"", {}, 201)
 
     def _preupload(self, place: dict, body: bytes) -> None:
         head = self.hub.heads[place["name"], place["revision"]]

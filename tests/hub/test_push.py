@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from huggingface_hub import ModelCard, parse_eval_result_entries
+from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM
 
-from eval.results.rows import read_rows
+from base.run.folders import RunFolder
 from ffn_variants import files
 from ffn_variants.models.loading import load_pretrained
-from pretrain.run.folders import RunFolder
+from scores.rows import read_rows
 from tests.bare import run_bare
 from tests.hub.push_stand_in import TOKEN, PushStandIn
 from tests.hub.stand_in import Trouble
@@ -36,10 +35,10 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two variants, two seeds of one of them, one run scored."""
+    """One run that is scored, and one that is not."""
     runs = tmp_path_factory.mktemp("runs")
-    for variant, seed in (("kan", 1), ("kan", 2), ("relu", 1)):
-        done = run_command("pretrain.train", "--ffn", variant, "--seed", seed, *TINY, "--runs-dir", runs)
+    for variant in ("kan", "relu"):
+        done = run_command("pretrain.train", "--ffn", variant, "--seed", 1, *TINY, "--runs-dir", runs)
         assert done.returncode == 0, done.stderr
     done = run_command("eval", kan(runs / "default"), "--suites", "embedded-pairs", "--max-pairs", "10")
     assert done.returncode == 0, done.stderr
@@ -101,7 +100,7 @@ def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, study: Path, tmp_p
     there = content(hub.heads[REPO, "main"])
     there.pop(".gitattributes")
     assert there == content(tmp_path / "dry")
-    assert f"{REPO} (main): {hub.endpoint}/{REPO}/commit/" in done.stdout
+    assert f"{REPO}: {hub.endpoint}/{REPO}/commit/" in done.stdout
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -112,10 +111,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(
     push, study: Path, tmp_path: Path
 ) -> None:
-    done = push(
-        *(kan(study), "--repo", REPO, "--license", "cc-by-4.0", "--dry-run", tmp_path / "dry"),
-        *("--eval-results", "embedded-pairs", "someone/pairs:fast"),
-    )
+    done = push(kan(study), "--repo", REPO, "--license", "cc-by-4.0", "--dry-run", tmp_path / "dry")
     assert done.returncode == 0, done.stderr
     card = ModelCard.load(tmp_path / "dry" / "README.md")
     assert card.data.license == "cc-by-4.0"
@@ -133,21 +129,18 @@ def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(
     assert 'pip install torch "transformers' in text
     assert str(study) not in text
     assert "runs_dir" not in text
-    (path,) = (tmp_path / "dry" / ".eval_results").iterdir()
-    (entry,) = parse_eval_result_entries(yaml.safe_load(path.read_text()))
-    assert (entry.dataset_id, entry.task_id) == ("someone/pairs", "fast")
-    assert entry.value == pytest.approx(primary["score"].mean(), abs=1e-4)
+    assert f"| {primary.iloc[0].task}, accuracy | {primary.iloc[0].score:.1f} |" in text
 
 
 LOAD = """
 import json, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-name, revision = sys.argv[1], sys.argv[2]
-model = AutoModelForCausalLM.from_pretrained(name, revision=revision, trust_remote_code=True).eval()
-tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+name = sys.argv[1]
+model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True).eval()
+tokenizer = AutoTokenizer.from_pretrained(name)
 ids = tokenizer("Once upon a time", return_tensors="pt")
 try:
-    AutoModelForCausalLM.from_pretrained(name, revision=revision)
+    AutoModelForCausalLM.from_pretrained(name)
     refusal = ""
 except ValueError as error:
     refusal = str(error)
@@ -158,14 +151,12 @@ print("\\n" + json.dumps([ids["input_ids"].tolist(), model(**ids).logits.tolist(
 def test_somebody_else_loads_from_the_hub_with_consent_alone(
     push, study: Path, client: dict[str, str], tmp_path: Path
 ) -> None:
-    assert push(study, "--repo", "me/study", "--license", "mit").returncode == 0
-    for branch, seed in (("main", 1), ("seed1", 1), ("seed2", 2)):
-        chosen = {**client, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
-        ids, logits, refusal = run_bare(LOAD, "me/study-gpt_neo-kan", branch, home=tmp_path, **chosen)
-        (run,) = (study / "gpt_neo/kan").glob(f"seed{seed}-*")
-        model = load_pretrained(AutoModelForCausalLM, run / "model")[0].eval()
-        assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
-        assert "trust_remote_code=True" in refusal
+    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
+    environment = {**client, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+    ids, logits, refusal = run_bare(LOAD, REPO, home=tmp_path, **environment)
+    model = load_pretrained(AutoModelForCausalLM, kan(study) / "model")[0].eval()
+    assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
+    assert "trust_remote_code=True" in refusal
 
 
 ASKED = """
@@ -190,41 +181,26 @@ def test_the_lines_of_the_card_load_model_and_tokenizer_without_a_question(
     assert len(ids) > 0
 
 
-def test_a_study_is_a_repository_a_variant_and_a_branch_a_seed(hub, push, study: Path) -> None:
-    done = push(study, "--repo", "me/study", "--license", "mit", "--public")
+def test_a_run_without_scores_is_public_where_that_is_asked_for(hub, push, study: Path) -> None:
+    (run,) = (study / "gpt_neo/relu").iterdir()
+    done = push(run, "--repo", REPO, "--license", "mit", "--public")
     assert done.returncode == 0, done.stderr
-    assert hub.visibility == {"me/study-gpt_neo-kan": "public", "me/study-gpt_neo-relu": "public"}
-    assert set(hub.heads) == {
-        ("me/study-gpt_neo-kan", "main"),
-        ("me/study-gpt_neo-kan", "seed1"),
-        ("me/study-gpt_neo-kan", "seed2"),
-        ("me/study-gpt_neo-relu", "main"),
-        ("me/study-gpt_neo-relu", "seed1"),
-    }
-    main = (hub.heads["me/study-gpt_neo-kan", "main"] / "README.md").read_text()
-    assert (
-        "This is seed 1, on the branch `main`. Each seed is a revision of this repository: `seed1`, `seed2`."
-        in main
-    )
-    branch = (hub.heads["me/study-gpt_neo-kan", "seed2"] / "README.md").read_text()
-    assert 'from_pretrained(name, revision="seed2", trust_remote_code=True)' in branch
+    assert hub.visibility == {REPO: "public"}
+    assert "## Scores" not in (hub.heads[REPO, "main"] / "README.md").read_text()
     assert "has no scores, so its card has none" in done.stderr
 
 
 def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
-    args = (study, "--repo", "me/study", "--license", "mit")
-    hub.troubles.append(Trouble("POST /api/models/me/study-gpt_neo-kan/commit/seed2", status=403))
+    args = (kan(study), "--repo", REPO, "--license", "mit")
+    hub.troubles.append(Trouble("POST /api/models/.*/commit/main", status=403))
     assert "your token may not write there" in error_of(push(*args))
-    before = list(hub.commits)
-    assert len(before) == 2
+    assert hub.commits == []
     hub.troubles.clear()
     assert push(*args).returncode == 0
-    assert hub.commits[: len(before)] == before
-    assert len(hub.commits) == len(set(hub.commits)) == 5
-    sent = [request for request in hub.requests if request.startswith("PUT")]
-    assert len(sent) == len(set(sent)) == 3
     assert push(*args).returncode == 0
-    assert len(hub.commits) == 5
+    assert len(hub.commits) == 1
+    sent = [request for request in hub.requests if request.startswith("PUT")]
+    assert len(sent) == len(set(sent)) == 1
 
 
 def test_a_model_that_was_pushed_writes_here_without_consent(hub, push, study: Path, tmp_path: Path) -> None:
@@ -250,8 +226,7 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path,
     assert "ffn_file: ffn_my-xielu.py:XIELU" in text
     shutil.copytree(tmp_path / "dry", tmp_path / "model")
     model = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)[0].eval()
-    code = LOAD.replace(", revision=revision", "")
-    ids, logits, refusal = run_bare(code, tmp_path / "model", "", home=tmp_path)
+    ids, logits, refusal = run_bare(LOAD, tmp_path / "model", home=tmp_path)
     assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
     assert "trust_remote_code=True" in refusal
 

@@ -80,7 +80,7 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     assert {c["contrast"] for c in report["comparisons"]} == {"fourier-kan frozen - linear frozen"}
     page = (runs / "published/report/report.md").read_text()
     assert "are seeds of fine-tuning" in page
-    assert "averaged over tiny-bert and gpt_neo-swish-seed3" in page
+    assert "| tiny-bert |" in page
     assert "without a score" not in page.lower()
     status = slurm("status", study, "--runs-dir", runs)
     assert "4 cells: 4 done" in status.stdout

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from eval.classification.metrics import METRICS
-from eval.results.rows import read_rows
-from eval.results.run_scores import normalise_rows, run_scores
+from scores.rows import read_rows
+from scores.run_scores import normalise_rows, run_scores
 
 QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1")
 

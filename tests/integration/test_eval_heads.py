@@ -17,15 +17,15 @@ from transformers import (
 )
 
 from eval.classification.config import FinetuneConfig
-from eval.classification.heads.registry import HEAD_NAMES
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.command import main
 from eval.config import EvalConfig
-from eval.interpretation.classifiers import finetuned
-from eval.results.rows import read_rows
 from eval.runner.evaluate import evaluate_run, evaluate_runs
 from eval.runner.work_units import is_evaluated
+from inside.classifier.classifiers import Subject
+from scores.heads.registry import HEAD_NAMES
+from scores.rows import read_rows
 
 QUICK = FinetuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
@@ -157,24 +157,25 @@ def test_a_text_may_have_several_labels(make_run, topics, head):
 def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatch):
     run, config = make_run("roberta"), with_heads(head)
     task = next(iter(embedded_tasks(config).values()))
-    first = finetuned(run, task, config)
-    logits = predict(first.classifier, first.validation, 16).logits
+    first = Subject(run, task, config).load()
+    validation = first.documents.data
+    logits = predict(first.classifier, validation, 16).logits
     rows = evaluate_run(run, config, progress=False)
     expected = rows[rows["task"] == task.name]["score"].item()
-    assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
-    assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
-    monkeypatch.setattr("eval.interpretation.classifiers.train", None)  # nothing is trained again
-    again = finetuned(run, task, config)
-    np.testing.assert_allclose(predict(again.classifier, again.validation, 16).logits, logits, atol=1e-5)
+    assert 100 * (logits.argmax(1) == validation.labels).mean() == pytest.approx(expected)
+    assert len(first.documents.texts) == len(validation)
+    monkeypatch.setattr("inside.classifier.classifiers.train", None)  # nothing is trained again
+    again = Subject(run, task, config).load()
+    np.testing.assert_allclose(predict(again.classifier, again.documents.data, 16).logits, logits, atol=1e-5)
     with pytest.raises(TypeError):
-        finetuned(run, task, with_heads(head, num_train_epochs=2))
+        Subject(run, task, with_heads(head, num_train_epochs=2)).load()
 
 
 def test_predictions_are_in_the_order_of_the_examples(make_run):
     config = with_heads("swipe segments=windows window=6 stride=2")
     task = next(iter(embedded_tasks(config).values()))
-    found = finetuned(make_run(), task, config)
-    data = found.validation
+    found = Subject(make_run(), task, config).load()
+    data = found.documents.data
     assert (np.diff(data.lengths) < 0).any()  # so that reading them by length changes their order
     logits, segment_scores = predict(found.classifier, data, 16)
     assert len(segment_scores) == len(logits) == len(data)

@@ -11,21 +11,21 @@ import pandas as pd
 import pytest
 
 from base.errors import run_cli
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
 from eval.classification.config import FinetuneConfig
 from eval.command import main
 from eval.config import EvalConfig
 from eval.models.identity import identify_run
-from eval.results.rows import ROW_COLUMNS, read_rows
-from eval.results.summary import summary
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources, is_evaluated
 from eval.scoring.protocol import ProtocolConfig
-from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import UsageError
-from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
-from pretrain.run.manifest import write_completion
+from scores.rows import ROW_COLUMNS, read_rows
+from scores.suites.registry import SUITES
+from scores.summary import summary
 from tests.processes import run_command
 
 GLUE = FinetuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
@@ -148,7 +148,7 @@ def test_other_weights_are_scored_where_their_training_vouches_for_them(make_run
     assert not is_evaluated(run, PAIRS)
     write_completion(RunFolder(run), {}, "")
     rows = evaluate_run(run, PAIRS)
-    assert "is of other weights" in capsys.readouterr().err
+    assert "is not known to be of these weights" in capsys.readouterr().err
     assert set(rows["benchmark"]) == {"embedded-pairs"}
     expected = evaluate_run(other, PAIRS, progress=False)
     assert rows["score"].tolist() == expected["score"].tolist()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,9 +16,9 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.classifiers import finetuned
-from eval.interpretation.explain import main
-from eval.interpretation.spaces import concept_vectors
+from inside.classifier.classifiers import Subject
+from inside.classifier.explain import main
+from inside.classifier.spaces import concept_vectors
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 DECISIVE = {"happy": "she was very glad.", "sad": "he cried and cried."}
@@ -26,9 +28,9 @@ EMBEDDED = next(iter(embedded_tasks(EvalConfig())))
 
 def explain(run: Path, task: Path | str, *flags: str) -> dict:
     """Call the command; returns what its JSON file holds."""
-    before = set((run / "eval" / "explanations").glob("*.json"))
+    before = set((run / "eval" / "explanations").glob("*/explanation.json"))
     assert main([str(run), str(task), *flags]) == 0
-    (path,) = set((run / "eval" / "explanations").glob("*.json")) - before
+    (path,) = set((run / "eval" / "explanations").glob("*/explanation.json")) - before
     return json.loads(path.read_text())
 
 
@@ -77,22 +79,21 @@ def moods(write_task: Callable[..., Path]) -> Path:
 def test_the_deciding_sentence_is_shown_and_suffices(make_run: Callable[..., Path], mood: Path) -> None:
     run, flags = make_run("roberta"), ("--head", "swipe segments=sentences", *QUICK)
     for measure in ((), ("--measure", "lime")):
-        examples = explain(run, mood, *flags, *measure, "--examples", "60")["examples"]
-        assert len(examples) == 60
-        assert {name for example in examples for name in example["probabilities"]} == {
-            "in a good mood", "in a bad mood"
-        }  # fmt: skip
-        num_right = sum(example["is_right"] for example in examples)
-        assert num_right > 54
-        best = [max(e["segments"], key=lambda part: part["scores"][e["shown"]])["text"] for e in examples]
-        assert np.mean([text in DECISIVE.values() for text in best]) > 0.6
-    page = (run / "eval/explanations/mood-swipe-segments-sentences.html").read_text()
-    assert page.count('<section class="example">') == 60
+        content = explain(run, mood, *flags, *measure, "--examples", "60")
+        rows = pd.DataFrame(content["segments"])
+        assert rows["example"].nunique() == 60
+        assert set(rows["likeliest"]) == {"in a good mood", "in a bad mood"}
+        first = rows.drop_duplicates("example")
+        assert (first["labels"] == first["predictions"]).sum() > 54
+        best = rows.loc[rows.groupby("example")["score"].idxmax(), "text"]
+        assert best.isin(DECISIVE.values()).mean() > 0.6
+    page = (run / "eval/explanations/mood-swipe-segments-sentences/explanation.html").read_text()
+    assert len(re.findall(r"<h2 .*: (?:right|wrong)</h2>", page)) == 60
     assert "in a good mood has probability" in page
     kept = sorted((run / "eval" / "classifiers").rglob("*.safetensors"))
     assert len(kept) == 1
 
-    content = explain(run, mood, "--measure", "sufficiency", *flags, "--draws", "2")
+    content = explain(run, mood, "--measure", "sufficiency", *flags)
     results = {row["selection"]: row for row in content["results"]}
     assert list(results) == ["highest", "attention", "LIME", "random", "all"]
     assert results["all"]["accuracy"] == 100
@@ -102,57 +103,28 @@ def test_the_deciding_sentence_is_shown_and_suffices(make_run: Callable[..., Pat
 
 
 @pytest.mark.slow
-def test_lengths_are_swept(
-    make_run: Callable[..., Path], mood: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run("roberta")
-    flags = ("--head", "swipe stride=2", *QUICK, "--draws", "1", "--lengths", "32", "12")
-    content = explain(run, mood, "--measure", "sufficiency", *flags)
-    assert [one["head"] for one in content["lengths"]] == [f"swipe stride=2 window={n}" for n in (12, 32)]
-    assert content["results"] == content["lengths"][0]["results"]
-    best = max(one["accuracy"] for one in content["lengths"])
-    enough = min(one["window"] for one in content["lengths"] if one["accuracy"] >= 0.97 * best)
-    assert content["enough_from"] == enough
-    for one in content["lengths"]:
-        assert len(one["held_out"]) == 4  # epochs
-        assert one["train_seconds"] > one["predict_seconds"] > 0
-        low, high = one["accuracy_interval"]
-        assert low <= one["accuracy"] <= high
-    name = run / "eval/explanations/mood-swipe-stride-2-sufficiency"
-    assert name.with_suffix(".svg").read_text().startswith("<?xml")
-    table = name.with_suffix(".md").read_text()
-    assert [line.split(" |")[0] for line in table.splitlines()[2:4]] == ["| 12", "| 32"]
-    assert f"97% of the best accuracy is reached from {enough} tokens on" in table
-    assert table in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_turns_are_judged_by_their_own_labels(make_run: Callable[..., Path], moods: Path) -> None:
-    heads = ("swipe segments=turns", "swipe segments=turns pooling=gated-sum num_layers=1")
-    content = explain(make_run("roberta"), moods, "--measure", "segments", "--head", *heads, *QUICK)
-    rows = {row["explained_by"]: row for row in content["results"]}
-    gated = "swipe num_layers=1 pooling=gated-sum positions=none segments=turns"
-    assert list(rows) == [
-        "supervised", "swipe segments=turns", gated, "segment-attention segments=turns", "LIME"
-    ]  # fmt: skip
-    assert rows["supervised"]["micro_f1"] > 95
-    assert rows["swipe segments=turns"]["micro_f1"] > 80
-    # One forest and one sentence a label: the sentence holds all keywords that there are.
-    assert rows["LIME"]["micro_f1"] > 90
-    for row in rows.values():
-        low, high = row["micro_interval"]
-        assert low <= row["micro_f1"] <= high
+def test_segments_are_judged_by_the_labels_of_their_turns(make_run: Callable[..., Path], moods: Path) -> None:
+    run, head = make_run("roberta"), "swipe segments=turns"
+    content = explain(run, moods, "--measure", "segments", "--head", head, *QUICK)
+    rows = {row["head"]: row for row in content["results"]}
+    assert list(rows) == [head, "segment-attention segments=turns"]
+    assert rows[head]["micro_f1"] > 80
+    assert rows[head]["micro_f1"] > rows["segment-attention segments=turns"]["micro_f1"]
+    assert rows[head]["documents_micro_f1"] > 80
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--measure", "segments", "--head", "swipe"], "head 'swipe' reads no segments of single turns"),
+        (
+            ["--measure", "segments", "--head", "swipe"],
+            "head 'swipe' says nothing of single sentences or turns",
+        ),
         (
             ["--measure", "segments", "--head", "segment-lstm segments=turns"],
-            "'segment-lstm segments=turns' says nothing of single segments",
+            "'segment-lstm segments=turns' says nothing of single sentences or turns",
         ),
-        (["--head", "linear"], "head 'linear' does not read segments; choose for example --head"),
+        (["--head", "linear"], "head 'linear' says nothing of single windows or turns or sentences; choose"),
         (["--plot", "spaces", "--head", "linear"], "--head linear: only space has concept spaces"),
     ],
 )
@@ -176,12 +148,14 @@ def test_places_are_those_of_every_example_alone(family: str, make_run: Callable
         max_validation_examples=70,
     )  # fmt: skip
     run = make_run(family, num_hidden_layers=2)
-    classifier = finetuned(run, embedded_tasks(EvalConfig())[EMBEDDED], EvalConfig(finetune=settings))
-    places = concept_vectors(classifier.classifier, classifier.validation)
+    task = embedded_tasks(EvalConfig())[EMBEDDED]
+    classifier = Subject(run, task, EvalConfig(finetune=settings)).load()
+    validation = classifier.documents.data
+    places = concept_vectors(classifier.classifier, validation)
     assert places.shape == (70, 2, 2)  # more than a batch
     body = classifier.classifier.encoder.body
     projections = classifier.classifier.head.projections.weight.detach().double().numpy().reshape(2, 2, -1)
-    tokens = np.split(classifier.validation.tokens, np.cumsum(classifier.validation.lengths)[:-1])
+    tokens = np.split(validation.tokens, np.cumsum(validation.lengths)[:-1])
     for place, ids in zip(places, tokens, strict=True):
         with torch.no_grad():
             hidden = body(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0].double().numpy()
@@ -195,16 +169,16 @@ def test_a_plot_comes_out_the_same_from_the_kept_classifier(
 ) -> None:
     run = make_run(num_hidden_layers=2)
     flags = ["--plot", "spaces", "--num-train-epochs", "1", "--max-train-examples", "32"]
-    flags += ["--max-validation-examples", "40", "--examples", "30"]
+    flags += ["--max-validation-examples", "40"]
     content = explain(run, EMBEDDED, *flags)
     first = capsys.readouterr()
     assert first.err  # it was fine-tuned
-    picture = run / f"eval/explanations/{EMBEDDED}-space-spaces.svg"
+    picture = run / f"eval/explanations/{EMBEDDED}-space-spaces/figures/spaces.svg"
     before = picture.read_bytes()
     names = embedded_tasks(EvalConfig())[EMBEDDED].label_names
-    assert list(content["share_between_labels"]) == [f"space of {name}" for name in names]
-    assert f"{EMBEDDED}, head space, {'/'.join(run.parts[-3:])}" in content["alt"]
-    assert content["alt"] in picture.read_text()
+    assert {row["label"] for row in content["places"]} <= set(names)
+    assert len(content["places"]) == 40
+    assert f"{EMBEDDED}, head space, {'/'.join(run.parts[-3:])}" in picture.read_text()
     assert main([str(run), EMBEDDED, *flags]) == 0
     assert not capsys.readouterr().err
     assert picture.read_bytes() == before

@@ -57,7 +57,7 @@ def commands(runs: Path) -> Commands:
     trained = {f"train {ffn}": train(runs, ffn) for ffn in ("gelu", "relu")}
     study = str(runs / "s")
     scored = ("eval", study, "--suites", "embedded-pairs", "--max-pairs", "4", "--workers", "1")
-    return {**trained, "eval": scored, "report": ("eval.report", study, "--out", f"{study}/report")}
+    return {**trained, "eval": scored, "report": ("report", study, "--out", f"{study}/report")}
 
 
 def result(runs: Path) -> dict[str, object]:

@@ -87,7 +87,17 @@ def full(wheel: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_the_wheel_holds_the_packages_and_the_configs_alone(wheel: Path, repository: Path) -> None:
-    packages = ("base", "eval", "ffn_ablations", "ffn_variants", "pretrain", "slurm")
+    packages = (
+        "base",
+        "eval",
+        "ffn_ablations",
+        "ffn_variants",
+        "inside",
+        "pretrain",
+        "report",
+        "scores",
+        "slurm",
+    )
     listed = subprocess.run(
         ["git", "ls-files", *packages, "configs"], cwd=repository, capture_output=True, text=True, check=True
     )
@@ -100,14 +110,14 @@ def test_the_light_installation_writes_a_report_and_names_what_it_lacks(light: I
     (light.work / "scores.csv").write_text(TABLE)
     done = light.command("report", "scores.csv")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "report/report.md"
+    assert done.stdout.splitlines()[-1] == "scores-report/report.md"
     for words in (["train", "tiny"], ["eval", "."], ["study", "run", "quickstart"], ["variants"]):
         refused = light.command(*words)
         assert (refused.returncode, refused.stdout) == (2, "")
         (line,) = refused.stderr.splitlines()
         assert line.endswith(TOLD)
-    assert {path.name for path in light.work.iterdir()} == {"scores.csv", "report"}
-    code = "import time; import eval.report.command; print(time.process_time())"
+    assert {path.name for path in light.work.iterdir()} == {"scores.csv", "scores-report"}
+    code = "import time; import report.command; print(time.process_time())"
     seconds = min(float(light.python("-c", code).stdout) for _ in range(3))
     print(f"light: {light.megabytes():.0f} MB of packages, report imported in {seconds:.2f} s")
     assert seconds < IMPORTED_S

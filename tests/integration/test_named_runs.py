@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
 from eval.config import EvalConfig
-from eval.report import command as report
-from eval.report.inputs.sources import read_source
-from eval.results.rows import read_rows, write_rows
 from eval.runner.evaluate import evaluate_runs
 from eval.runner.find_runs import find_runs
 from pretrain import train
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import write_completion
+from report import command as report
+from report.inputs.sources import read_source
+from scores.rows import read_rows, write_rows
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),

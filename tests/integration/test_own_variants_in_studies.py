@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 import slurm.study.own_variants
+from base.run.folders import RunFolder
 from eval.config import EvalConfig
-from eval.report.inputs.run_facts import read_facts
 from eval.runner.evaluate import evaluate_runs
 from ffn_variants import FFN_VARIANTS, files
-from pretrain.run.folders import RunFolder
+from report.inputs.run_facts import read_facts
 from slurm.queue.snapshot import take_snapshot
 from slurm.state.cell_state import read_state
 from slurm.study.cells import own_variants as own_of

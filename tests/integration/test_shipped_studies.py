@@ -11,7 +11,7 @@ from base.errors import AbsentError
 from slurm.submit import main
 
 STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
-SLOW = ("zoo", "grids", "tuned", "zoo-null")
+SLOW = ("zoo", "grids", "tuned")
 """Those of hundreds of cells."""
 
 

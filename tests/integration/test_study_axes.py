@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import ffn_ablations as ffa
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
 from slurm.run.looks import write_study_report
 from slurm.status import main as status
 from slurm.study.study import load_study

@@ -16,11 +16,21 @@ import pandas as pd
 import psutil
 import pytest
 
+from base.run.folders import RunFolder
 from ffn_variants import load_variant
-from pretrain.run.folders import RunFolder
 from tests.processes import run_command
 
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
+PACKAGES = (
+    "base",
+    "ffn_variants",
+    "pretrain",
+    "scores",
+    "eval",
+    "report",
+    "inside",
+    "slurm",
+    "ffn_ablations",
+)
 RUNS_CODE = {
     "eval",
     "exec",
@@ -147,7 +157,7 @@ def hostile(make_run, mark: Path) -> Path:
         ("slurm.status", "{study}"),
         ("eval", "{study}", "--suites", "embedded-pairs"),
         ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
-        ("eval.report", "{study}", "--out", "{study}/report"),
+        ("report", "{study}", "--out", "{study}/report"),
         ("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"),
         ("pretrain.generate", "{run}"),
         ("eval.explain", "{run}", "sst2"),
@@ -197,7 +207,7 @@ CONSENT = "which is code; read"
     ("command", "words"),
     [
         (("slurm.status", "{study}"), None),
-        (("eval.report", "{study}", "--out", "{study}/report"), None),
+        (("report", "{study}", "--out", "{study}/report"), None),
         (("pretrain.train", "{run}/config.yaml"), CONSENT),
         (("pretrain.train", "{run}/config.yaml", "--dry-run"), CONSENT),
         (("pretrain.train", "{run}/config.yaml", "--ffn", "channel-elu"), CONSENT),
@@ -239,7 +249,7 @@ def test_a_pickled_mark_would_have_been_left(mark: Path):
 
 
 def test_texts_of_tables_are_not_computed(tmp_path: Path):
-    from eval.results.columns import to_csv
+    from scores.columns import to_csv
 
     formulas = ["=1+1", "+1", "-1", "@a", '=HYPERLINK("http://a")']
     text = to_csv(pd.DataFrame({"variant": formulas, "score": [-1.5, 2, 3, 4, 5]}))

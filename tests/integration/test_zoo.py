@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.report.analyse import analyse
-from eval.report.inputs.sources import read_source
+from base.run.folders import RunFolder, StudyFolder
 from ffn_variants.registry import FFN_VARIANTS
-from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.variant_source import source_change
+from report.analyse import analyse
+from report.inputs.sources import read_source
 from tests.processes import run_command
 
 PUBLISHED = {
@@ -37,14 +37,8 @@ def zoo(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def top(report: str) -> str:
-    """What a report says first: its answer, its table and, of many variants, their order."""
-    return report[: report.index("## Tuning")]
-
-
-def standing(report: str) -> str:
-    """The first sentence of a report and its standing table."""
-    answer = report.split("\n\n")[1]
-    return answer + report[report.index("## Standing") : report.index("## Tuning")]
+    """What a report says first: its card, its table and warnings."""
+    return report[: report.index("<details>")]
 
 
 @pytest.mark.ci
@@ -53,7 +47,7 @@ def test_the_published_report_follows_from_the_published_runs(
     zoo: Path, repository: Path, study: str
 ) -> None:
     with contextlib.chdir(zoo):
-        done = run_command("eval.report", f"runs/{study}", "--out", study)
+        done = run_command("report", f"runs/{study}", "--out", study)
     assert done.returncode == 0, done.stderr
     published = (repository / PUBLISHED[study] / "report.md").read_text(encoding="utf-8")
     assert top((zoo / study / "report.md").read_text(encoding="utf-8")) == top(published)
@@ -83,7 +77,7 @@ def test_no_verdict_of_a_report_hangs_on_random_numbers(
 def test_its_page_tells_as_many_variants_and_runs_as_there_are(zoo: Path, repository: Path) -> None:
     page = " ".join((repository / "docs/zoo/README.md").read_text(encoding="utf-8").split())
     report = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
-    variants = set(re.findall(r"^\| \d+ \| `([\w-]+)`", standing(report), flags=re.MULTILINE))
+    variants = set(re.findall(r"^\| `([\w-]+)` \|", top(report), flags=re.MULTILINE))
     assert variants <= FFN_VARIANTS.keys()
     is_whole = variants == FFN_VARIANTS.keys()
     told = f"All {len(variants)}" if is_whole else f"{len(variants)} of the {len(FFN_VARIANTS)}"

@@ -18,7 +18,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-CORE = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
+CORE = ("base", "ffn_variants", "pretrain", "scores", "eval", "report", "inside", "slurm", "ffn_ablations")
 OURS = {*CORE, "benchmarks", "tests", "docs"}
 # Of kernels: it comes with every torch that can use it, and without one they are never built.
 BROUGHT_BY_TORCH = {"triton"}
@@ -104,4 +104,4 @@ def test_everything_that_is_installed_is_pinned_and_allowed() -> None:
 
 def test_every_dependency_has_a_lowest_version_and_no_highest() -> None:
     for line in (*PROJECT["dependencies"], *EXTRAS["torch"]):
-        assert re.fullmatch(r"[a-z-]+>=[\d.]+", line), line
+        assert re.fullmatch(r"[a-z0-9-]+>=[\d.]+", line), line

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure
 
+from base.run.folders import Inside, RunFolder, StudyFolder
 from ffn_variants import FFN_VARIANTS
-from pretrain.run.folders import Inside, RunFolder, StudyFolder
 from tests.unit.test_repository import FLOORS
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +47,8 @@ def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: Simple
     assert packages | inside <= _said(drawings.draw("floors")[0])
     drawn = [{name.removesuffix(".py") for name, _ in rooms} for rooms in drawings.EVAL_FLOORS]
     assert drawn == [set(floor.split()) for floor in reversed(FLOORS["eval"])]
+    packages = [{name for name, _ in rooms} for rooms in drawings.PACKAGES]
+    assert packages == [set(floor.split()) for floor in reversed(FLOORS[""])]
 
 
 def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:
@@ -63,5 +65,5 @@ def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNames
         "eval",
         "backbone.yaml",
         "report/report.md",
-        "inspection/findings.json",
+        "status/status.html",
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from base.errors import UsageError
 from eval.classification.heads.layers import count_parameters
-from eval.classification.heads.registry import (
+from scores.heads.registry import (
     DEFAULT_HEAD,
     HEAD_NAMES,
     HEADS,

@@ -12,12 +12,12 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from eval.classification.classifier import Batch
 from eval.classification.config import ClassificationConfig, Finetuning
-from eval.classification.heads.registry import DEFAULT_HEAD, get_head, parse_head
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import cached, encode, tokenizer_key
 from eval.classification.metrics import majority_scores
 from eval.classification.tasks.examples import data_source, read_examples
 from eval.classification.tasks.task import ClassificationTask
+from scores.heads.registry import DEFAULT_HEAD, get_head, parse_head
 
 VALIDATION_SEED = 12
 """Draws the validation examples that are reported on, where not all are: the same for every run and seed."""

@@ -30,8 +30,8 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read
-from eval.classification.heads.spec import SegmentKind
 from eval.classification.inputs.tokens import Encoded, Resident
+from scores.heads.spec import SegmentKind
 
 # Before these words' full stop a sentence goes on, as before that of an initial or of e.g. and U.S.
 _ABBREVIATIONS = frozenset(

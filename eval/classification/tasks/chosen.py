@@ -25,7 +25,7 @@ from eval.classification.tasks.examples import (
 from eval.classification.tasks.labels import Label, find_labels
 from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_task
 from eval.classification.tasks.task import EMBEDDED_GLUE, ClassificationTask
-from eval.suites.registry import SUITES
+from scores.suites.registry import SUITES
 
 # Their labels mean the same.
 _EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}

@@ -16,7 +16,7 @@ from eval.classification.config import ClassificationConfig
 from eval.classification.metric_names import METRIC_NAMES, Metric, unfit_metric
 from eval.classification.tasks.inputs import parse_template
 from eval.classification.tasks.labels import Label
-from eval.suites.registry import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
+from scores.suites.registry import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
 
 FOLDER = Path(__file__).parent
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"

@@ -11,7 +11,7 @@ from eval.classification.config import PRESETS, FinetuneConfig, Finetuning
 from eval.classification.tasks.inputs import Template, parse_template, read_field, text_parts
 from eval.classification.tasks.labels import Label, label_positions
 from eval.classification.tasks.schema import TaskFile
-from eval.suites.registry import CROSS_TASK
+from scores.suites.registry import CROSS_TASK
 
 # Their definitions are as old as the first scores, which stay valid.
 GLUE, EMBEDDED_GLUE = "glue", "embedded-glue"

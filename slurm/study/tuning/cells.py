@@ -13,12 +13,12 @@ from typing import Any, Literal
 from base.config_input import deep_merge
 from base.errors import UsageError
 from base.mistakes import check
-from eval.results.stages import MAIN, SHARED, TUNE
-from eval.results.tuning import Tuning, TuningPlan, Wanted
-from eval.results.tuning_rules import Point, widest
 from pretrain.config import RunConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir
+from scores.stages import MAIN, SHARED, TUNE
+from scores.tuning import Tuning, TuningPlan, Wanted
+from scores.tuning_rules import Point, widest
 from slurm.study.axes.points import put, write_value
 from slurm.study.cells import RunCell, at_seed
 from slurm.study.tuning.schema import TuneConfig

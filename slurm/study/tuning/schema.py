@@ -12,8 +12,8 @@ from base.config_input import parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.mistakes import check
 from base.sections import Section
-from eval.results.tuning_rules import Value, is_number, points, widest
 from pretrain.config import RunConfig
+from scores.tuning_rules import Value, is_number, points, widest
 from slurm.study.axes.points import settings, write_value
 
 MOST_POINTS = 1000

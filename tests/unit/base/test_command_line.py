@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,15 +13,15 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from base.command_line import Positional, parse_flags, read_flags
+from base.command_line import Positional, parse_flags, read_flags, typed_command
 from base.errors import UsageError, run_cli
 from base.faults import ADVICE
 from base.sections import Section
 from eval.command import EvaluateArgs
-from eval.report.command import ReportArgs
 from ffn_ablations.values import typed_values
 from pretrain.config import RunConfig
 from pretrain.train import TrainArgs
+from report.command import ReportArgs
 from tests.cases import first_is_fast
 
 
@@ -88,6 +89,10 @@ def test_flags_are_read(line: str, given: dict[str, object]) -> None:
     assert {name for name in type(read).model_fields if name in given or name == "place"} == {
         path[0] for path in read_flags(Everything, ["here", *line.split()]).values
     }
+    command = shlex.split(typed_command("ffn-ablations do", read))
+    assert command[:3] == ["ffn-ablations", "do", "here"]
+    assert parse_flags(Everything, command[2:]) == read
+    assert bool(command[3:]) == (read != Everything(place=Path("here")))
 
 
 @pytest.mark.parametrize(

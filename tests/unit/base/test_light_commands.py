@@ -50,7 +50,7 @@ def run(*command: str) -> tuple[int, list[str], float]:
         "pretrain.train",
         "pretrain.generate",
         "eval",
-        "eval.report",
+        "report",
         "slurm.submit",
         "slurm.status",
         "ffn_ablations",

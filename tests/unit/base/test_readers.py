@@ -14,12 +14,22 @@ from base.model_folders import refuse_code
 from base.options import Option, like, read_value
 from tests.bad_inputs import NO_JSON, UNREADABLE
 
-OWN_ROUND_TRIPS = {"eval/report/exports.py", "ffn_variants/check/model.py"}
+OWN_ROUND_TRIPS = {"report/document/document.py", "ffn_variants/check/model.py"}
 """Where what this project wrote just before is read, without a file."""
 
 
 def test_every_file_goes_through_one_reader_of_its_format(repository: Path) -> None:
-    packages = ("base", "eval", "ffn_ablations", "ffn_variants", "pretrain", "slurm")
+    packages = (
+        "base",
+        "eval",
+        "ffn_ablations",
+        "ffn_variants",
+        "inside",
+        "pretrain",
+        "report",
+        "scores",
+        "slurm",
+    )
     found = {
         path.relative_to(repository).as_posix()
         for package in packages

@@ -46,7 +46,17 @@ def test_no_module_but_two_runs_by_itself() -> None:
     """The command, and what a launcher of several processes starts."""
     running = {
         path.relative_to(ROOT).as_posix()
-        for package in ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
+        for package in (
+            "base",
+            "ffn_variants",
+            "pretrain",
+            "scores",
+            "eval",
+            "report",
+            "inside",
+            "slurm",
+            "ffn_ablations",
+        )
         for path in (ROOT / package).rglob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
 from slurm import cancel
 from slurm.cancel import cancel_study, main
 from slurm.queue.squeue import QueuedJob, cells_name, report_name

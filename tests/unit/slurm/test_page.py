@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.run.folders import RunFolder, StudyFolder
+from base.run.folders import RunFolder, StudyFolder
 from slurm.page import draw_losses, read_curve, write_page
 from slurm.state.cell_state import CellState
 from slurm.status import status_notes, status_rows
@@ -75,7 +75,7 @@ def test_a_figure_has_a_line_for_each_run_and_the_report_is_linked(tmp_path: Pat
     assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[3.5, 3.25]]
     page = page_of(tmp_path, states)
     assert page.count("<img") == 1
-    assert 'href="report/report.html"' in page
+    assert 'href="../report/report.html"' in page
 
 
 def test_runs_of_a_tuning_are_drawn_until_one_that_is_compared_has_losses(tmp_path: Path) -> None:

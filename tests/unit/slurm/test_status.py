@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pretrain.run.folders import RunFolder, StudyFolder
+from base.run.folders import RunFolder, StudyFolder
 from slurm import status
 from slurm.run.todo import sole_submitter
 from slurm.state import survey

@@ -20,10 +20,10 @@ from eval.classification.tasks.chosen import classification_tasks, find_task
 from eval.classification.tasks.schema import benchmarks_asked_for, read_task_file
 from eval.config import EvalConfig
 from eval.models.backbones import backbone_runs
-from eval.results.baselines import read_baselines
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources, is_evaluated
 from ffn_variants import UsageError
+from scores.baselines import read_baselines
 
 WORDS = {"weather": ("rain", "sun"), "food": ("mud", "cake")}
 

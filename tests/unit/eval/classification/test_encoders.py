@@ -12,10 +12,10 @@ from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_enco
 from eval.classification.features import FeatureClassifier, Features, features
 from eval.classification.finetune import trained_state
 from eval.classification.heads.layers import build_head
-from eval.classification.heads.registry import HEADS, parse_head
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded
 from ffn_variants import build_model
+from scores.heads.registry import HEADS, parse_head
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 FAMILIES = ("gpt_neo", "roberta")

@@ -27,10 +27,10 @@ from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import GLUE_TASKS, embedded_tasks
 from eval.classification.tasks.examples import flatten_multirc, read_examples
 from eval.config import EvalConfig
-from eval.results.baselines import read_baselines, write_baselines
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
+from scores.baselines import read_baselines, write_baselines
 from tests.cases import diagonal_is_fast
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

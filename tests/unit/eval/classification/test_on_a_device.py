@@ -18,13 +18,13 @@ from eval.classification.encoders import PaddedEncoder, make_encoder
 from eval.classification.features import features
 from eval.classification.finetune import build_optimizer, finetune, update
 from eval.classification.heads.layers import build_head
-from eval.classification.heads.registry import HEADS, get_head, parse_head
 from eval.classification.inputs.layout import lay_out, padded_inputs
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded, Resident
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import predict
 from ffn_variants import FAMILIES, build_model
+from scores.heads.registry import HEADS, get_head, parse_head
 
 CPU = torch.device("cpu")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

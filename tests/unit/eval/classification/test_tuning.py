@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -15,15 +14,12 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks, train
-from eval.classification.heads.registry import parse_head
 from eval.classification.inputs.data import read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import find_task
-from eval.command import evaluate
 from eval.config import EvalConfig
-from eval.results.chosen import chosen_settings
-from eval.results.rows import read_rows
+from scores.heads.registry import parse_head
 
 RATES = (1e-6, 3e-3, 0.1)
 
@@ -95,30 +91,6 @@ def test_a_rate_that_diverges_is_not_chosen_and_several_are_told(model, task):
         evaluate_tasks(model, [find_task(task, asked)], asked)
 
 
-def test_the_command_says_what_was_chosen_also_when_nothing_is_left_to_do(
-    model, task, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    asked = config(task, "fourier-kan frozen", head_learning_rates=RATES)
-    assert evaluate((model,), asked, workers=1) == 0
-    first = capsys.readouterr().out
-    assert evaluate((model,), asked, workers=1) == 0
-    assert capsys.readouterr().out == first
-    assert (
-        "chosen on held-out data, over runs and seeds:\nclassification weather, fourier-kan frozen: " in first
-    )
-    runs = sorted((tmp_path / "runs/backbones").glob("*/*/seed*"))
-    counts = chosen_settings({run: read_rows(run / "eval/rows.parquet") for run in runs})
-    assert counts["times"].sum() == len(runs) == 2
-    assert all(row.chosen in first for row in counts.itertuples())
-
-
-def test_nothing_is_counted_where_nothing_was_chosen(model, task, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert evaluate((model,), config(task, "linear frozen"), workers=1) == 0
-    assert "chosen" not in capsys.readouterr().out
-
-
 def test_scales_are_for_heads_that_have_them_and_are_given_none():
     given = {"head_learning_rates": RATES, "init_scales": (0.1, 1.0)}
     heads = ("linear", "fourier-kan frozen", "fourier-kan init_scale=0.5", "rbf-kan", "default")
@@ -149,20 +121,3 @@ def test_every_candidate_costs_a_training(task):
     one, three = (config(task, "linear", head_learning_rates=rates) for rates in ((1e-3,), RATES))
     cost = estimated_cost(find_task(task, one), one)
     assert estimated_cost(find_task(task, three), three) == pytest.approx(3 * cost)
-
-
-def test_choices_of_heads_without_candidates_are_left_out(tmp_path):
-    folder = tmp_path / "runs/s/gpt_neo/gelu/seed1-0/eval/items"
-    folder.mkdir(parents=True)
-    found = ["head_learning_rate=0.1"] * 2 + [None]
-    rows = [
-        (*key, 1, own)
-        for key, own in zip([("rte", "linear"), ("cola", "linear"), ("rte", "kan")], found, strict=True)
-    ]
-    pd.DataFrame(rows, columns=["task", "head", "seed", "chosen"]).to_parquet(folder / "glue.parquet")
-    asked = pd.DataFrame(
-        [("glue", "rte", head, metric) for head in ("linear", "kan") for metric in ("accuracy", "f1")],
-        columns=["benchmark", "task", "head", "metric"],
-    )
-    counts = chosen_settings({folder.parents[1]: asked, tmp_path / "absent": asked})
-    assert counts.to_numpy().tolist() == [["glue", "rte", "linear", "head_learning_rate=0.1", 1]]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
 from eval.models.identity import check_length, weights_hash
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import write_completion
 
 NAMES = ("config.json", "model.safetensors", "tokenizer.json")
 

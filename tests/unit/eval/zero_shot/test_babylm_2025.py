@@ -20,12 +20,12 @@ from transformers import (
 )
 
 from eval.config import EvalConfig
-from eval.results.outcome import Declared, find_outcome
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
+from scores.outcome import Declared, find_outcome
 from tests.babylm_data import write_data
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -12,11 +12,11 @@ import pytest
 
 from eval.config import EvalConfig
 from eval.files import read_json_rows
-from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
-from eval.suites.registry import SUITES
 from eval.zero_shot.minimal_pairs import read_pairs
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from ffn_variants import UsageError
+from scores.suites.blimp_paradigms import BLIMP_PARADIGMS
+from scores.suites.registry import SUITES
 
 
 def write_lines(path: Path, rows: list[object]) -> Path:

@@ -23,7 +23,6 @@ from eval.classification.classifier import HeadClassifier, PaddedClassifier, mak
 from eval.classification.encoders import PaddedEncoder, make_encoder
 from eval.classification.features import features
 from eval.classification.heads.layers import build_head
-from eval.classification.heads.registry import parse_head
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import Encoded, encode, tokenizer_key
@@ -33,6 +32,7 @@ from eval.classification.tasks.chosen import embedded_tasks
 from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig
 from ffn_variants import build_model
+from scores.heads.registry import parse_head
 
 PAIRS = [
     ("the film is good .", "it is bad"),

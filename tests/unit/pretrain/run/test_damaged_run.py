@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import read_run, run_dir
 from pretrain.training.train import train
 from tests.cases import diagonal_is_fast, run_damage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.run.folders import Inside, RunFolder, StudyFolder
+from base.run.folders import Inside, RunFolder, StudyFolder
 
 # Written out once more: renaming one of these loses what earlier versions wrote.
 RUN_NAMES = {
@@ -33,8 +33,6 @@ RUN_NAMES = {
     "baselines_file": "eval/baselines.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",
-    "inspection_file": "eval/inside.json",
-    "pruned_model_dir": "eval/pruned",
 }
 STUDY_NAMES = {
     "study_file": "study.yaml",
@@ -43,12 +41,11 @@ STUDY_NAMES = {
     "cells_dir": "cells",
     "submit_lock_file": ".submit.lock",
     "inspection_dir": "inspection",
-    "inspection_summary": "inspection/findings.json",
     "report_dir": "report",
     "report_file": "report/report.md",
     "decisions_file": "decisions.json",
     "tuning_file": "tuning.json",
-    "status_page": "status.html",
+    "status_page": "status/status.html",
 }
 
 
@@ -118,6 +115,6 @@ def test_files_of_cells_are_found_by_the_ids_they_were_written_under(tmp_path):
 
 def test_looking_at_folders_loads_nothing_but_the_standard_library():
     heavy = ("torch", "transformers", "pydantic", "yaml", "ffn_variants")
-    code = f"import sys, pretrain.run.folders; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, base.run.folders; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

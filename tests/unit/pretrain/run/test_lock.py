@@ -13,8 +13,8 @@ import time
 import pytest
 
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from base.system import is_locked
-from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 
 

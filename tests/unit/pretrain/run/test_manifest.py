@@ -8,8 +8,8 @@ import os
 import pytest
 
 from base.files import FileState, damage, file_states
-from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import read_completion, write_completion
+from base.run.folders import RunFolder
+from base.run.manifest import read_completion, write_completion
 from tests.cases import run_damage
 
 RESULTS = {"step": 10, "eval_loss": 3.25}

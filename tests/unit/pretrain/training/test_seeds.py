@@ -12,9 +12,9 @@ import pytest
 from base.command_line import read_flags
 from base.config_input import note_on_one
 from base.errors import UsageError
+from base.run.folders import RunFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.run_dir import run_dir
 from pretrain.train import TrainArgs

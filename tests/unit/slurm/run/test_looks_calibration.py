@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.looks import Look, find_looks, one_sided
+from report.statistics.looks import Look, find_looks, one_sided
 
 LOOKS = (3, 6, 9, 12)
 LEVEL = 0.05

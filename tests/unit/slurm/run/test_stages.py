@@ -14,9 +14,9 @@ import yaml
 
 from base.errors import UsageError
 from base.records import write_record
-from eval.results.tuning import read_tuning
-from pretrain.run.folders import RunFolder
+from base.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash, write_config
+from scores.tuning import read_tuning
 from slurm.list import studies_table
 from slurm.run import launch, looks
 from slurm.state.cell_state import start_state, write_state
@@ -314,16 +314,6 @@ def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at)
             tried[one.variant].add(one.point[RATE])
     assert tried["relu"] == tried["gelu"] == tried["kan"]
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
-
-
-def test_what_was_tuned_in_another_study_is_refused(run, tmp_path):
-    runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
-    assert run() == 0
-    assert run(name="other", config=runs | {"optim": {"max_steps": 7}}) == 0
-    file = tmp_path / "runs" / "tuned" / "tuning.json"
-    file.write_bytes((tmp_path / "runs" / "other" / "tuning.json").read_bytes())
-    with pytest.raises(UsageError, match=r"is of another study: study\.yaml has no gpt_neo/gelu/seed101"):
-        read_tuning(file.parent)
 
 
 @pytest.mark.parametrize("by", ["all", "the rest"])

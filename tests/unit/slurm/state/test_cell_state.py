@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import OccupiedError
-from pretrain.run.folders import StudyFolder
+from base.run.folders import StudyFolder
 from slurm.state import cell_state
 from slurm.state.cell_state import (
     CellState,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from base.run.folders import StudyFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.folders import StudyFolder
 from pretrain.run.run_dir import run_dir
 from slurm.study.cells import RunCell
 from slurm.study.study import Study, load_study

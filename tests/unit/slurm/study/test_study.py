@@ -12,9 +12,9 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
+from base.run.folders import RunFolder, StudyFolder
 from pretrain import resolution
 from pretrain.resolution import load_config
-from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
 from slurm.state.cell_state import held_cell, start_state
 from slurm.state.listing import read_listing

@@ -18,7 +18,9 @@ from scipy.special import expit
 
 from base.errors import UsageError
 from eval.classification.heads.layers import build_head, count_parameters, mlp_width
-from eval.classification.heads.registry import (
+from eval.classification.heads.table import table_rows
+from eval.classification.listing import list_heads
+from scores.heads.registry import (
     DEFAULT_HEAD,
     HEAD_NAMES,
     HEADS,
@@ -26,8 +28,6 @@ from eval.classification.heads.registry import (
     head_name,
     parse_head,
 )
-from eval.classification.heads.table import table_rows
-from eval.classification.listing import list_heads
 
 HIDDEN, LABELS = 16, 4
 LENGTHS = (5, 1, 3)
@@ -107,7 +107,7 @@ def test_the_builder_takes_the_options_of_the_registry(name):
 def test_heads_are_named_without_loading_one():
     code = (
         "import sys\n"
-        "from eval.classification.heads.registry import check_head, head_name, parse_head\n"
+        "from scores.heads.registry import check_head, head_name, parse_head\n"
         "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
         "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
     )

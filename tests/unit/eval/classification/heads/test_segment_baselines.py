@@ -10,9 +10,9 @@ from torch import nn
 
 from eval.classification.config import Finetuning
 from eval.classification.heads.layers import build_head, count_parameters
-from eval.classification.heads.registry import HEADS, parse_head
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.inputs.segments import Segmentation
+from scores.heads.registry import HEADS, parse_head
 
 D, C, COUNTS = 8, 3, (4, 1, 6)
 

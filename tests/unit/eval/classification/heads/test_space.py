@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from eval.classification.heads.layers import build_head
-from eval.classification.heads.registry import parse_head
 from eval.classification.heads.segment_heads import SpaceHead
+from scores.heads.registry import parse_head
 
 HIDDEN, LABELS, DIMENSIONS = 16, 4, 3
 LENGTHS = (5, 1, 9, 2)

@@ -13,12 +13,12 @@ from torch import nn
 from base.errors import UsageError
 from eval.classification.config import Finetuning
 from eval.classification.heads.layers import build_head, count_parameters
-from eval.classification.heads.registry import check_head, get_head, head_name, parse_head
 from eval.classification.heads.segment_heads import SwipeHead, sines
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.inputs.segments import Segmentation
 from eval.classification.inputs.tokens import Encoded
+from scores.heads.registry import check_head, get_head, head_name, parse_head
 
 D, C = 12, 3
 POOLINGS = ("max", "gated-max", "sum", "gated-sum")

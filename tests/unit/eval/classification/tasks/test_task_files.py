@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
-from eval.classification.heads.registry import HeadChoice
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.tokens import encode
 from eval.classification.listing import list_tasks
@@ -32,6 +31,7 @@ from eval.runner.work_units import classification_protocol
 from ffn_variants import UsageError
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
+from scores.heads.registry import HeadChoice
 
 CONFIG = EvalConfig(suites=())
 ROWS = [{"text": "it rained", "label": "bad"}, {"text": "it shone", "label": "good"}]

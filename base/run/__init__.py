@@ -1,0 +1,1 @@
+"""What lies in the folder of a run, and whose it is."""

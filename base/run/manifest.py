@@ -1,0 +1,119 @@
+"""What a finished training left: ``COMPLETED``, written last, with results and the checksums of the model.
+
+Sizes of the model's files are compared whenever a run is used, checksums once in a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from base.errors import UsageError
+from base.files import FileState, file_states, fingerprint
+from base.records import peek_record, read_record, write_record
+from base.run.folders import RUN_NAME, RunFolder
+
+MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
+"""Of everything in a model's folder that can change a score, own variants' code too; the card cannot."""
+_MODEL = "model/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What a training that finished has to say; nothing but the results where it was one of before."""
+
+    results: dict[str, Any] = field(default_factory=dict)
+    """Final figures of the loop."""
+    config_hash: str = ""
+    """Of the configuration that it was begun with."""
+    variant_source: str = ""
+    """Of the variant that it was trained through (see ``ffn_variants.source``); empty where not known."""
+    files: dict[str, FileState] = field(default_factory=dict)
+    """Those of the model by the name below the run's folder; in older markers others, too."""
+
+    @property
+    def model_files(self) -> dict[str, FileState]:
+        """Those that the scores of the model depend on."""
+        return {
+            name: state
+            for name, state in self.files.items()
+            if name.startswith(_MODEL) and name.endswith(MODEL_SUFFIXES)
+        }
+
+    @property
+    def weights(self) -> str:
+        """The hash that scores of the model name (``eval.models.identity``); empty where not known."""
+        states = sorted(self.model_files.items())
+        return (
+            fingerprint((name.removeprefix(_MODEL), state.sha256) for name, state in states) if states else ""
+        )
+
+
+def config_hashes(run: RunFolder) -> dict[str, str]:
+    """Return the hash of a run's configuration by its name, record and marker, where they have one."""
+    named = RUN_NAME.fullmatch(run.path.name)
+    hashes = {"its name": named["hash"]} if named else {}
+    for file in (run.provenance_file, run.completion_marker):
+        if value := peek_record(file).get("config_hash"):
+            hashes[file.name] = value
+    return hashes
+
+
+def mixed_up(run: RunFolder) -> str | None:
+    """Say that a folder holds files of several runs, as after a folder was renamed or copied into another."""
+    hashes = config_hashes(run)
+    if len(set(hashes.values())) < 2:
+        return None
+    places = ", ".join(f"{name} {value}" for name, value in hashes.items())
+    return f"{run.path} holds files of several runs ({places}); was a folder renamed, or copied into another?"
+
+
+def read_completion(run: RunFolder) -> Completion | None:
+    """Read what a finished training left; None for one that is not finished, or whose marker is damaged."""
+    values = read_record(run.completion_marker, dict)
+    if values is None:
+        return None
+    if "results" not in values:  # of before, which held the results alone
+        return Completion(results=values)
+    return read_record(run.completion_marker, Completion)
+
+
+def write_completion(
+    run: RunFolder, results: Mapping[str, Any], config_hash: str, variant_source: str = ""
+) -> None:
+    """Mark a training as finished, with the state of every file of its model; its card is free."""
+    model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]
+    completion = Completion(
+        results=dict(results),
+        config_hash=config_hash,
+        variant_source=variant_source,
+        files=file_states(run.path, model),
+    )
+    write_record(run.completion_marker, completion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """What stands in place of a run's model."""
+
+    weights: str
+    """The hash that its scores name (see ``eval.models.identity``), of the model that was left out."""
+
+
+def read_archived(run: RunFolder) -> Archived | None:
+    """Read what stands in place of the model; None for a run that has one, or has neither."""
+    return read_record(run.archive_marker, Archived) if run.is_archived else None
+
+
+def refuse_archived(run: RunFolder) -> None:
+    """Refuse what needs the model of a run that has none any more.
+
+    Raises:
+        UsageError: Saying how to come by it.
+    """
+    if run.is_archived:
+        raise UsageError(
+            f"{run.path} was archived without its model; remove the folder, and the command that trains this "
+            "run makes it"
+        )

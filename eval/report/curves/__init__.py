@@ -1,1 +1,0 @@
-"""What loss does over steps, costs and sizes."""

@@ -1,1 +1,0 @@
-"""What a paper takes from a report: PDF figures, LaTeX tables, methods with references, checklists."""

@@ -1,1 +1,0 @@
-"""Scores beside each other: the tables of outcomes, their noise, and published ones."""

@@ -1,1 +1,0 @@
-"""The sections of the report in Markdown: one file each, made from an analysis and nothing else."""

@@ -1,0 +1,1 @@
+"""What trained models hold inside: their FFNs, and what their classifiers read."""

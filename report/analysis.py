@@ -1,0 +1,120 @@
+"""What a report says, computed from a source before anything is written (``report.analyse``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from report.inputs.run_facts import RunFacts
+from report.inputs.sources import Source
+from report.readers.reading import Reading
+from report.significance.axes import Benchmark, Family
+from report.significance.claims import Claims
+from report.significance.factor import Factor
+from report.statistics.looks import Plan
+from report.tuning.choices import Tuned
+from report.verdicts.failed_runs import FailureCount
+from report.verdicts.findings import Findings
+from scores.declarations import Scale
+from scores.outcome import Declared, Outcome, find_direction
+from scores.published import PublishedSource
+from scores.suites.spec import Better
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asked of a report; None takes the study's choice, else the default.
+
+    A study that pairs its seeds stays paired, as that was chosen before the results.
+    """
+
+    axes: tuple[str, ...] = ()
+    """Columns of a table that are axes."""
+    reading: Reading = field(default_factory=Reading)
+    """How a table, or result files, are to be read."""
+    factor: Factor | None = None
+    """Whose levels are compared: FFN variants, heads, both, or an axis."""
+    head: str | None = None
+    """With the FFN as factor: keep the scores of this head only, and those without a head."""
+    baseline: str | None = None
+    primary: tuple[str, ...] = ()
+    """Outcomes that claims are made about, instead of the study's."""
+    contrasts: tuple[str, ...] = ()
+    declared: Declared = field(default_factory=Declared)
+    """Directions, chance levels and margins of outcomes, before those of the source."""
+    scale: Scale | None = None
+    """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
+    paired: bool = False
+    looks: Plan | None = None
+    published: PublishedSource | None = None
+    """Whose tables own scores are set beside; it changes no claim."""
+    parts: tuple[str, ...] = ()
+    """Parts of one's own, each a file and a name in it: ``mine.py:PART``."""
+    paper: bool = False
+    """Whether to write what a paper takes, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis(Findings):
+    """Findings, the scores that they come from, what stands beside them, and what is wrong or missing."""
+
+    source: Source
+    """As seen by the factor whose levels are compared."""
+    source_as_read: Source
+    request: Request
+    outcomes: Mapping[Benchmark, Outcome]
+    """What the scores of each benchmark are."""
+    runs: pd.DataFrame
+    """run_id, family, variant, seed, benchmark, score: one row per run and benchmark."""
+    rows: pd.DataFrame
+    """Cleaned rows, a score of a task each, with every metric."""
+    scores_of_tasks: pd.DataFrame
+    """Those that are compared: one metric a task."""
+    arms: pd.DataFrame
+    """benchmark, family, variant, n, mean, sd; sd over seeds, nan for one run."""
+    tasks: pd.DataFrame
+    """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
+    claims_made: Claims
+    """What was compared and how, to be compared again without some runs."""
+    failures: tuple[FailureCount, ...]
+    """Of a study's runs; empty where none failed."""
+    missing: pd.DataFrame
+    """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
+    warnings: tuple[str, ...]
+    tuned: Tuned | None = None
+    """What a study's tuning found; None where it was not tuned."""
+    parts: tuple[Any, ...] = ()
+    """What the report is made of (``report.part.Part``), in the order of the page."""
+    results: Mapping[str, Any] = field(default_factory=dict)
+    """What each part came to, by its name; parts with nothing to say have none (``report.part``)."""
+
+    @property
+    def not_compared(self) -> list[Benchmark]:
+        """Benchmarks without a unit: measured, and in no mean and no test."""
+        return [name for name in self.tasks.benchmark.unique() if name not in self.benchmarks]
+
+    @property
+    def facts(self) -> tuple[RunFacts, ...]:
+        """What the run folders tell beside the scores; empty for a table."""
+        return self.source.facts
+
+    def outcome(self, benchmark: Benchmark) -> Outcome:
+        """Return what a benchmark's scores are."""
+        return self.outcomes[benchmark]
+
+    def direction(self, benchmark: Benchmark, metric: str) -> Better | None:
+        """Return which scores of a metric are better, which may stand beside the one that is compared."""
+        outcome = self.outcomes.get(benchmark)
+        if outcome is not None and metric in outcome.metrics:
+            return outcome.better
+        return find_direction(benchmark.name, metric, self.request.declared.over(self.source.declared))
+
+
+def decimals_of(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
+    """Return the decimals of a family's scores: one in percent, else as many as their spread lets count."""
+    if analysis.outcome(benchmark).is_percentage:
+        return 1
+    return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)

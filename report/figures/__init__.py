@@ -1,0 +1,1 @@
+"""What draws the figures of a report."""

@@ -1,0 +1,213 @@
+"""Differences to the baseline, those of primary comparisons with their simultaneous intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from report.analysis import Analysis
+from report.document.markdown import difference, interval, unit_name
+from report.document.names import family_label
+from report.figures.style import (
+    GREY,
+    SMALL,
+    WIDTH_IN,
+    Panel,
+    add_legend,
+    family_styles,
+    filled,
+    in_two_lines,
+    new_figure,
+    text_width,
+)
+from report.leaderboard import sorted_variants
+from report.significance.axes import Benchmark, Level
+from report.significance.comparison import Comparison
+from report.verdicts.findings import place
+from report.verdicts.ranking import by_standing, shown_first
+
+ROW_IN = 0.19
+BELOW_IN = 0.85  # ticks, unit and arrow
+USUAL_LABEL_IN = 1.3
+MARGIN_COLOUR = "#dcebf5"
+PALE: dict[str, Any] = {"alpha": 0.45, "ms": 5, "mew": 0}
+"""Look of an exploratory estimate, which is neither filled nor hollow."""
+GAP = 0.7  # rows between two variants
+WIDE = 4
+"""Times the median half-width, beyond which intervals end in arrows: one must not flatten the rest."""
+
+
+def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
+    """Draw the metrics of the first screen beside each other."""
+    benchmarks = shown_first(analysis)
+    if len(benchmarks) < 2:
+        return draw_forest(analysis, benchmarks[0])
+    labels = _labels(analysis)
+    figure = new_figure(_height(analysis), WIDTH_IN + _extra(labels))
+    grid = figure.subplots(1, len(benchmarks), sharey=True)
+    for axes, benchmark in zip(grid, benchmarks, strict=True):
+        _draw(axes, analysis, benchmark, with_numbers=False)
+        axes.set_title(filled(place(analysis, benchmark), 48 // len(benchmarks)))
+    _label_variants(grid[0], labels, _step(analysis))
+    add_legend(figure, _handles(analysis, benchmarks))
+    return figure, _alternative_text(analysis, benchmarks)
+
+
+def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
+    """Draw one metric: for each variant the average over families first, then each family."""
+    panel = forest_panel(analysis, benchmark)
+    figure = new_figure(panel.height, panel.width)
+    panel.draw(figure.subplots())
+    add_legend(figure, panel.handles)
+    return figure, _alternative_text(analysis, [benchmark])
+
+
+def forest_panel(analysis: Analysis, benchmark: Benchmark, with_numbers: bool = True) -> Panel:
+    """Return the forest of one metric, its numbers beside it."""
+    labels = _labels(analysis)
+
+    def draw(axes: Axes) -> None:
+        _draw(axes, analysis, benchmark, with_numbers)
+        axes.set_title(filled(place(analysis, benchmark), 40))
+        _label_variants(axes, labels, _step(analysis))
+
+    return Panel(draw, _handles(analysis, [benchmark]), _height(analysis), WIDTH_IN + _extra(labels))
+
+
+def _others(analysis: Analysis) -> list[Level]:
+    return [level for level in sorted_variants(analysis) if level != analysis.baseline]
+
+
+def _labels(analysis: Analysis) -> list[str]:
+    return [in_two_lines(str(level)) for level in _others(analysis)]
+
+
+def _step(analysis: Analysis) -> float:
+    """Rows from one variant to the next, alike for all metrics."""
+    return max(len(analysis.families) + (len(analysis.families) > 1), 1) + GAP
+
+
+def _height(analysis: Analysis) -> float:
+    return BELOW_IN + 0.3 + ROW_IN * _step(analysis) * len(analysis.others)
+
+
+def _extra(labels: Sequence[str]) -> float:
+    return max(0.0, max(map(text_width, labels)) * 1.1 - USUAL_LABEL_IN)  # bold is wider
+
+
+def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bool) -> None:
+    """Draw the rows of one metric, with the margin shaded."""
+    order, step = _others(analysis), _step(analysis)
+    scopes, styles = analysis.scopes(benchmark), family_styles(analysis.families)
+    rows = [
+        (order.index(c.contrast.plus[0]) * step + scopes.index(c.family), c)
+        for c in _shown(analysis, [benchmark])
+    ]
+    limit = _axis_limit([c for _, c in rows])
+    for number in range(0, len(order), 2):
+        axes.axhspan(number * step - 0.85, (number + 1) * step - 0.85, color="#f3f3f3", lw=0, zorder=0)
+    margin = analysis.outcome(benchmark).margin
+    if margin is not None:
+        axes.axvspan(-margin, margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
+    for y, comparison in rows:
+        colour, marker = styles[comparison.family]
+        _draw_interval(axes, y, comparison, limit, colour, marker)
+        if with_numbers:
+            axes.text(
+                1.02, y, interval_text(comparison), transform=axes.get_yaxis_transform(), va="center",
+                ha="left", fontsize=SMALL - 0.5, color=colour,
+            )  # fmt: skip
+    axes.axvline(0, color=GREY, lw=1, zorder=1)
+    axes.set_xlim(-limit, limit)
+    axes.set_ylim(step * len(order) - 0.85, -0.85)
+    better = "better →" if analysis.outcome(benchmark).better == "higher" else "← better"
+    axes.set_xlabel(f"{unit_name(analysis.outcome(benchmark).unit) or 'difference'}\n{better}")
+    axes.locator_params(axis="x", nbins=7 if with_numbers else 5)
+
+
+def _axis_limit(comparisons: Sequence[Comparison]) -> float:
+    """Reach of the axis on either side of zero."""
+    primary = [c for c in comparisons if c.is_primary]
+    remaining = [c.largest_remaining for c in primary if c.largest_remaining is not None]
+    ends = [min(max(remaining), WIDE * float(np.median(remaining)))] if remaining else [0.0]
+    points = [abs(c.estimate or 0.0) for c in comparisons]
+    margins = [c.margin or 0.0 for c in comparisons]
+    return 1.06 * max([*ends, *points, *margins, 1e-6])
+
+
+def _draw_interval(
+    axes: Axes, y: float, comparison: Comparison, limit: float, colour: str, marker: str
+) -> None:
+    """Draw an estimate, filled where it differs significantly; an exploratory one pale, by itself."""
+    if comparison.estimate is None:
+        return
+    if not comparison.is_primary:
+        axes.plot(comparison.estimate, y, marker, color=colour, zorder=4, **PALE)
+        return
+    if comparison.interval is not None:
+        ends = np.array(comparison.interval)
+        is_inside = abs(ends) <= limit
+        axes.plot(np.clip(ends, -limit, limit), [y] * 2, color=colour, lw=1.4, zorder=2)
+        axes.plot(ends[is_inside], [y] * int(is_inside.sum()), "|", color=colour, ms=6)
+        for bound, edge, arrow in zip(ends, (-limit, limit), "<>", strict=True):
+            if abs(bound) > limit and np.sign(bound) == np.sign(edge):
+                axes.plot(edge, y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
+    fill = colour if comparison.is_different else "white"
+    axes.plot(comparison.estimate, y, marker, color=colour, mfc=fill, ms=5, zorder=4)
+
+
+def _label_variants(axes: Axes, labels: Sequence[str], step: float) -> None:
+    axes.set_yticks([number * step + (step - GAP - 1) / 2 for number in range(len(labels))])
+    axes.set_yticklabels(labels, fontweight="bold")
+    axes.tick_params(axis="y", length=0)
+
+
+def _shown(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Comparison]:
+    return [c for b in benchmarks for scope in analysis.scopes(b) for c in analysis.of(b, scope)]
+
+
+def _handles(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Any]:
+    styles, shown = family_styles(analysis.families), _shown(analysis, benchmarks)
+    scopes = [None, *analysis.families] if len(analysis.families) > 1 else list(analysis.families)
+    handles: list[Any] = [
+        Line2D([], [], color=styles[s][0], marker=styles[s][1], ms=5, lw=1.4, label=family_label(s))
+        for s in scopes
+    ]
+    point = partial(Line2D, [], [], color=GREY, marker="o", lw=0)
+    if any(c.is_primary for c in shown):
+        handles += [
+            point(ms=5, label="significantly different"),
+            point(ms=5, mfc="white", label="not significantly"),
+        ]
+    if not all(c.is_primary for c in shown):
+        handles.append(point(**PALE, label="exploratory, no verdict"))
+    if any(c.margin is not None for c in shown):
+        handles.append(Patch(color=MARGIN_COLOUR, lw=0, label="equivalence margin"))
+    return handles
+
+
+def interval_text(comparison: Comparison) -> str:
+    """Write an estimate with its interval, or why there is none."""
+    if comparison.estimate is None:
+        return "not estimable"
+    if not comparison.is_primary:
+        return difference(comparison)
+    return f"{difference(comparison)} {interval(comparison) if comparison.interval else '(no interval)'}"
+
+
+def _alternative_text(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> str:
+    """Say in one sentence what is drawn; the numbers are in the table."""
+    named = ", ".join(place(analysis, benchmark) for benchmark in benchmarks)
+    is_tested = any(c.is_primary for c in _shown(analysis, benchmarks))
+    intervals = f"with simultaneous {analysis.confidence:.0%} intervals" if is_tested else "without intervals"
+    return (
+        f"Forest plot of {named}: difference of {len(analysis.others)} {analysis.noun}s to "
+        f"{analysis.baseline}, in the order of {place(analysis, by_standing(analysis)[0])}, {intervals}."
+    )

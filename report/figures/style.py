@@ -1,0 +1,216 @@
+"""What the figures share: colours, sizes, legends and the files they are written to."""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.rcsetup import cycler
+from matplotlib.textpath import TextPath
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from report.significance.axes import Family, Level
+
+# Okabe and Ito (2008), told apart with any common colour vision; markers repeat what colours say.
+BLUE, VERMILION = "#0072B2", "#D55E00"
+PALETTE = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", ":")
+AVERAGE_COLOUR = "#000000"
+GREY = "#6b6b6b"
+SMALL = 8.5  # points; the base size is in STYLE
+STYLE = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib, so that every machine draws the same
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=PALETTE),
+    "axes.titlesize": 10,
+    "axes.labelsize": 9.5,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "legend.fontsize": SMALL,
+    "legend.frameon": False,
+    "svg.hashsalt": "ffn-ablations",  # fixed element ids
+    "svg.fonttype": "path",
+    "text.parse_math": False,  # a variant's name may hold dollar signs
+}
+# Shown at its own size (595 px), two beside each other on a wide screen, and with text still legible at 390.
+WIDTH_IN = 6.2
+DPI = 200
+POINTS_PER_INCH = 72
+KEY_IN = 0.55  # a legend's line or marker with the space around it
+
+
+class VariantStyle(NamedTuple):
+    """How a variant looks in every figure that tells variants apart."""
+
+    colour: str
+    marker: str
+    hollow: bool
+    dashes: str
+
+    @property
+    def points(self) -> dict[str, Any]:
+        """Return how matplotlib draws its points."""
+        fill = "white" if self.hollow else self.colour
+        return {"color": self.colour, "marker": self.marker, "mfc": fill, "ms": 5, "mew": 1.2, "zorder": 3}
+
+    def line(self, label: str) -> Line2D:
+        """Return its line in a legend."""
+        return Line2D([], [], color=self.colour, ls=self.dashes, lw=1.7, label=label)
+
+
+class Panel(NamedTuple):
+    """What stands in one pair of axes, for whoever has axes to put it in."""
+
+    draw: Callable[[Axes], None]
+    handles: Sequence[Any]
+    """Of its legend."""
+    height: float
+    """Inches of a figure of its own, without the legend."""
+    width: float = WIDTH_IN
+
+
+def variant_styles(variants: Sequence[Level]) -> dict[Level, VariantStyle]:
+    """Give each variant a look of its own, by its place; looks repeat after 49."""
+    styles = {}
+    for place, variant in enumerate(variants):
+        turn, index = divmod(place, len(PALETTE))
+        marker = MARKERS[(index + turn) % len(MARKERS)]
+        styles[variant] = VariantStyle(PALETTE[index], marker, turn % 2 == 1, DASHES[turn % len(DASHES)])
+    return styles
+
+
+def family_styles(families: Sequence[Family]) -> dict[Family | None, tuple[str, str]]:
+    """Colour and marker of each family; the average (None) is a black diamond. Looks repeat after 18."""
+    styles: dict[Family | None, tuple[str, str]] = {}
+    for place, family in enumerate(families):
+        turn, index = divmod(place, len(PALETTE) - 1)
+        styles[family] = PALETTE[index], MARKERS[(index + turn) % 3]
+    styles[None] = (AVERAGE_COLOUR, "D")
+    return styles
+
+
+class ReportFigure(Figure):
+    """A figure that pyplot does not know, and that a notebook shows nevertheless."""
+
+    def _repr_png_(self) -> bytes:
+        return to_png(self)
+
+
+def new_figure(height: float, width: float = WIDTH_IN) -> ReportFigure:
+    """Make a figure (inches) that lays itself out without overlaps."""
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)  # inches
+    return ReportFigure(figsize=(width, height), layout=layout)
+
+
+def panels(
+    count: int, height: float, *, columns: int, sharey: bool | Literal["col", "row"] = False
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of ``count`` panels, each line of panels ``height`` inches; spare places stay empty."""
+    columns = min(columns, count)
+    lines = math.ceil(count / columns)
+    figure = new_figure(height * lines)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=sharey).ravel()
+    for axes in grid[count:]:
+        axes.remove()
+    return figure, list(grid[:count])
+
+
+def add_legend(figure: Figure, handles: Sequence[Any], size: float = SMALL) -> None:
+    """Put a legend above everything in as many columns as fit, and make the figure taller by it."""
+    widest = max(text_width(handle.get_label(), size) for handle in handles) + KEY_IN * size / SMALL
+    width, height = figure.get_size_inches()
+    lines = math.ceil(len(handles) / max(1, int((width - 0.2) / widest)))
+    columns = math.ceil(len(handles) / lines)
+    figure.set_size_inches(width, height + 0.19 * lines * size / SMALL + 0.1)
+    figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, columnspacing=1.2)
+
+
+def label_log_axis(axis: Axis) -> None:
+    """Write plain numbers at a logarithmic axis, several even where it spans less than a decade."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 6 * low else MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+@lru_cache(maxsize=10_000)
+def text_width(text: str, size: float = SMALL) -> float:
+    """Width of drawn text in inches, of its longest line."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return (
+        max((TextPath((0, 0), x, size=size).get_extents().width for x in lines), default=0.0)
+        / POINTS_PER_INCH
+    )
+
+
+def in_two_lines(name: str, width: int = 18) -> str:
+    """Break a long name once, at a space, else at a sign that joins its parts, else in the middle."""
+    if len(name) <= width:
+        return name
+    signs = " " if " " in name[1:-1] else "-_+/."
+    breaks = [i + 1 for i, sign in enumerate(name[:-1]) if sign in signs and i > 0]
+    middle = len(name) / 2
+    place = min(breaks, key=lambda i: abs(i - middle), default=round(middle))
+    return f"{name[:place].rstrip(' ')}\n{name[place:]}"
+
+
+def filled(text: str, width: int) -> str:
+    """Wrap a label at spaces; names stay whole."""
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out once and for all, so that SVG and PNG show the same however often they are drawn."""
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # not "none", whose place holder costs one drawing more for each file
+
+
+def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
+    """Draw a figure as SVG without a date.
+
+    Args:
+        figure: What to draw.
+        title: What a browser shows where the pointer rests, and a screen reader says first.
+        description: What a screen reader says then: the alt text.
+    """
+    with matplotlib.rc_context(STYLE):
+        buffer = io.StringIO()
+        settle(figure)
+        metadata = {"Date": None, "Creator": None, **({"Title": title} if title else {})}
+        figure.savefig(buffer, format="svg", metadata=metadata)
+    told = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
+    return buffer.getvalue().replace("</title>", f"</title>{told}", 1)
+
+
+def to_pdf(figure: Figure) -> bytes:
+    """Draw a figure as PDF without a date or the software's name, its fonts embedded as TrueType."""
+    # Type 3, matplotlib's default, is refused by some publishers.
+    with matplotlib.rc_context({**STYLE, "pdf.fonttype": 42}):
+        buffer = io.BytesIO()
+        metadata = {"Creator": None, "Producer": None, "CreationDate": None}
+        figure.savefig(buffer, format="pdf", metadata=metadata)
+    return buffer.getvalue()
+
+
+def to_png(figure: Figure) -> bytes:
+    """Draw a figure as PNG at 200 dots per inch, without a date or the software's name."""
+    with matplotlib.rc_context(STYLE):
+        settle(figure)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()

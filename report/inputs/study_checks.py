@@ -1,0 +1,184 @@
+"""What a study's folders tell of its scores: cells that failed, and scores that were not measured alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from base.files import mapping
+from base.records import peek_record
+from base.run.folders import RunFolder, StudyFolder
+from base.run.recorded import recorded_source, recorded_texts
+from base.wording import first_few
+from report.inputs.run_facts import RunFacts
+from report.significance.axes import Family, Level
+
+SHOWN = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRun:
+    """A run that ended without a result."""
+
+    run_id: str
+    has_diverged: bool
+    """Else it ended with another error."""
+    problem: str = ""
+    """What went wrong, and where."""
+    setting: Family | None = None
+    """Its family; None takes the folder's."""
+    level: Level | None = None
+    """Its variant; None takes the folder's."""
+
+    @property
+    def family(self) -> Family:
+        """By its study, else by its place."""
+        return self.setting or self.run_id.split("/")[0]
+
+    @property
+    def variant(self) -> Level:
+        """By its study, else by its place."""
+        return self.level or self.run_id.split("/")[1]
+
+    @property
+    def seed(self) -> int | None:
+        """As the run is called; None where somebody named it."""
+        found = re.match(r"seed(\d+)-", self.run_id.split("/")[2])
+        return int(found[1]) if found else None
+
+
+def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun, ...]:
+    """Return the runs of a study that diverged or ended with an error, in the order of their names.
+
+    What was never started, or is gone without a result, is to be run yet.
+
+    Args:
+        folder: The study's folder.
+        run_ids: Its cells; None takes every run that is there.
+    """
+    study = StudyFolder(folder)
+    states = {run_id: peek_record(path) for run_id, path in study.cell_files().items()}
+    failed = {
+        run_id: FailedRun(run_id=run_id, has_diverged=False, problem=state.get("error") or "no message")
+        for run_id, state in states.items()
+        if state.get("name") == "failed"
+    }
+    for run in study.run_folders():
+        if run.has_diverged and not run.is_complete:
+            record = peek_record(run.failure_marker)
+            problem = f"{record.get('problem', 'the loss diverged')} at step {record.get('step', '?')}"
+            failed[run.run_id] = FailedRun(run_id=run.run_id, has_diverged=True, problem=problem)
+    return tuple(failed[run_id] for run_id in sorted(failed) if run_ids is None or run_id in run_ids)
+
+
+def failed_notes(failed: Sequence[FailedRun]) -> Iterator[str]:
+    """Name the runs of a study that ended without a result, and the reason of each."""
+    diverged, others = ([run for run in failed if run.has_diverged == kind] for kind in (True, False))
+    if diverged:
+        yield f"diverged in pretraining: {', '.join(f'{run.run_id} ({run.problem})' for run in diverged)}"
+    yield from (f"failed: {run.run_id} ({run.problem})" for run in others[:SHOWN])
+    if others[SHOWN:]:
+        yield f"and {len(others) - SHOWN} more cells failed"
+
+
+def protocol_notes(
+    runs: Mapping[str, RunFolder], family_of: Callable[[str, str], Family] = lambda _, name: name
+) -> list[str]:
+    """Name tasks that were not scored alike in all runs of a family: another protocol, data or version.
+
+    Args:
+        runs: By run id.
+        family_of: From a run's id and the name of its family to what it is compared within.
+    """
+    # Families have protocols of their own: a masked model is not scored as a causal one is.
+    protocols: dict[tuple[Family, str], dict[str, dict]] = {}
+    for run_id, run in runs.items():
+        for task, protocol in mapping(peek_record(run.ledger_file).get("tasks")).items():
+            of_task = protocols.setdefault((family_of(run_id, run.family), task), {})
+            of_task[run_id] = _without_seeds(mapping(protocol))
+    tasks: dict[str, list[str]] = {}
+    for (family, task), by_run in protocols.items():
+        groups: dict[str, list[str]] = {}
+        for run_id, protocol in by_run.items():
+            groups.setdefault(json.dumps(protocol, sort_keys=True), []).append(run_id)
+        if len(groups) > 1:
+            rarest = ", ".join(sorted(min(groups.values(), key=len))[:SHOWN])
+            sentence = f"{family}, {_differing(list(by_run.values()))}: {rarest} against the other runs"
+            tasks.setdefault(sentence, []).append(task)
+    return [
+        f"scored differently in {sentence} ({first_few(names, SHOWN)})" for sentence, names in tasks.items()
+    ]
+
+
+def _without_seeds(protocol: dict) -> dict:
+    """Keep how many seeds of fine-tuning there are: with ``seeds: run`` each run has one of its own."""
+    seeds = protocol.get("seeds")
+    return {**protocol, "seeds": len(seeds)} if isinstance(seeds, list) else protocol
+
+
+def _differing(protocols: list[dict]) -> str:
+    names = sorted({name for protocol in protocols for name in protocol})
+    return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
+
+
+def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
+    """Name the families whose runs were trained on texts that changed under one name.
+
+    Args:
+        facts: Who the runs are.
+        runs: Their folders by run id.
+    """
+    for family in dict.fromkeys(run.family for run in facts):
+        by_texts: dict[str, list[str]] = {}
+        for run in facts:
+            if run.family == family and (texts := recorded_texts(runs[run.run_id])):
+                by_texts.setdefault(texts, []).append(run.run_id)
+        if len(by_texts) > 1:
+            yield (
+                f"{family}: {_listed(by_texts, 'on texts of fingerprint')}: what they differ by may be the "
+                "texts; train those of one of them anew, or under another study's name"
+            )
+
+
+def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
+    """Name the variants whose runs are of several sources; those that compute the same count as one.
+
+    Args:
+        facts: Who the runs are.
+        runs: Their folders by run id.
+    """
+    for variant in dict.fromkeys(run.variant for run in facts):
+        by_source = _by_source([run for run in facts if run.variant == variant], runs)
+        if len(by_source) > 1:
+            yield (
+                f"{variant}: {_listed(by_source, 'through')}: they are {len(by_source)} variants under one "
+                "name; train those of the earlier source anew, or, if all compute the same, add it to "
+                "earlier_sources of the spec"
+            )
+
+
+def _listed(parts: Mapping[str, Sequence[str]], joint: str) -> str:
+    """Count the runs of each part, the largest first, and name some."""
+    return ", ".join(
+        f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} {joint} {name} ({first_few(sorted(run_ids), 2)})"
+        for name, run_ids in sorted(parts.items(), key=lambda part: -len(part[1]))
+    )
+
+
+def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> dict[str, list[str]]:
+    """Run ids by source; those of which none is known are left out."""
+    sources = {run.run_id: recorded_source(runs[run.run_id]) for run in facts}
+    alike: list[set[str]] = []
+    for source in sources.values():
+        same = {source.fingerprint, *source.earlier} - {""}
+        touched = [names for names in alike if names & same]
+        alike = [names for names in alike if not names & same] + [same.union(*touched)]
+    parts: dict[str, list[str]] = {}
+    for run_id, source in sources.items():
+        if source.fingerprint:
+            first = min(next(names for names in alike if source.fingerprint in names))
+            parts.setdefault(first, []).append(run_id)
+    return parts

@@ -1,0 +1,306 @@
+"""The page of a report: answer card, leaderboard, forest figure, warnings, then every part folded away.
+
+The card says what is shown, whether it can be believed, and what to run next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from base.config_input import shipped
+from base.progress import duration
+from report.analysis import Analysis
+from report.document.markdown import amount, escape, listed, margin
+from report.document.names import counted, family_label
+from report.leaderboard import leaderboard
+from report.part import NextStep, Page
+from report.significance.axes import Benchmark, Family
+from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
+from report.significance.factor import FACTORS
+from report.statistics.looks import OneLook
+from report.verdicts.findings import Findings, asked_beside, place
+from report.verdicts.ranking import by_standing, is_at_chance
+
+NAMED = 3
+"""Variants named in one list; the table has all."""
+FAMILIES_NAMED = 3
+STEPS = 3
+"""Proposals on a card."""
+
+
+WARNINGS_ON_TOP = 6
+
+
+def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
+    """Return the page's Markdown, a block after the other."""
+    sections = [
+        part.section(analysis, result, page)
+        for part in analysis.parts
+        if (result := part.of(analysis)) is not None
+    ]
+    first = [
+        make_card(analysis).markdown,
+        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.note) else "",
+        leaderboard(analysis),
+        page.figure("forest"),
+        legend(analysis),
+        warnings(analysis),
+    ]
+    folded = [section.markdown for section in sections if section is not None]
+    return tuple(block for block in (*first, *folded) if block)
+
+
+def legend(analysis: Analysis) -> str:
+    """Say how table and figure are read."""
+    return (
+        f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower. Intervals hold together at "
+        f"{analysis.confidence:.0%} over all {len(analysis.claims)} primary comparisons"
+        f"{', contrasts included' if analysis.contrasts else ''}. *Better*, *worse*: significantly "
+        "different. *Equivalent*: the difference is smaller than the margin, also after correction; *within "
+        "margin*: uncorrected. *Undecided*: none of these, the interval holds zero."
+    )
+
+
+def warnings(analysis: Analysis) -> str:
+    """What is wrong with the scores, each naming its rows."""
+    lines = [escape(note) for note in warning_notes(analysis)]
+    if len(lines) > WARNINGS_ON_TOP:
+        more = len(lines) - WARNINGS_ON_TOP + 1
+        lines = [*lines[: WARNINGS_ON_TOP - 1], f"{more} more are under *Design and data checks*."]
+    return "> [!WARNING]\n" + "\n".join(f"> - {line}" for line in lines) if lines else ""
+
+
+def warning_notes(analysis: Analysis) -> tuple[str, ...]:
+    """Return missing scores and every other warning."""
+    num = sum(len(seeds.split(", ")) for seeds in analysis.missing.seeds)
+    missing = [f"{num} score{'s are' if num > 1 else ' is'} missing"] if num else []
+    return (*missing, *analysis.warnings)
+
+
+def summary(analysis: Analysis) -> str:
+    """Return what a screen shows of a report: its card, and how many warnings it has."""
+    number = len(warning_notes(analysis))
+    warned = f"{number} warning{'s' * (number > 1)} about these scores: see the report, below its table."
+    return "\n\n".join([make_card(analysis).markdown, *[warned] * bool(number)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """The first thing that a reader sees, in sentences of Markdown."""
+
+    answer: tuple[str, ...]
+    checks: tuple[str, ...]
+    steps: tuple[str, ...]
+
+    @property
+    def markdown(self) -> str:
+        """The card as a list of three questions."""
+        parts = [f"**Answer.** {' '.join(self.answer)}"]
+        if self.checks:
+            parts.append(f"**Can it be believed?** {' '.join(self.checks)}")
+        if self.steps:
+            parts.append("**What next?** " + " ".join(self.steps))
+        return "\n\n".join(parts)
+
+
+def _step(analysis: Analysis, step: NextStep) -> str:
+    """Say what would be shown, how surely, at which cost, and by which command."""
+    hours = [x.train_hours for x in analysis.facts if x.train_hours]
+    cost = f", about {duration(3600 * step.num_runs * sum(hours) / len(hours))} of training" if hours else ""
+    study = analysis.source.title if analysis.source.title in shipped("study") else "STUDY.yaml"
+    is_study = analysis.source.design.written and step.command
+    command = f": `ffn-ablations study run {study} {step.command}`" if is_study else ""
+    return (
+        f"{step.text} ({step.num_runs:,} runs{cost}) would show a difference of {step.compared} in "
+        f"{step.power:.0%} of studies, if the observed one is the true one{command}."
+    )
+
+
+def make_card(analysis: Analysis) -> Card:
+    """Return the answer, and what the parts say of it."""
+    results = [(part, part.of(analysis)) for part in analysis.parts]
+    present = [(part, result) for part, result in results if result is not None]
+    steps = [step for part, result in present for step in part.steps(analysis, result)]
+    checks = [check for part, result in present for check in part.checks(analysis, result)]
+    decisive = sorted((step for step in steps if step.is_decisive), key=lambda step: -step.worth)
+    proposed = [_step(analysis, step) for step in decisive[:STEPS]]
+    if proposed and isinstance(analysis.inference.looks, OneLook):
+        proposed.append("Added runs are a second reading (docs/statistics.md).")
+    return Card(answer=answer(analysis), checks=tuple(checks), steps=tuple(proposed))
+
+
+def answer(findings: Findings) -> tuple[str, ...]:
+    """Return one sentence for each primary metric, and one for all that are at chance."""
+    metrics = [name for name in by_standing(findings) if name in findings.primary]
+    if not metrics:
+        return (f"No primary metric has scores yet, so nothing is concluded about any {findings.noun}.",)
+    if _is_one_run_each(findings):
+        return (
+            f"Every {findings.noun} has one run, which tells nothing of another training of it, so nothing "
+            "is concluded. Train several seeds of each.",
+        )
+    at_chance = [name for name in metrics if is_at_chance(findings, name)]
+    sentences = [
+        sentence for name in metrics if name not in at_chance for sentence in _of_metric(findings, name)
+    ]
+    if at_chance:
+        names = listed([place(findings, name) for name in at_chance])
+        where = _averaged(findings, findings.scopes(at_chance[0])[0]).removeprefix(", averaged over ")
+        verb = "is" if len(at_chance) == 1 else "are"
+        sentences.append(f"{names} {verb} at chance{f' in {where}' if where else ''}, without a verdict")
+    return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+
+
+def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Say what is concluded on average, or over all families where there is no average."""
+    scopes = findings.scopes(benchmark)
+    if scopes[0] is None or len(scopes) == 1:
+        where = f"{place(findings, benchmark)}{_averaged(findings, scopes[0])}"
+        clauses = _clauses(findings, findings.of(benchmark, scopes[0]))
+    else:
+        where, clauses = place(findings, benchmark), list(_without_average(findings, benchmark))
+    yield f"on {where}, {'; '.join(clauses)}"
+    if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
+        yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+
+
+def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
+    """Say in which families a variant differs, and count what else is found."""
+    scopes = findings.scopes(benchmark)
+    comparisons = [c for scope in scopes for c in findings.of(benchmark, scope)]
+    for variant in findings.others:
+        for word, is_better in (("better", True), ("worse", False)):
+            different = [c for c in comparisons if c.contrast.plus == (variant,) and c.is_different]
+            different = sorted((c for c in different if c.is_better is is_better), key=_size_first)
+            if different:
+                several = f" or more in {len(different)} of {len(scopes)} {findings.strata}"
+                where = several if len(different) > 1 else f" in {family_label(different[0].family)}"
+                than = f"{_named(different[0])} is {word} than `{findings.baseline}`"
+                yield f"{than} by {_size(different[-1])}{where}"
+    if not any(c.is_different for c in comparisons):
+        yield f"no {findings.noun} is shown to differ from `{findings.baseline}`"
+    if equivalent := [c for c in comparisons if c.verdict == EQUIVALENT]:
+        within = f"equivalent (within {margin(equivalent[0])})"
+        yield f"{len(equivalent)} of {len(comparisons)} comparisons are {within}"
+    if undecided := [c for c in comparisons if c.verdict not in SHOWN and c.largest_remaining is not None]:
+        widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
+        largest = f"{amount(widest.largest_remaining, widest)} in {family_label(widest.family)}"
+        yield (
+            f"{len(undecided)} of {len(comparisons)} comparisons are undecided "
+            f"({_named(widest)} may still differ by up to {largest})"
+        )
+    yield from _not_estimable(comparisons)
+
+
+def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
+    """Say what is shown of contrasts that are no comparison with the baseline."""
+    for c in sorted((c for c in contrasts if c.is_different), key=_size_first):
+        side = "better" if c.is_better else "worse"
+        yield f"{_named(c)} is {side} than `{'+'.join(map(str, c.contrast.minus))}` by {_size(c)}"
+    if equivalent := [c for c in contrasts if c.verdict == EQUIVALENT]:
+        yield f"equivalent: {listed([f'`{c.contrast}`' for c in equivalent])}"
+    if undecided := [c for c in contrasts if c.verdict not in (*SHOWN, NOT_ESTIMABLE)]:
+        yield f"undecided: {listed([f'`{c.contrast}`' for c in undecided])}"
+    if unknown := [c for c in contrasts if c.verdict == NOT_ESTIMABLE]:
+        yield f"{NOT_ESTIMABLE}: {listed([f'`{c.contrast}`' for c in unknown])}"
+
+
+def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
+    """Count and name the better, the worse, the equivalent and the undecided, the largest first."""
+    different = [c for c in comparisons if c.is_different]
+    clauses = _different(findings, different)
+    if not different:
+        clauses.append(f"no {findings.noun} is shown to differ from `{findings.baseline}`")
+    clauses += _equivalences(findings, comparisons)
+    clauses += _undecided(comparisons)
+    clauses += _not_estimable(comparisons)
+    return clauses
+
+
+def _different(findings: Findings, different: Sequence[Comparison]) -> list[str]:
+    better, worse = (_differences(findings, different, is_better) for is_better in (True, False))
+    none_better = f"no {findings.noun} is better" if worse and not better else ""
+    return [clause for clause in (better, worse, none_better) if clause]
+
+
+def _differences(findings: Findings, different: Sequence[Comparison], is_better: bool) -> str:
+    chosen = sorted((c for c in different if c.is_better is is_better), key=_size_first)
+    if not chosen:
+        return ""
+    than = f"than `{findings.baseline}`"
+    named = [f"{_named(c)} by {_size(c)}" for c in chosen[:NAMED]]
+    more = [f"{len(chosen) - NAMED} more"] if len(chosen) > NAMED else []
+    word = "better" if is_better else "worse"
+    if len(chosen) == 1:
+        return f"{_named(chosen[0])} is {word} {than} by {_size(chosen[0])}"
+    return f"{len(chosen)} {findings.noun}s are {word} {than}: {listed([*named, *more])}"
+
+
+def _size_first(comparison: Comparison) -> float:
+    return -abs(comparison.estimate or 0.0)
+
+
+def _equivalences(findings: Findings, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    equivalent = [c for c in comparisons if c.verdict == EQUIVALENT]
+    if equivalent:
+        verb = "is" if len(equivalent) == 1 else "are"
+        within = f"equivalent to `{findings.baseline}` (within {margin(equivalent[0])})"
+        yield f"{_names(equivalent)} {verb} {within}"
+
+
+def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Say how large a difference may still be, and whose it is."""
+    undecided = [
+        c
+        for c in comparisons
+        if not c.is_different and c.verdict != EQUIVALENT and c.largest_remaining is not None
+    ]
+    if not undecided:
+        return
+    widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
+    largest = amount(widest.largest_remaining, widest)
+    if len(undecided) == 1:
+        yield f"{_named(widest)} is undecided (it may still differ by up to {largest})"
+    else:
+        yield f"{len(undecided)} are undecided ({_named(widest)} may still differ by up to {largest})"
+
+
+def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    for word, has_runs in ((NOT_ESTIMABLE, True), ("not run", False)):
+        chosen = [c for c in comparisons if c.verdict == NOT_ESTIMABLE and bool(c.num_runs_plus) is has_runs]
+        if chosen:
+            yield f"{word}: {_names(chosen)}"
+
+
+def _averaged(findings: Findings, scope: Family | None) -> str:
+    """Say over what it is averaged."""
+    if scope is not None:
+        return ""
+    if findings.stratum == "setting" or findings.factor not in FACTORS:
+        return f", averaged over {counted(findings.families)}"
+    labels = [family_label(family) for family in findings.families]
+    return f", averaged over {listed(labels) if len(labels) <= FAMILIES_NAMED else f'{len(labels)} families'}"
+
+
+def _size(comparison: Comparison) -> str:
+    size = amount(abs(comparison.estimate or 0.0), comparison)
+    return f"{size} (negligible)" if comparison.verdict == NEGLIGIBLE else size
+
+
+def _is_one_run_each(findings: Findings) -> bool:
+    """Whether no arm has two runs, as in a table of checkpoints."""
+    within = [c for c in findings.comparisons if c.family is not None]
+    return bool(within) and all(max(c.num_runs_plus, c.num_runs_minus) <= 1 for c in within)
+
+
+def _names(comparisons: Sequence[Comparison]) -> str:
+    names = [_named(c) for c in comparisons]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return listed([*names[:NAMED], *more])
+
+
+def _named(comparison: Comparison) -> str:
+    # A variant may be called "none", which a sentence would swallow.
+    name = f"`{comparison.contrast.compared}`"
+    return f"{name} (of surviving runs)" if comparison.num_failed else name

@@ -1,0 +1,220 @@
+"""Every comparison with its intervals and tests, the forest figures, and contrasts asked for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from report.analysis import Analysis
+from report.document.markdown import (
+    amount,
+    difference,
+    escape,
+    interval,
+    listed,
+    p_value,
+    signed,
+    table,
+    unit_name,
+)
+from report.document.names import family_label, figure_names
+from report.figures.forest import draw_forest, draw_forests
+from report.leaderboard import verdict
+from report.part import Draw, Page, Part, Section
+from report.significance.axes import Benchmark
+from report.significance.comparison import Comparison
+from report.verdicts.findings import AtSharedRate, place
+from report.verdicts.ranking import by_standing, shown_first
+
+LARGE_SHARE = 0.5
+"""Of a variance, from which on a reader is told where it comes from."""
+TESTS = ("low", "high", "p", "p_sequential", "p_corrected", "level_simultaneous", "low_simultaneous",
+         "high_simultaneous", "p_equivalence", "p_equivalence_everywhere", "p_equivalence_holm",
+         "smallest_margin")  # fmt: skip
+"""Columns that an exploratory comparison has no number in."""
+Comparisons = tuple[Comparison, ...]
+
+
+def compute(analysis: Analysis) -> Comparisons:
+    """Return every comparison with the baseline."""
+    return analysis.comparisons
+
+
+def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section:
+    """Every comparison with its tests, a metric at a time, and the contrasts asked for."""
+    parts = [_legend(analysis)]
+    figures = figure_names("forest", analysis.benchmarks)
+    for benchmark in by_standing(analysis):
+        parts += [f"**{_heading(analysis, benchmark)}**", page.figure(figures[benchmark])]
+        compared = [c for scope in analysis.scopes(benchmark) for c in analysis.of(benchmark, scope)]
+        parts += _tables(analysis, compared, lambda c: f"`{c.contrast.compared}`")
+    if analysis.contrasts:
+        parts += [
+            "**Contrasts asked for**",
+            f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. They "
+            "are corrected with all primary comparisons.",
+            *_tables(
+                analysis, analysis.contrasts, lambda c: f"{place(analysis, c.benchmark)}: `{c.contrast}`"
+            ),
+        ]
+    if dropped := sorted({name for c in (*comparisons, *analysis.contrasts) for name in c.dropped}):
+        parts.append(f"Without a partner of the same seed, and left out of some pair: {', '.join(dropped)}.")
+    title = f"Every comparison with `{analysis.baseline}`"
+    return Section(title=title, summary="", body="\n\n".join(filter(None, parts)))
+
+
+def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
+    """Say how large the study is, and what most of its uncertainty comes from."""
+    primary = analysis.arms[analysis.arms.benchmark.isin(analysis.primary)]
+    sizes = [x.num_parameters / 1e6 for x in analysis.facts if x.num_parameters]
+    tokens = [x.curve[-1].tokens / 1e6 for x in analysis.facts if x.curve and x.curve[-1].tokens]
+    scale = [f"{_range(sizes, '.2f')}M parameters"] if sizes else []
+    scale += [f"{_range(tokens, '.1f')}M tokens"] if tokens else []
+    tuning = f" and its own {fields}" if (fields := _tuned_fields(analysis)) else ""
+    tuning = tuning or ", untuned" * bool(analysis.facts)
+    of_size = f" ({' and '.join(scale)})" if scale else ""
+    if len(primary):
+        yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
+    choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
+               if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
+    if choices and median(choices) > LARGE_SHARE:
+        yield (
+            f"{median(choices):.0%} of the variance of these differences comes from the choice of the "
+            f"{_tuned_fields(analysis)}, which more seeds do not lessen and more tuning seeds do."
+        )
+    yield from _from_note(analysis)
+
+
+def _tuned_fields(analysis: Analysis) -> str:
+    """Name what was tuned, without the sections of the config: ``learning rate``."""
+    fields = analysis.tuned.plan.plan.fields if analysis.tuned else ()
+    names = dict.fromkeys(field.rpartition(".")[2].replace("_", " ") for field in fields)
+    return listed(names) if names else ""
+
+
+def _from_note(analysis: Analysis) -> Iterator[str]:
+    """Quote what the study's author tells of the contrasts; all of the note stands below the card."""
+    note = analysis.source.design.note
+    clauses = [clause.strip() for clause in re.split(r"[.;]\s", note) if "contrast" in clause]
+    if analysis.contrasts and clauses:
+        yield f'The study\'s note: "{escape(clauses[0])}".'
+
+
+def _range(values: Iterable[float], form: str) -> str:
+    low, high = (f"{value:{form}}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def figures(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, Draw]:
+    """Draw the forest of the page, and one of each metric that is not in it."""
+    return {"forest": partial(draw_forests, analysis)} | {
+        name: partial(draw_forest, analysis, benchmark)
+        for benchmark, name in figure_names("forest", analysis.benchmarks).items()
+        if benchmark not in shown_first(analysis)
+    }
+
+
+def tables(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, pd.DataFrame]:
+    """Return every number of every comparison, and those at the rate that is shared."""
+    return {
+        "comparisons": comparison_table(comparisons),
+        "contrasts": comparison_table(analysis.contrasts),
+        "shared_rate": pd.DataFrame(map(_at_shared_rate, analysis.at_shared_rate)),
+    }
+
+
+def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
+    outcome = analysis.outcome(benchmark)
+    unit = unit_name(outcome.unit)
+    joint = "as" if unit == "bits per byte" else "in"  # perplexity is no number of bits
+    return f"{place(analysis, benchmark)}{f' {joint} {unit}' if unit else ''}, {outcome.better} is better"
+
+
+def _legend(analysis: Analysis) -> str:
+    rule = "a bootstrap of whole studies (step-down min-p)" if analysis.is_drawn else "Holm's correction"
+    return (
+        f"Interval and p are those after {rule} over all {len(analysis.claims)} primary comparisons; "
+        "per-comparison intervals are in tables/comparisons.csv. "
+        "*Equivalence*: p of two one-sided tests at the margin, on average and in every family, after Holm; "
+        "*smallest margin*: at which they would pass by themselves. *g*: Hedges' standardised difference. "
+        "*Runs*: of the two arms."
+    )
+
+
+def _tables(
+    analysis: Analysis, comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
+) -> Iterator[str]:
+    """Write primary comparisons with their tests, then sizes of exploratory ones."""
+    primary = [c for c in comparisons if c.is_primary]
+    if primary:
+        header = ["difference", "simultaneous interval", "p", "p (equivalence)", "smallest margin", "g",
+                  "runs", "verdict"]  # fmt: skip
+        rows = [[name(c), family_label(c.family), *_test_cells(c)] for c in primary]
+        yield table([analysis.noun, analysis.stratum, *header], rows)
+    if explored := [c for c in comparisons if not c.is_primary]:
+        rows = [
+            [name(c), family_label(c.family), difference(c), signed(c.hedges_g), _runs(c)] for c in explored
+        ]
+        yield table([f"{analysis.noun}, exploratory", analysis.stratum, "difference", "g", "runs"], rows)
+
+
+def _test_cells(comparison: Comparison) -> list[str]:
+    return [
+        difference(comparison),
+        interval(comparison),
+        p_value(comparison.p_corrected),
+        p_value(comparison.p_equivalence_holm),
+        amount(comparison.smallest_margin, comparison),
+        signed(comparison.hedges_g),
+        _runs(comparison),
+        verdict(comparison),
+    ]
+
+
+def _runs(comparison: Comparison) -> str:
+    return f"{comparison.num_runs_plus} / {comparison.num_runs_minus}"
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """Return one record for each comparison; an exploratory one has no interval, test or verdict."""
+    return pd.DataFrame(map(_fields, comparisons))
+
+
+def _fields(comparison: Comparison) -> dict[str, Any]:
+    own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
+    own |= {"unit": comparison.unit, "better": comparison.outcome.better}
+    own |= {"p_sequential": comparison.p_sequential}
+    if comparison.choice_error is None:
+        own.pop("choice_error")
+    for name in ("outcome", "look"):
+        own.pop(name, None)
+    own |= {"dropped": ", ".join(comparison.dropped), "verdict": comparison.verdict}
+    return own if comparison.is_primary else {**own, **dict.fromkeys(TESTS, math.nan), "verdict": None}
+
+
+def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
+    """Differences are in ``unit``, with per-comparison intervals."""
+    first = both.own
+    named = {"benchmark": first.benchmark, "contrast": first.contrast, "family": first.family}
+    sides = {
+        f"{name}_{side}": getattr(c, name)
+        for side, c in (("shared", both.shared), ("own", first))
+        for name in ("estimate", "low", "high", "p")
+    }
+    return {
+        **named,
+        "unit": first.unit,
+        **sides,
+        "choice_error": first.choice_error,
+    }
+
+
+PART = Part(
+    name="comparisons", compute=compute, section=section, figures=figures, tables=tables, checks=checks
+)

@@ -1,0 +1,354 @@
+"""Held-out loss over training, and whether every run left the unigram plateau.
+
+A language model first learns how frequent tokens are. Until it finds more in the context, its loss stays near
+what the frequencies alone score: the unigram plateau, in a masked model for much of a short training. Where
+some runs stay there, final losses tell who leaves first, not where a variant ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from base.wording import first_few
+from report.analysis import Analysis
+from report.document.markdown import listed, table
+from report.document.names import family_label
+from report.figures.crowd import ALONE, is_crowd, others_in_drawn_order, small_panels
+from report.figures.style import GREY, Panel, VariantStyle, add_legend, filled, panels, variant_styles
+from report.figures.training import draw_gradient_norms, has_gradient_norms
+from report.inputs.run_facts import RunFacts
+from report.part import Draw, Drawing, Page, Part, Section
+from report.significance.axes import Family, Level
+from report.statistics.welch import NO_SPREAD
+
+MOST_PLACES = 40
+"""Places of a curve; studies evaluate a run about ten times."""
+SHARE_OF_THE_WAY = 0.5
+"""A run has left once its loss is so far from the unigram loss to the best final loss of its family.
+
+Half is farthest from both: losses sink slowly on the plateau (masked models on TinyStories from 5.5 to 5.1
+nats, at a unigram loss of 5.9), then fall steeply, and flatten again at the end.
+"""
+LEAST_FALL = 0.3
+"""No run of a family has left unless the best is below the unigram loss by this share of it.
+
+While still on it, masked models were seen to sink by 13% on TinyStories, by 27% on the synthetic corpus.
+"""
+NAMED = 4
+"""Variants that a sentence names."""
+PANEL_IN = 2.4
+START = 0.2
+"""Share of the training whose high losses may leave the axis, so that its end can be read."""
+TOKENS, NATS = "tokens (millions)", "nats per token"
+Shown = Literal["loss", "difference"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearningCurves:
+    """What finished runs tell of their training; frames without rows where they tell nothing."""
+
+    curves: pd.DataFrame
+    """run_id, family, variant, tokens, loss, difference: a row for each run and place, places being common
+    to a family; ``difference`` is that to the mean of the baseline."""
+    departures: pd.DataFrame
+    """run_id, family, variant, seed, unigram_loss, threshold, tokens, is_bound, end, final_loss, by run.
+
+    It left the plateau at ``tokens`` of ``end``, as its loss fell to ``threshold``: nan if it did not. If it
+    had left by its first evaluation ``tokens`` are those, and a bound.
+    """
+
+
+def compute(analysis: Analysis) -> LearningCurves | None:
+    """Read the curves of finished runs, a family at a time; None where no run logged anything."""
+    curves, departures = [], []
+    for family in analysis.families:
+        runs = [
+            run
+            for variant in analysis.variants
+            for run in analysis.facts
+            if (run.family, run.variant) == (family, variant) and _is_usable(run)
+        ]
+        if runs:
+            curves.append(_curves(runs, analysis.baseline))
+        if runs := [run for run in runs if run.word_frequency_loss is not None]:
+            departures.append(_departures(runs))
+    if not curves and not has_gradient_norms(analysis):
+        return None
+    empty = pd.DataFrame()
+    return LearningCurves(
+        curves=pd.concat(curves) if curves else empty,
+        departures=pd.concat(departures) if departures else empty,
+    )
+
+
+def _is_usable(run: RunFacts) -> bool:
+    """Whether a finished run tells its loss at two numbers of tokens or more, which grow."""
+    tokens, _ = _course(run)
+    return run.eval_loss is not None and len(tokens) > 1 and bool((np.diff(tokens) > 0).all())
+
+
+def _course(run: RunFacts) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and held-out losses (K,) of a run."""
+    tokens, losses = np.array([(x.tokens, x.loss) for x in run.curve if x.tokens]).reshape(-1, 2).T
+    return tokens, losses
+
+
+def _curves(runs: Sequence[RunFacts], baseline: Level) -> pd.DataFrame:
+    """Losses where the first run was evaluated, from where to where all runs of the family were."""
+    every = [_course(run)[0] for run in runs]
+    places = np.unique(np.clip(every[0], max(x[0] for x in every), min(x[-1] for x in every)))
+    places = places[np.unique(np.linspace(0, len(places) - 1, MOST_PLACES).round().astype(int))]
+    curves = pd.concat(
+        pd.DataFrame({"run_id": run.run_id, "tokens": places, "loss": _losses_at(run, places)})
+        for run in runs
+    )
+    by_id = {run.run_id: run for run in runs}
+    curves.insert(1, "family", [by_id[name].family for name in curves.run_id])
+    curves.insert(2, "variant", [by_id[name].variant for name in curves.run_id])
+    means = curves[curves.variant == baseline].groupby("tokens").loss.mean()
+    return curves.assign(difference=curves.loss - curves.tokens.map(means))
+
+
+def _losses_at(run: RunFacts, places: np.ndarray) -> np.ndarray:
+    """Losses between evaluations are linear in the logarithm of tokens."""
+    tokens, losses = _course(run)
+    return np.interp(np.log(places), np.log(tokens), losses)
+
+
+def _departures(runs: Sequence[RunFacts]) -> pd.DataFrame:
+    """When the runs of a family left the plateau."""
+    unigram = float(np.median([run.word_frequency_loss for run in runs]))  # type: ignore[bad-argument-type]
+    best = min(_course(run)[1][-1] for run in runs)
+    has_fallen = best <= (1 - LEAST_FALL) * unigram
+    threshold = unigram - SHARE_OF_THE_WAY * (unigram - best) if has_fallen else np.nan
+    rows = []
+    for run in runs:
+        tokens, losses = _course(run)
+        named = {name: getattr(run, name) for name in ("run_id", "family", "variant", "seed")}
+        named |= {"unigram_loss": unigram, "threshold": threshold}
+        departure = {"tokens": _first_below(tokens, losses, threshold), "is_bound": losses[0] <= threshold}
+        rows.append(named | departure | {"end": tokens[-1], "final_loss": losses[-1]})
+    return pd.DataFrame(rows)
+
+
+def _first_below(tokens: np.ndarray, losses: np.ndarray, threshold: float) -> float:
+    """Return at how many tokens a loss is first met; nan if never."""
+    below = np.flatnonzero(losses <= threshold)
+    if not len(below) or below[0] == 0:
+        return float(tokens[0]) if len(below) else np.nan
+    ends = [below[0], below[0] - 1]
+    return float(np.exp(np.interp(threshold, losses[ends], np.log(tokens[ends]))))
+
+
+def plateau_sentence(departures: pd.DataFrame) -> str:
+    """Say whether all runs left the unigram plateau, and what losses tell where some did not."""
+    low, high = (f"{loss:.2f}" for loss in (departures.unigram_loss.min(), departures.unigram_loss.max()))
+    named = f"the unigram plateau ({low if low == high else f'{low} to {high}'} nats)"
+    num_runs, staying = len(departures), departures[departures.tokens.isna()]
+    if staying.empty:
+        latest = (departures.tokens / departures.end).max()
+        shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
+        ends = sorted({f"{share:.0%}" for share in (min(shares), max(shares))}) if shares else []
+        of_variance = f"{' to '.join(ends)} of the variance of final losses"
+        care = f"; within variants, that time goes with {of_variance}" if shares else ""
+        return f"All {num_runs} runs left {named}, the last after {latest:.0%} of training{care}."
+    if len(staying) == num_runs:
+        return f"None of {num_runs} runs left {named}, so their losses tell little."
+    counts = staying.variant.astype(str).value_counts().items()
+    names = first_few([f"`{variant}` {number}" for variant, number in counts], NAMED)
+    return (
+        f"{len(staying)} of {num_runs} runs ({names}) did not leave {named}: losses tell who leaves first, "
+        "not where a variant ends."
+    )
+
+
+def share_explained(departures: pd.DataFrame) -> float:
+    """Share of the variance of final losses within variants that goes with when runs left, of one family.
+
+    r² by log tokens, both less the mean of their variant: differences between variants are no luck of a
+    seed. Runs that did not leave are counted at their end; nan for fewer than three runs, or without spread.
+    """
+    both = pd.DataFrame(
+        {"left": np.log(departures.tokens.fillna(departures.end)), "final": departures.final_loss}
+    )
+    both -= both.groupby(departures.variant.to_numpy()).transform("mean")
+    if len(both) < 3 or (both.abs().max() < NO_SPREAD).any():
+        return np.nan
+    return float(np.corrcoef(both.left, both.final)[0, 1] ** 2)
+
+
+def checks(analysis: Analysis, result: LearningCurves) -> Iterable[str]:
+    """Say on the card whether runs left the unigram plateau."""
+    if len(result.departures):
+        yield plateau_sentence(result.departures)
+
+
+def section(analysis: Analysis, result: LearningCurves, page: Page) -> Section:
+    """Curves, when runs left the plateau, and gradient norms."""
+    departures, summary, body = result.departures, "", [page.figure("learning-curves")]
+    if len(departures):
+        summary = f"{departures.tokens.count()} of {len(departures)} runs left the unigram plateau"
+        body.append(_plateau_text(analysis, departures))
+    body.append(page.figure("gradient-norms"))
+    return Section(title="Learning curves", summary=summary, body="\n\n".join(filter(None, body)))
+
+
+def _plateau_text(analysis: Analysis, departures: pd.DataFrame) -> str:
+    """Count for each variant how many runs left, and after how many tokens."""
+    rows = [
+        [family_label(family), f"`{variant}`", f"{tokens.count()} of {len(tokens)}",
+         *(_tokens(x, bound) for x in (tokens.median(), tokens.min(), tokens.max()))]
+        for (family, variant), runs in departures.groupby(["family", "variant"], sort=False)
+        for tokens, bound in [(runs.tokens, runs.tokens[runs.is_bound].max())]
+    ]  # fmt: skip
+    shares = [
+        f"{family_label(x['family'])} {x['threshold']:.2f} nats ({x['share_explained']:.0%})"
+        for x in _plateaus(departures).dropna().to_dict("records")
+    ]
+    text = (
+        "The unigram plateau is the loss of a model that knows only how frequent tokens are. A run has left "
+        "it when its loss is half of the way to the best final loss of its family. ≤: it had left by its "
+        "first evaluation."
+    )
+    if shares:
+        text += (
+            " That loss, and the share of the variance of final losses within variants that goes with when a "
+            f"run left: {listed(shares)}."
+        )
+    header = [analysis.stratum, analysis.noun, "runs that left", "after tokens: median", "first", "last"]
+    return f"{table(header, rows)}\n\n{text}"
+
+
+def _tokens(number: float, bound: float) -> str:
+    """Write a number of tokens, and whether runs had left by it, ``bound`` being their first evaluation."""
+    if np.isnan(number):
+        return "-"
+    text = f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.0f}k"
+    return f"≤ {text}" if number <= bound else text
+
+
+def _plateaus(departures: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        {"family": family, "unigram_loss": runs.unigram_loss.iloc[0], "threshold": runs.threshold.iloc[0],
+         "num_runs": len(runs), "num_left": runs.tokens.count(), "share_explained": share_explained(runs)}
+        for family, runs in departures.groupby("family", sort=False)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def tables(analysis: Analysis, result: LearningCurves) -> Mapping[str, pd.DataFrame]:
+    """Return mean curves, those of every run, and when each left the plateau."""
+    frames = {"run_curves": result.curves, "plateau_runs": result.departures}
+    if len(result.curves):
+        places = result.curves.groupby(["family", "variant", "tokens"], sort=False)
+        means = places.agg(
+            num_runs=("loss", "size"), loss=("loss", "mean"), difference=("difference", "mean")
+        )
+        frames["learning_curves"] = means.reset_index()
+    if len(result.departures):
+        frames["plateaus"] = _plateaus(result.departures)
+    return frames
+
+
+def figures(analysis: Analysis, result: LearningCurves) -> Mapping[str, Draw]:
+    """Draw losses over tokens, and gradient norms."""
+    return {
+        "learning-curves": partial(draw_learning_curves, analysis, result.curves),
+        "gradient-norms": partial(draw_gradient_norms, analysis),
+    }
+
+
+def draw_learning_curves(analysis: Analysis, curves: pd.DataFrame) -> Drawing | None:
+    """Draw two panels a family, loss and difference; of many variants the difference, each in its panel."""
+    if curves.empty:
+        return None
+    families = list(dict.fromkeys(curves.family))
+    labels = ", ".join(map(family_label, families))
+    if is_crowd(analysis):
+        return _draw_crowd(analysis, curves), (
+            f"Held-out loss against tokens in {labels}: a small panel for each {analysis.noun}, the best "
+            f"first, with its runs' difference to the mean of {analysis.baseline} (thin) and its mean"
+        )
+    figure, drawn = panels(2 * len(families), PANEL_IN, columns=2)
+    for number, axes in enumerate(drawn):
+        of_family = curves[curves.family == families[number // 2]]
+        _draw(axes, analysis, of_family, "difference" if number % 2 else "loss")
+    figure.supxlabel(TOKENS, fontsize=9.5)
+    figure.supylabel(NATS, fontsize=9.5)
+    add_legend(figure, _handles(analysis, curves))
+    return figure, (
+        f"Held-out loss against tokens in {labels}: left, the runs of each {analysis.noun} (thin) and their "
+        f"mean, right, their difference to the mean of {analysis.baseline}; the axes leave out the start"
+    )
+
+
+def _draw_crowd(analysis: Analysis, curves: pd.DataFrame) -> Figure:
+    arms = dict(list(curves.groupby(["family", "variant"], sort=False)))
+    order = others_in_drawn_order(analysis)
+    shown = {f: [name for name in order if (f, name) in arms] for f in dict.fromkeys(curves.family)}
+    figure, drawn = small_panels(shown, TOKENS, f"difference to {analysis.baseline} ({NATS})")
+    for (family, name), axes in drawn.items():
+        _draw_runs(axes, arms[family, name], "difference", ALONE)
+        axes.axhline(0, color=GREY, lw=0.8, zorder=0)
+    for family, names in shown.items():
+        _limit(drawn[family, names[0]], curves[curves.family == family], "difference")
+    return figure
+
+
+def learning_curves_panel(analysis: Analysis, family: Family, name: Shown = "loss") -> Panel | None:
+    """Return the held-out loss of one family, or its difference to the baseline; None without curves."""
+    result = PART.of(analysis)
+    if result is None or result.curves.empty:
+        return None
+    curves = result.curves[result.curves.family == family]
+
+    def draw(axes: Axes) -> None:
+        _draw(axes, analysis, curves, name)
+        axes.set_xlabel(TOKENS)
+        axes.set_ylabel(NATS)
+
+    return Panel(draw, _handles(analysis, curves), PANEL_IN + 0.8) if len(curves) else None
+
+
+def _draw(axes: Axes, analysis: Analysis, curves: pd.DataFrame, name: Shown) -> None:
+    """Draw every variant of a family, within limits by what comes after the start."""
+    styles = variant_styles(analysis.variants)
+    for variant in dict.fromkeys(curves.variant):
+        _draw_runs(axes, curves[curves.variant == variant], name, styles[variant])
+    _limit(axes, curves, name)
+    axes.locator_params(nbins=5)
+    text = "held-out loss" if name == "loss" else f"difference to {analysis.baseline}"
+    axes.set_title(filled(f"{family_label(curves.family.iloc[0])}: {text}", 34))
+
+
+def _draw_runs(axes: Axes, runs: pd.DataFrame, name: Shown, style: VariantStyle) -> None:
+    """Draw each run thin, and their mean thick."""
+    lines = runs.pivot(index="tokens", columns="run_id", values=name)
+    axes.plot(lines.index / 1e6, lines, color=style.colour, lw=0.5, alpha=0.3)
+    axes.plot(lines.index / 1e6, lines.mean(axis=1), color=style.colour, lw=1.6, ls=style.dashes)
+
+
+def _limit(axes: Axes, curves: pd.DataFrame, name: Shown) -> None:
+    values = curves[name][curves.tokens >= START * curves.tokens.max()].dropna()
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    room = 0.06 * (high - low or 1)
+    axes.set_ylim(low - room, high + room)
+
+
+def _handles(analysis: Analysis, curves: pd.DataFrame) -> list[Line2D]:
+    styles, present = variant_styles(analysis.variants), set(curves.variant)
+    return [styles[name].line(str(name)) for name in analysis.variants if name in present]
+
+
+PART = Part(
+    name="learning-curves", compute=compute, section=section, figures=figures, tables=tables, checks=checks
+)

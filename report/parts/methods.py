@@ -1,0 +1,163 @@
+"""How the numbers were made, and what they do not say."""
+
+from __future__ import annotations
+
+from report.analysis import Analysis
+from report.document.markdown import listed, share, unit_name
+from report.document.names import family_label
+from report.part import Page, Part, Section
+from report.significance.arms import Key
+from report.significance.comparison import AT_CHANCE
+from report.statistics.equivalence import one_sided_level
+from report.statistics.looks import PlannedLooks
+from scores.suites.registry import asks_for_classes
+
+
+def compute(analysis: Analysis) -> bool:
+    """Every report has methods."""
+    return True
+
+
+def section(analysis: Analysis, has_methods: bool, page: Page) -> Section:
+    """Say how the numbers were made, then what they do not say."""
+    remarks = analysis.source.remarks
+    limits = "**Limits**\n\n" + "\n".join(f"- {line}" for line in _limits(analysis))
+    return Section(
+        title="Methods and limits", summary="", body="\n\n".join([*remarks, methods_text(analysis), limits])
+    )
+
+
+def methods_text(analysis: Analysis) -> str:
+    """One paragraph: unit, interval, correction, margins, and what this study does otherwise."""
+    how = analysis.inference
+    moderated = "" if how.paired else ", of variances that are moderated where a family has six arms or more"
+    sentences = (
+        "The unit of replication is the run: items, tasks and fine-tunings of one run are averaged first. "
+        "An average gives each family the same weight; losses of different objectives have none.",
+        f"Intervals and p are those of Welch's t with Satterthwaite's degrees of freedom{moderated}.",
+        _correction(analysis),
+        _looks(analysis),
+        _tuned(analysis),
+        f"Equivalence is two one-sided tests at {how.level:.2g} each{_where_tuned(analysis)}, in every "
+        f"family, corrected by Holm's method. Margins: {_margins(analysis)}.",
+        _pairing(analysis),
+        "The whole rule, and how often it errs: docs/how-a-difference-is-judged.md.",
+    )
+    return " ".join(filter(None, sentences))
+
+
+def _correction(analysis: Analysis) -> str:
+    """Say what is corrected together, how, and at which error rate."""
+    how = (
+        f"a bootstrap of {analysis.inference.num_draws:,} whole studies without any difference (step-down "
+        "min-p: Westfall and Young 1993), each judged as this study is,"
+        if analysis.is_drawn
+        else "Holm's correction"
+    )
+    return (
+        f"The {len(analysis.claims)} primary comparisons are on "
+        f"{listed(map(str, analysis.primary)) if analysis.primary else 'no metric'}: {how} runs over all of "
+        f"them. Its aim is that {analysis.inference.level:.0%} of studies falsely call any of them different "
+        "(measured: docs/error-rates.md). All other comparisons are exploratory."
+    )
+
+
+def _pairing(analysis: Analysis) -> str:
+    if analysis.is_of_heads:
+        return (
+            "Scores of one family and seed are compared with each other, as heads share a model (`--paired`)."
+        )
+    if analysis.inference.paired:
+        return "Runs of one family and seed are compared with each other (`--paired`)."
+    return "Seeds are treated as independent, not as pairs."
+
+
+def _margins(analysis: Analysis) -> str:
+    """Every metric with its margin, those of one margin together."""
+    groups: dict[str, list[str]] = {}
+    for benchmark in analysis.benchmarks:
+        outcome = analysis.outcome(benchmark)
+        size = "none" if outcome.margin is None else f"{outcome.margin:g} {unit_name(outcome.unit)}".strip()
+        groups.setdefault(size, []).append(str(benchmark))
+    return "; ".join(f"{size} on {listed(names)}" for size, names in groups.items())
+
+
+def _looks(analysis: Analysis) -> str:
+    """Say what keeps the error rate over several looks at a study that grows."""
+    looks = analysis.inference.looks
+    if not isinstance(looks, PlannedLooks):
+        return ""
+    planned = ", ".join(map(str, looks.plan))
+    return (
+        f"The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
+        "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983): the error rates hold over "
+        "all looks together."
+    )
+
+
+def _tuned(analysis: Analysis) -> str:
+    """Say what the choice of rates adds, and to which outcome."""
+    if analysis.tuned is None or not analysis.tuned.choices:
+        return ""
+    return (
+        "The held-out loss is compared at each one's own best value, and the mean square of what that choice "
+        "may miss is in its standard errors (docs/statistics.md, *Equal tuning*). Other metrics are compared "
+        "at the chosen values as they are."
+    )
+
+
+def _where_tuned(analysis: Analysis) -> str:
+    """Say at which level each side is tested where a choice may have missed (``statistics.equivalence``)."""
+    level = one_sided_level(analysis.inference.level, 1.0)
+    return f" ({level:.3g} on the held-out loss, as variants are tuned)" if analysis.is_tuned else ""
+
+
+def _limits(analysis: Analysis) -> list[str]:
+    """What not to conclude."""
+    smallest = int(analysis.arms["n"].min())
+    lines = [
+        f"The smallest arm has {smallest} run{'s' if smallest > 1 else ''}. With few runs intervals are "
+        "wide, and the test leans on scores being roughly normal over seeds.",
+        "Verdicts hold for the model sizes, data and training length of these runs.",
+    ]
+    if analysis.is_of_heads:
+        lines.append(
+            "Where all runs are fine-tuned with the same seeds, a head begins with the same weights in each "
+            "of them and sees examples in the same order: what others would change is not in the intervals."
+        )
+    if len(analysis.comparisons) > len(analysis.claims):
+        lines.append(
+            "Only primary comparisons are corrected together; among exploratory ones some differences are "
+            "chance."
+        )
+    at_chance = dict.fromkeys(str(c.benchmark) for c in analysis.claims if c.verdict == AT_CHANCE)
+    if at_chance:
+        lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
+    unknown = [
+        str(found)
+        for found in analysis.benchmarks
+        if asks_for_classes(found.name) and analysis.outcome(found).chance is None
+    ]
+    if unknown:
+        lines.append(
+            f"What always giving one answer would score is not known ({listed(unknown)}); a model may be no "
+            "better."
+        )
+    if sizes := _size_differences(analysis):
+        lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")
+    return lines
+
+
+def _size_differences(analysis: Analysis) -> str:
+    sizes: dict[Key, int] = {
+        (x.family, x.variant): x.num_parameters for x in analysis.facts if x.num_parameters
+    }
+    said = []
+    for (family, variant), size in sorted(sizes.items()):
+        base = sizes.get((family, analysis.baseline))
+        if base and abs(size / base - 1) > 0.01:
+            said.append(f"{variant} {share(size, base)} in {family_label(family)}")
+    return ", ".join(said)
+
+
+PART = Part(name="methods", compute=compute, section=section)

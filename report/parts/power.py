@@ -1,0 +1,376 @@
+"""What the study could see: noise of every metric, the detectable difference, and the seeds it takes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from report.analysis import Analysis
+from report.document.markdown import amount, table
+from report.document.names import family_label, title
+from report.part import NextStep, Page, Part, Section
+from report.significance.arms import ArmTable, Sample
+from report.significance.axes import Benchmark, Family
+from report.significance.comparison import SHOWN, Comparison, Inference
+from report.statistics.power import (
+    MAX_RUNS,
+    POWER,
+    minimum_detectable_effect,
+    runs_to_detect,
+    runs_to_show_equivalence,
+)
+from report.statistics.signal_noise import SignalNoise, signal_noise
+from report.verdicts.findings import named
+from report.verdicts.ranking import by_standing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """What a comparison finds with 80% power, at the level of its interval.
+
+    Differences are in the comparison's unit, seeds are those of every arm. None: no number, or more seeds
+    than are looked for.
+    """
+
+    comparison: Comparison
+    sd: float
+    """Within arms over seeds: the root of the mean variance."""
+    detectable: float | None
+    """The smallest true difference that is found with as many seeds as there are."""
+    seeds_to_detect: int | None
+    """To find a true difference as large as the one seen."""
+    seeds_for_equivalence: int | None
+    """To show equivalence at the margin, in every family and by itself, where there is no difference."""
+
+    @property
+    def seeds(self) -> int | None:
+        """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
+        if self.comparison.is_primary and self.comparison.verdict in SHOWN:
+            return self.comparison.fewest_runs
+        found = [self.seeds_to_detect]
+        margin, estimate = self.comparison.margin, self.comparison.estimate
+        if margin is not None and estimate is not None and abs(estimate) < margin:
+            found.append(self.seeds_for_equivalence)
+        return min((seeds for seeds in found if seeds is not None), default=None)
+
+
+def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_tests: int) -> Power:
+    """Work out what an estimable comparison would need, its arms' variances being the true ones.
+
+    Args:
+        arms: All runs of its outcome.
+        comparison: What was found.
+        inference: Level and pairing.
+        num_tests: Among how many it is corrected, where its interval has no level.
+    """
+    sample = arms.sample(comparison.contrast, comparison.families, inference.paired)
+    variances = [noise.variance for noise in sample.noises]
+    effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
+    level = comparison.level_simultaneous or inference.level / num_tests
+    detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
+    return Power(
+        comparison=comparison,
+        sd=math.sqrt(np.mean(variances)),
+        detectable=detectable,
+        seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level, choice=sample.choice),
+        seeds_for_equivalence=_seeds_for_equivalence(sample, comparison.margin, inference.level),
+    )
+
+
+def _seeds_for_equivalence(sample: Sample, margin: float | None, level: float) -> int | None:
+    """Find how many seeds show equivalence in every family, which that of the average asks for."""
+    if margin is None:
+        return None
+    families = dict.fromkeys(sample.strata)
+    power, needed = equivalence_power_each(len(families)), []
+    for family in families:
+        own = sample.of_family(family)
+        variances = [noise.variance for noise in own.noises]
+        needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power, own.choice))
+    known = [seeds for seeds in needed if seeds is not None]
+    return max(known) if len(known) == len(needed) else None
+
+
+def equivalence_power_each(num_families: int) -> float:
+    """Return the power in each family with which all of them pass at the usual power."""
+    return POWER ** (1 / num_families)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricPower:
+    """One outcome in one scope, in the unit of its comparisons; None where the runs do not allow a number."""
+
+    comparisons: tuple[Comparison, ...]
+    """Of every variant with the baseline."""
+    power: tuple[Power, ...]
+    """Of those that are estimable."""
+    spreads: SignalNoise | None
+    """Between variants and between seeds, of those variants that have a run in every family."""
+    num_arms: int
+    num_above_chance: int
+    """Arms that are shown to score more than the margin above chance; all of them where it is not known."""
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """Which outcome."""
+        return self.comparisons[0].benchmark
+
+    @property
+    def family(self) -> Family | None:
+        """One family, or None for the average."""
+        return self.comparisons[0].family
+
+    @property
+    def margin(self) -> float | None:
+        """What was named negligible."""
+        return next((c.margin for c in self.comparisons if c.margin is not None), None)
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether no arm is shown to have learnt anything."""
+        return self.num_above_chance == 0
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest difference that is found: the median over variants."""
+        known = [power.detectable for power in self.power if power.detectable is not None]
+        return median(known) if known else None
+
+    @property
+    def detectable_in_margins(self) -> float | None:
+        """The same as a multiple of the margin: above 1, what is found is never negligible."""
+        return self.detectable / self.margin if self.detectable and self.margin else None
+
+    def seeds_for(self, share: float) -> int | None:
+        """Return how many seeds in every arm give a verdict on this share of the estimable variants."""
+        needed = sorted(power.seeds for power in self.power if power.seeds is not None)
+        number = max(1, math.ceil(share * len(self.power)))
+        return needed[number - 1] if number <= len(needed) else None
+
+
+def _row(
+    arms: ArmTable, comparisons: tuple[Comparison, ...], num_claims: int, inference: Inference
+) -> MetricPower:
+    families = comparisons[0].families
+    variants = [v for v in arms.variants() if all(len(arms.runs.get((f, v), ())) for f in families)]
+    scores = [[arms.runs[f, v].to_numpy() for v in variants] for f in families]
+    spreads = signal_noise(scores)
+    estimable = [c for c in comparisons if c.p is not None]
+    keys = [key for key, arm in arms.runs.items() if key[0] in families and len(arm)]
+    return MetricPower(
+        comparisons=comparisons,
+        power=tuple(
+            power_of(arms, c, inference, num_claims if c.is_primary else len(estimable)) for c in estimable
+        ),
+        spreads=spreads,
+        num_arms=len(keys),
+        num_above_chance=sum(key in arms.above_chance for key in keys),
+    )
+
+
+def compute(analysis: Analysis) -> tuple[MetricPower, ...] | None:
+    """Describe every metric, averaged over families and in each; None where nothing is estimable."""
+    comparisons = analysis.comparisons
+    num_claims = sum(c.is_primary and c.p is not None for c in comparisons)
+    rows = tuple(
+        _row(arms, tuple(analysis.of(name, family)), num_claims, analysis.inference)
+        for name, arms in analysis.tables.items()
+        for family in dict.fromkeys(c.family for c in comparisons if c.benchmark == name)
+    )
+    return rows if any(row.power for row in rows) else None
+
+
+def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Section:
+    """One line a primary metric, and one a variant."""
+    primary = _primary(analysis, rows)
+    families = [row for row in rows if row not in primary]
+    several = bool(analysis.others[1:])
+    header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
+              "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
+    labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
+    on = f" on {title(primary[0].benchmark)}"
+    summary = f"a{_found(analysis, primary[0], on)}" if primary[0].detectable else ""
+    body = "\n\n".join((table(header, labelled), _LEGEND))
+    return Section(title="What could this study see?", summary=summary, body=body)
+
+
+_LEGEND = (
+    "*Between variants*: the largest difference between two means. *Between seeds*: standard deviation of a "
+    "run's score. *Ratio*: of the two, beside what it would be if all variants were equal. *Detectable*: the "
+    f"smallest true difference found with {POWER:.0%} power, the median over variants. *Seeds*: how many in "
+    "every arm give half of the variants, or all, a verdict. Few runs tell a spread only roughly; "
+    "tables/power.csv has every variant."
+)
+
+
+def _primary(analysis: Analysis, rows: Sequence[MetricPower]) -> list[MetricPower]:
+    order = by_standing(analysis)
+    whole = [row for row in rows if row.family == analysis.scopes(row.benchmark)[0]]
+    primary = [row for row in rows if any(c.is_primary for c in row.comparisons)]
+    return sorted(primary or whole, key=lambda row: order.index(row.benchmark))
+
+
+def _found(analysis: Analysis, row: MetricPower, on: str = "") -> str:
+    size = amount(row.detectable, row.comparisons[0])
+    return f" difference of {size}{_median_of(analysis, row)}{on} is found in {POWER:.0%} of such studies"
+
+
+def _median_of(analysis: Analysis, row: MetricPower) -> str:
+    """Say whose difference that is, and between which the others lie."""
+    known = [power.detectable for power in row.power if power.detectable is not None]
+    digits = row.comparisons[0].digits
+    ends = dict.fromkeys(f"{x:.{digits}f}" for x in (min(known), max(known)))
+    return f" (median {analysis.noun}; {' to '.join(ends)})" if len(ends) > 1 else ""
+
+
+def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
+    """Say whether the leading metric could show a difference of the margin."""
+    leading = _primary(analysis, rows)[0]
+    if leading.detectable is None or leading.is_at_chance:
+        return
+    sentence = f"A{_found(analysis, leading)}"
+    if leading.margin is not None:
+        margin = amount(leading.margin, leading.comparisons[0])
+        is_seen = leading.detectable <= leading.margin
+        sentence += f"; the margin, {margin}, is " + (
+            "not smaller" if is_seen else "smaller, so equivalence is out of reach"
+        )
+    yield f"{sentence}."
+
+
+def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextStep]:
+    """Propose as many seeds as the undecided primary comparison needs that needs fewest."""
+    undecided = [
+        power
+        for row in rows
+        for power in row.power
+        if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
+    ]
+    possible = [power for power in undecided if power.seeds_to_detect]
+    if not possible:
+        return
+    needed = min(possible, key=lambda p: p.seeds_to_detect or 0)
+    current = max(needed.comparison.fewest_runs, 1)
+    seeds = max(needed.seeds_to_detect or 0, current + 1)
+    yield NextStep(
+        text=f"{seeds} seeds in every arm",
+        compared=named(analysis, needed.comparison),
+        command=f"--seeds {_seed_list(analysis, seeds)}",
+        power=POWER,
+        num_runs=(seeds - current) * len(analysis.variants) * len(analysis.families),
+    )
+
+
+def _seed_list(analysis: Analysis, number: int) -> str:
+    """Write the seeds of the study and further ones, none of which a tuning run has: ``1-5,8``."""
+    taken = set(analysis.tuned.plan.plan.seeds) if analysis.tuned else set()
+    seeds = sorted(set(analysis.runs.seed))
+    free = (seed for seed in itertools.count(1) if seed not in taken and seed not in seeds)
+    seeds += itertools.islice(free, max(0, number - len(seeds)))
+    ends = [
+        (stretch[0], stretch[-1])
+        for _, each in itertools.groupby(enumerate(sorted(seeds)), lambda x: x[1] - x[0])
+        if (stretch := [seed for _, seed in each])
+    ]
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ends)
+
+
+def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd.DataFrame]:
+    """Return metrics and comparisons."""
+    return {
+        "metrics": pd.DataFrame(map(_outcome, rows)),
+        "power": pd.DataFrame(_power(power) for row in rows for power in row.power),
+    }
+
+
+def _cells(row: MetricPower) -> list[str]:
+    unit = row.comparisons[0]
+    spreads, in_margins = row.spreads, row.detectable_in_margins
+    return [
+        amount(spreads.signal, unit) if spreads else "-",
+        amount(spreads.noise, unit) if spreads else "-",
+        f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
+        amount(row.detectable, unit),
+        "-" if in_margins is None else f"{in_margins:.1f}",
+        _seeds_of(row),
+        _chance(row),
+    ]
+
+
+def _seeds_of(row: MetricPower) -> str:
+    if not row.power or row.is_at_chance:
+        return "-"
+    half, every = (seeds_text(row.seeds_for(share)) for share in (0.5, 1.0))
+    return half if len(row.power) == 1 else f"{half} / {every}"
+
+
+def _chance(row: MetricPower) -> str:
+    chance = row.comparisons[0].outcome.chance
+    if chance is None:
+        return "-"
+    if row.is_at_chance:
+        return f"{chance:.4g}: at chance"
+    beyond = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
+    return f"{chance:.4g}: {beyond} {'above' if row.comparisons[0].outcome.sign > 0 else 'below'}"
+
+
+def _label(analysis: Analysis, comparison: Comparison) -> str:
+    """Name a metric, with the family where it is one of several."""
+    if comparison.family is None or len(analysis.families) == 1:
+        return title(comparison.benchmark)
+    return f"{title(comparison.benchmark)}, {family_label(comparison.family)}"
+
+
+def seeds_text(seeds: int | None) -> str:
+    """Write a number of seeds."""
+    return f"over {MAX_RUNS}" if seeds is None else str(seeds)
+
+
+def _outcome(row: MetricPower) -> dict[str, Any]:
+    """Spreads, differences and margins are in ``unit``."""
+    outcome, spreads = row.comparisons[0].outcome, row.spreads
+    return {
+        "benchmark": row.benchmark,
+        "family": row.family,
+        "unit": row.comparisons[0].unit,
+        "better": outcome.better,
+        "margin": row.margin,
+        "spread_between_variants": spreads and spreads.signal,
+        "spread_between_seeds": spreads and spreads.noise,
+        "signal_to_noise": spreads and spreads.ratio,
+        "signal_to_noise_of_equals": spreads and spreads.ratio_of_equals,
+        "detectable_difference": row.detectable,
+        "detectable_difference_in_margins": row.detectable_in_margins,
+        "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
+        "seeds_for_every_verdict": row.seeds_for(1.0),
+        "chance": outcome.chance,
+        "num_arms": row.num_arms,
+        "num_arms_above_chance": None if outcome.chance is None else row.num_above_chance,
+        "is_at_chance": row.is_at_chance,
+    }
+
+
+def _power(power: Power) -> dict[str, Any]:
+    """Standard deviation, differences and margin are in ``unit``."""
+    comparison = power.comparison
+    return {
+        "benchmark": comparison.benchmark,
+        "contrast": comparison.contrast,
+        "family": comparison.family,
+        "unit": comparison.unit,
+        "sd": power.sd,
+        "detectable_difference": power.detectable,
+        "seeds_to_detect_estimate": power.seeds_to_detect,
+        "seeds_for_equivalence": power.seeds_for_equivalence,
+        "seeds_for_verdict": power.seeds,
+    }
+
+
+PART = Part(name="power", compute=compute, section=section, tables=tables, checks=checks, steps=steps)

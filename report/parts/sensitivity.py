@@ -1,0 +1,217 @@
+"""Whether a verdict is robust to leaving one run out, and which runs failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from base.wording import first_few
+from report.analysis import Analysis
+from report.document.markdown import difference, p_value, signed, table
+from report.document.names import family_label
+from report.part import Page, Part, Section
+from report.significance.claims import Claims, Together
+from report.significance.compare import compare_arms
+from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
+from report.verdicts.failed_runs import FailureCount
+from report.verdicts.findings import named, place, verdict_word
+from scores.rows import run_name
+
+NAMED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """A primary comparison, made again without each of its runs in turn."""
+
+    comparison: Comparison
+    lowest_estimate: float
+    """Of all differences with one run left out."""
+    highest_estimate: float
+    changed: tuple[tuple[str, Comparison], ...]
+    """(run left out, the comparison without it), where something else is shown, or nothing any more."""
+    num_left_out: int
+
+    @property
+    def loses(self) -> bool:
+        """Whether something is shown that is not without some run."""
+        return bool(self.changed) and self.comparison.verdict in SHOWN
+
+    @property
+    def gains(self) -> bool:
+        """Whether nothing is shown, and would be without some run."""
+        return bool(self.changed) and self.comparison.verdict not in SHOWN
+
+
+def sensitivities(claims: Claims, comparisons: Sequence[Comparison]) -> list[Sensitivity]:
+    """Make every estimable primary comparison again without each run in turn, each time corrected.
+
+    Args:
+        claims: What was compared, and how.
+        comparisons: All that were corrected, as reported, each question once.
+    """
+    together, how = Together(claims, comparisons), claims.inference
+    without: dict[int, list[tuple[str, Comparison]]] = {
+        number: [] for number, c in enumerate(comparisons) if c.is_primary and c.p is not None
+    }
+    for arms in claims.tables.values():
+        for (family, variant), runs in arms.runs.items():
+            affected = {
+                number: c
+                for number in without
+                if (c := comparisons[number]).benchmark == arms.benchmark
+                and family in c.families
+                and variant in c.contrast.weights()
+            }
+            for seed in runs.index if affected else ():
+                left = arms.without(family, variant, int(seed))
+                again = {
+                    number: compare_arms(left, c.contrast, c.family, how) for number, c in affected.items()
+                }
+                # Leaving out a run is no other look.
+                again = {number: replace(c, look=affected[number].look) for number, c in again.items()}
+                # A correction only makes p larger, and is slow: what shows nothing before it needs none.
+                if any(c.verdict in SHOWN for c in again.values()):
+                    again = together.correct(again)
+                for number, comparison in again.items():
+                    without[number].append((run_name((family, variant, int(seed))), comparison))
+    return [_sensitivity(comparisons[number], others) for number, others in without.items()]
+
+
+def _sensitivity(comparison: Comparison, others: Sequence[tuple[str, Comparison]]) -> Sensitivity:
+    estimates = [c.estimate for _, c in others if c.estimate is not None]
+    return Sensitivity(
+        comparison=comparison,
+        lowest_estimate=min(estimates),
+        highest_estimate=max(estimates),
+        changed=tuple((run, c) for run, c in others if _is_other(c.verdict, comparison.verdict)),
+        num_left_out=len(others),
+    )
+
+
+def _is_other(verdict: str, reported: str) -> bool:
+    return verdict not in (reported, NOT_ESTIMABLE) and not {verdict, reported}.isdisjoint(SHOWN)
+
+
+Sensitivities = tuple[Sensitivity, ...]
+
+
+def compute(analysis: Analysis) -> Sensitivities | None:
+    """Compare again without each run in turn; None where nothing is estimable and no run failed."""
+    found = tuple(sensitivities(analysis.claims_made, analysis.corrected))
+    return found if found or analysis.failures else None
+
+
+def section(analysis: Analysis, found: Sensitivities, page: Page) -> Section:
+    """The same verdicts without one run, and the runs that failed."""
+    rows = [
+        [
+            place(analysis, x.comparison.benchmark),
+            family_label(x.comparison.family),
+            f"`{x.comparison.contrast}`",
+            f"{difference(x.comparison)} {verdict_word(x.comparison)}",
+            _range(x),
+            _changes(x),
+        ]
+        for x in found
+    ]
+    header = ["metric", analysis.stratum, "contrast", "as reported", "leaving one run out",
+              "verdict without one run"]  # fmt: skip
+    parts = [table(header, rows)] if rows else []
+    parts += [text] if (text := failed_runs(analysis)) else []
+    return Section(title="Sensitivity", summary=_summary(found), body="\n\n".join(parts))
+
+
+def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
+    """Name whose verdict one run decides, and which way."""
+    yield from [f"{sentence[0].upper()}{sentence[1:]}." for sentence in _sentences(analysis, found)]
+    if found and not any(x.changed for x in found):
+        yield f"Every verdict is robust to leaving any one {'main ' * analysis.is_tuned}run out."
+
+
+def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:
+    lost = first_few([named(analysis, x.comparison) for x in found if x.loses], NAMED)
+    gained = first_few([named(analysis, x.comparison) for x in found if x.gains], NAMED)
+    sentences = [f"not robust to leaving one run out: {lost}"] if lost else []
+    return sentences + ([f"shown only without one run: {gained}"] if gained else [])
+
+
+def _summary(found: Sensitivities) -> str:
+    lost, gained = (sum(getattr(x, name) for x in found) for name in ("loses", "gains"))
+    if not lost and not gained:
+        return "every verdict holds without any one run"
+    return f"{lost} of {len(found)} verdicts are lost without some run, {gained} more would be shown"
+
+
+def tables(analysis: Analysis, found: Sensitivities) -> Mapping[str, pd.DataFrame]:
+    """Return every comparison without one run, and the counts of failed runs."""
+    return {
+        "sensitivity": pd.DataFrame(map(_record, found)),
+        "failures": pd.DataFrame(map(vars, analysis.failures)),
+    }
+
+
+def _record(x: Sensitivity) -> dict[str, Any]:
+    return {
+        "benchmark": x.comparison.benchmark,
+        "contrast": x.comparison.contrast,
+        "verdict": x.comparison.verdict,
+        "lowest_estimate": x.lowest_estimate,
+        "highest_estimate": x.highest_estimate,
+        "num_left_out": x.num_left_out,
+        "changed": "; ".join(f"{c.verdict} without {run}" for run, c in x.changed),
+    }
+
+
+def _range(x: Sensitivity) -> str:
+    digits = x.comparison.digits
+    return f"{signed(x.lowest_estimate, digits)} to {signed(x.highest_estimate, digits)}"
+
+
+def _changes(x: Sensitivity) -> str:
+    if not x.changed:
+        return f"holds in all {x.num_left_out}"
+    word = verdict_word(x.changed[0][1])
+    runs = first_few([run for run, _ in x.changed], 1)
+    return f"{len(x.changed)} of {x.num_left_out} change it: {word} without {runs}"
+
+
+def failed_runs(analysis: Analysis) -> str:
+    """Counts by variant with their tests."""
+    counts = analysis.failures
+    if not counts:
+        return ""
+    several = len(analysis.families) > 1
+    shown = [c for c in counts if several or c.family is None]
+    header = [
+        analysis.noun,
+        analysis.stratum,
+        "runs",
+        "diverged",
+        "failed otherwise",
+        "p against the baseline",
+    ]
+    return (
+        "**Runs that failed**\n\n"
+        f"{table(header, [_counted(c) for c in shown])}\n\n"
+        "Runs that ended, in whatever way. *p*: Fisher's exact test of the share that diverged or failed, "
+        f"after Holm's correction over the {analysis.noun}s. Every verdict is about runs with a score; where "
+        "some of its runs failed and have none, it says *of surviving runs*."
+    )
+
+
+def _counted(count: FailureCount) -> list[str]:
+    return [
+        f"`{count.variant}`",
+        "all" if count.family is None else family_label(count.family),
+        str(count.num_runs),
+        str(count.num_diverged),
+        str(count.num_failed),
+        "-" if count.p_corrected is None else p_value(count.p_corrected),
+    ]
+
+
+PART = Part(name="sensitivity", compute=compute, section=section, tables=tables, checks=checks)

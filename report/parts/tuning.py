@@ -1,0 +1,324 @@
+"""What each variant was tuned to, what the choice is worth, and which tuning runs would decide most."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from base.wording import first_few
+from report.analysis import Analysis
+from report.document.markdown import difference, listed, table
+from report.document.names import family_label
+from report.figures.tuning import tuning_figures
+from report.part import LEAST_POWER, NextStep, Page, Part, Section
+from report.significance.axes import Level
+from report.significance.comparison import SHOWN, Comparison
+from report.statistics.power import detection_power
+from report.statistics.tuning import combined
+from report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
+from report.verdicts.findings import AtSharedRate
+from scores.tuning_rules import Value
+
+FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
+NAMED = 3
+"""Variants named in a sentence, and further tunings in a list."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """What ``MORE_SEEDS`` further tuning seeds of one variant are worth to a comparison."""
+
+    compared: str
+    lines: tuple[Line, ...]
+    """What is tuned further: one variant along one field, in each setting of the comparison."""
+    share: float
+    """Width of the interval then, as a share of what it is, if means stay as they are."""
+    power: float
+    """How often a difference is then shown, if the one seen is the true one."""
+
+    @property
+    def tuned(self) -> str:
+        """The variant that is tuned further."""
+        return str(self.lines[0].variant)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """At which runs are added, in any setting."""
+        return tuple(sorted({value for line in self.lines for value in line.of_curve}, key=float))
+
+    @property
+    def num_runs(self) -> int:
+        """Number of runs that are added."""
+        return MORE_SEEDS * sum(len(line.of_curve) for line in self.lines)
+
+    @property
+    def text(self) -> str:
+        """One sentence without its full stop."""
+        values = ", ".join(map(_text, self.values))
+        return (
+            f"{MORE_SEEDS} more tuning seeds of `{self.tuned}` at {values} ({self.num_runs} runs) narrow the "
+            f"interval of `{self.compared}` to {self.share:.0%} of its width, if means stay as they are"
+        )
+
+
+def most_decisive(tuned: Tuned, comparisons: Iterable[Comparison]) -> list[Narrowing]:
+    """Return every variant and field once: what a verdict may be expected of first, then what narrows most.
+
+    Args:
+        tuned: What the tuning found.
+        comparisons: Those that are shown, exploratory, or of other metrics need nothing.
+    """
+    undecided = [c for c in comparisons if c.is_primary and c.verdict not in SHOWN]
+    every = [narrowing for c in undecided for narrowing in narrowings(tuned, c)]
+    best: dict[tuple[str, str], Narrowing] = {}
+    for each in sorted(every, key=lambda x: (-(x.power >= LEAST_POWER) * x.power / x.num_runs, x.share)):
+        best.setdefault((each.tuned, each.lines[0].field), each)
+    return list(best.values())
+
+
+def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
+    """Say for each variant of a comparison what further tuning seeds about its choices are worth.
+
+    The variance that the choices add becomes that of more seeds; the degrees of freedom, which grow a little,
+    are left as they are.
+    """
+    if not comparison.choice_error or not comparison.standard_error:
+        return []
+    weights = comparison.contrast.weights()
+    arms = {(family, name): x for family in comparison.families for name, x in weights.items()}
+
+    def choice_variance(variant: Level = "", name: str = "") -> float:
+        choices = tuned.choices_after(variant, name)
+        return combined([choices[arm] for arm in arms], list(arms.values())).variance
+
+    part = (comparison.choice_error / comparison.standard_error) ** 2
+    before = choice_variance()
+    lines: dict[tuple[Level, str], list[Line]] = {}
+    for line in tuned.lines:
+        if (line.family, line.variant) in arms and line.of_curve:
+            lines.setdefault((line.variant, line.field), []).append(line)
+    shares = {key: math.sqrt(max(0.0, 1 - part * (1 - choice_variance(*key) / before))) for key in lines}
+    compared = str(comparison.contrast.compared)
+    level = comparison.level_simultaneous or 1 - comparison.confidence
+    effect, error, df = abs(comparison.estimate or 0.0), comparison.standard_error, comparison.df or 1.0
+    return [
+        Narrowing(
+            compared=compared,
+            lines=tuple(lines[key]),
+            share=share,
+            power=detection_power(effect, error * share, df, level),
+        )
+        for key, share in shares.items()
+        if share < 1
+    ]
+
+
+def compute(analysis: Analysis) -> Tuned | None:
+    """Return what was read before the comparisons, whose standard errors hold the choices."""
+    return analysis.tuned
+
+
+def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
+    """Budget, every chosen value with what it is worth, and the differences at the shared value."""
+    parts = [_budget(analysis, tuned), *(page.figure(name) for name in tuning_figures(analysis, tuned))]
+    parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
+    narrowings = most_decisive(tuned, _of_held_out_loss(analysis))
+    if decisive := [each for each in narrowings if each.power >= LEAST_POWER][:NAMED]:
+        rows = "\n".join(f"- {each.text}." for each in decisive)
+        parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
+    return Section(title="Tuning", summary=_summary(tuned), body="\n\n".join(filter(None, parts)))
+
+
+def checks(analysis: Analysis, tuned: Tuned) -> Iterator[str]:
+    """Say who was chosen at the boundary of the grid, unless the curve turns before it."""
+    names = list(dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if line.may_lie_beyond))
+    if names:
+        yield (
+            f"{first_few(names, NAMED)} {'was' if len(names) == 1 else 'were'} chosen at the boundary of the "
+            "tuning grid, so a better value may lie beyond."
+        )
+
+
+def steps(analysis: Analysis, tuned: Tuned) -> Iterator[NextStep]:
+    """Propose the tuning runs that are most likely to decide a comparison."""
+    if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
+        return
+    for each in most_decisive(tuned, _of_held_out_loss(analysis))[:1]:
+        yield NextStep(
+            text=f"{MORE_SEEDS} more tuning seeds of `{each.tuned}` at {', '.join(map(_text, each.values))}",
+            compared=f"`{each.compared}`" + " on held-out loss" * (len(analysis.primary) > 1),
+            command="--decide 1",
+            power=each.power,
+            num_runs=each.num_runs,
+        )
+
+
+def _of_held_out_loss(analysis: Analysis) -> list[Comparison]:
+    return [c for c in analysis.comparisons if c.benchmark == TUNED_BY and c.is_primary]
+
+
+def _budget(analysis: Analysis, tuned: Tuned) -> str:
+    """Say what each variant was given, and which numbers hold the choice."""
+    plan, counts = tuned.plan.plan, sorted({*tuned.num_runs.values()})
+    fields = listed([f"`{name}` over {listed(map(_text, values))}" for name, values in plan.fields.items()])
+    runs = f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+    is_widened = any(each.grid != plan.fields for each in tuned.plan.rounds)
+    widened = ", the grid widened where a best was at its end" if is_widened else ""
+    added = Counter[str]()
+    for (_, variant), choice in tuned.chosen.items():
+        added[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
+    further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
+    return (
+        f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
+        f"{listed(map(str, plan.seeds))}: {runs}{widened}. The value with the lowest mean held-out loss was "
+        "chosen, on seeds and held-out text that no main run has."
+        + (f" Runs were added that choose nothing: {further}." if further else "")
+        + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
+        "other metrics take the chosen values as given."
+    )
+
+
+def _summary(tuned: Tuned) -> str:
+    """Say between which values the chosen ones lie."""
+    chosen: dict[str, set[str]] = {}
+    for line in sorted(tuned.lines, key=lambda line: line.chosen):
+        chosen.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
+    return first_few([f"{name} {_ends(values)}" for name, values in chosen.items()], NAMED)
+
+
+def _ends(values: set[str]) -> str:
+    """Write the least and the greatest of numbers, or all words."""
+    try:
+        ordered = sorted(values, key=float)
+    except ValueError:
+        return ", ".join(sorted(values))
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+
+
+def _values(analysis: Analysis, tuned: Tuned) -> str:
+    """Each choice with its optimum, and what missing it costs."""
+    header = [analysis.stratum, analysis.noun, "field", "chosen", "optimum", "a third of it costs",
+              "three times it costs", "√ expected squared regret"]  # fmt: skip
+    rows = [
+        [
+            family_label(line.family),
+            f"`{line.variant}`",
+            f"`{line.field}`",
+            _text(line.values[line.chosen]) + (" (boundary)" if line.is_at_edge else ""),
+            *(_number(numbers[name], form) for name, form in FORMS.items()),
+        ]
+        for line in tuned.lines
+        for numbers in [_numbers(line)]
+    ]
+    return (
+        f"{table(header, rows)}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
+        "nearest neighbours; - where the grid does not reach. *Regret*: the loss at the chosen value minus "
+        "the lowest of the curve. More tuning seeds and a finer grid lessen it; more seeds of the main runs "
+        "do not."
+    )
+
+
+def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
+    """The difference of every comparison at the shared value, and at each one's own."""
+    if not analysis.at_shared_rate:
+        return ""
+    shared = listed(dict.fromkeys(_point(point) for point in tuned.shared_points.values()))
+    header = [analysis.stratum, analysis.noun, "at the shared value", "own value", "at its own", ""]
+    return (
+        f"**At one value for all**, the best of `{tuned.plan.plan.baseline}` ({shared}), and at each one's "
+        "own. Verdicts are of the second alone; intervals of the first are in tables/shared_rate.csv."
+        f"\n\n{table(header, [_both(tuned, x) for x in analysis.at_shared_rate])}"
+    )
+
+
+def _both(tuned: Tuned, both: AtSharedRate) -> list[str]:
+    compared, missing = both.own.contrast.compared, both.own.num_runs_plus - both.shared.num_runs_plus
+    points = [
+        _point(x.point) for (f, v), x in tuned.chosen.items() if v == compared and f in both.own.families
+    ]
+    return [
+        family_label(both.own.family),
+        f"`{compared}`",
+        difference(both.shared)
+        + (f" ({missing} of {both.own.num_runs_plus} runs missing)" if missing > 0 else ""),
+        ", ".join(dict.fromkeys(points)) or "-",
+        difference(both.own),
+        "same runs" if both.has_same_runs else "",
+    ]
+
+
+def _point(point: Mapping[str, Value]) -> str:
+    return ", ".join(map(_text, point.values()))
+
+
+def _text(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+def _numbers(line: Line) -> dict[str, float | None]:
+    """Losses and costs in nats per target token, the optimum in the unit of the field."""
+    curve, selection = line.curve, line.selection
+    return {
+        "choice_error": None if selection is None else math.sqrt(selection.variance),
+        "optimum": None if curve is None else curve.optimum,
+        "loss_at_optimum": None if curve is None else curve.loss,
+        "cost_of_a_third": None if curve is None else curve.lower,
+        "cost_of_threefold": None if curve is None else curve.higher,
+    }
+
+
+def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
+    """Return every choice with what it is worth, and every loss of the tuning."""
+    return {
+        "tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines),
+        "tuning_losses": pd.DataFrame(row for line in tuned.lines for row in _losses(line, tuned)),
+    }
+
+
+def _record(line: Line, tuned: Tuned) -> dict[str, object]:
+    return {
+        "family": line.family,
+        "variant": line.variant,
+        "field": line.field,
+        "chosen": str(line.values[line.chosen]),
+        "is_at_edge": line.is_at_edge,
+        "num_runs": tuned.num_runs[line.family, line.variant],
+        **_numbers(line),
+    }
+
+
+def _losses(line: Line, tuned: Tuned) -> Iterator[dict[str, object]]:
+    """Losses of every value at the planned seeds, and at those that were added."""
+    name, point = line.field, line.choice.point
+    runs = [
+        (one.point[name], tuned.plan.plan.seeds, one.losses)
+        for one in tuned.plan.tried_of(line.choice)
+        if {**one.point, name: None} == {**point, name: None}
+    ]
+    for each in tuned.plan.further_of(line.choice):
+        if each.field == name:
+            runs += [(x, each.seeds, losses) for x, losses in zip(each.values, each.losses, strict=False)]
+    for value, seeds, losses in runs:
+        for seed, loss in zip(seeds, losses, strict=True):
+            if loss is not None:
+                fixed = {"family": line.family, "variant": line.variant, "field": name}
+                yield {**fixed, "value": str(value), "seed": seed, "loss": loss}
+
+
+PART = Part(
+    name="tuning",
+    compute=compute,
+    section=section,
+    figures=tuning_figures,
+    tables=tables,
+    checks=checks,
+    steps=steps,
+)

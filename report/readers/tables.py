@@ -1,0 +1,335 @@
+"""Tables of scores of any shape, in rows of one score each.
+
+A long table has a row for each score. A wide one has a column for each benchmark or for each seed; the runs
+that a tracker exports are a wide table.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pandas as pd
+
+from base.errors import UsageError, first_line, shown, unknown_name
+from report.readers.reading import DECLARATIONS, NAME, ONLY_FAMILY, SHOWN, Found, Reading, split_names
+from scores.columns import unmark
+from scores.outcome import looks_like_a_loss
+from scores.rows import ROW_COLUMNS, some_of
+from scores.suites.registry import SUITES, known_metric
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+ROW = "row"
+"""What the index of a table is called whose labels are rows of its file, counted from 1."""
+_NAME_COLUMNS = ("model", "model_name", "method", "name", "run", "run_name")
+"""Where a table names its runs, if ``--columns`` does not say it: the first beside seeds, else the last."""
+_BOOKKEEPING = re.compile(
+    r"(.*[./])?(_(step|runtime|timestamp|wandb.*)|(global_)?step|epoch)|created|runtime|unnamed:.*|"
+)
+"""What trackers write beside scores; a column without a name is an index of pandas."""
+_STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)|(is_|has_)?(finished|completed?|succeeded)")
+_FINISHED = r"finished|completed?|success|succeeded|done|terminated|inactive|ok|passed|true|yes"
+_UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
+_OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
+"""A column that holds the scores of one seed, ``seed_1`` or ``blimp seed 1``."""
+_PLACE = ("benchmark", "task", "group", "metric", "head")
+"""What one run has several scores of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Context:
+    """What every step of the reading may need; ``notes`` are said in the report."""
+
+    reading: Reading
+    axes: Sequence[str]
+    origin: str
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str, names: Iterable[object]) -> None:
+        """Say something of names, where there are any."""
+        if listed := list(dict.fromkeys(map(str, names))):
+            self.notes.append(f"{text}: {some_of(listed, SHOWN)}")
+
+    def error(self, text: str) -> UsageError:
+        """Say what is wrong, and where."""
+        return UsageError(f"{self.origin}{text}")
+
+
+def read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
+    """Read a file with a table.
+
+    Args:
+        path: CSV or TSV (UTF-8, or UTF-16 with its mark), or parquet.
+        reading: What the user said of it.
+        axes: Columns that are axes.
+
+    Raises:
+        UsageError: If it cannot be read, or is no table of scores.
+    """
+    try:
+        table, delimiter = _read(path)
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"{path} is not a readable table: {first_line(error)}") from None
+    found = to_rows(table, reading, axes, str(path), delimiter)
+    return replace(found, kind="rows file") if path.suffix == ".parquet" else found
+
+
+def _read(path: Path) -> tuple[pd.DataFrame, str]:
+    """Read a table as it is written, and what separates its fields."""
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path), ","
+    content = path.read_bytes()
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = content.decode("utf-16" if is_wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    return _parse(text)
+
+
+def _parse(text: str) -> tuple[pd.DataFrame, str]:
+    """Read every cell as text: a variant may be called ``none``."""
+    (blank,) = re.findall(r"\A(?:[ \t]*\n)*", text)
+    num_skipped, header = blank.count("\n"), text.removeprefix(blank).partition("\n")[0]
+    delimiter = max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", header).count)
+    # Without a header, a row of more fields than the first is an error; with one, pandas shifts its columns.
+    cells = pd.read_csv(
+        io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, skipinitialspace=True,
+        header=None, skip_blank_lines=False, skiprows=num_skipped,
+    )  # fmt: skip
+    cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
+    cells = cells[(cells != "").any(axis=1)]
+    if cells.empty:
+        raise ValueError("it is empty; it needs variant, seed, benchmark and score")
+    names = cells.iloc[0].str.strip()
+    table = unmark(cells.iloc[1:]).set_axis(list(names), axis=1)
+    is_blank = (names == "").to_numpy() & (table == "").all().to_numpy()  # a delimiter ends each line
+    return table.loc[:, ~is_blank], delimiter
+
+
+def to_rows(
+    table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str, delimiter: str = ","
+) -> Found:
+    """Bring a table into rows of one score each, with the column names of rows.
+
+    Args:
+        table: As it was written.
+        reading: What the user said of it.
+        axes: Columns that are axes.
+        origin: Where it is from, named in errors.
+        delimiter: What separated its fields: where it is no comma, commas may be decimal ones.
+
+    Raises:
+        UsageError: For a column that is not there, or a shape that cannot be told.
+    """
+    context = _Context(reading=reading, axes=axes, origin=origin)
+    if table.index.name != ROW:
+        table = table.set_axis(pd.RangeIndex(1, len(table) + 1, name="data row"))
+    table = _renamed(table, context)
+    if table.empty:
+        return Found(table=table)
+    table = _finished(_as_text(table), context)
+    is_wide = "score" not in table.columns
+    if is_wide:
+        table = _wide_to_long(table, context)
+    elif reading.scores:
+        raise context.error(
+            " has a column score, so it has a row for each score; leave out --scores, or write --columns "
+            f"score={reading.scores[0]}"
+        )
+    table = _identified(table, context)
+    if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
+        table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
+    if is_wide and "score" in table.columns:
+        table = _without_gaps(table, context)
+    family = table["family"] if "family" in table.columns else ONLY_FAMILY
+    return Found(table=table.assign(family=family), notes=tuple(context.notes))
+
+
+def _key(name: object) -> str:
+    """Write a column's name as names are compared: small, and joined by underscores."""
+    return re.sub(r"[\s-]+", "_", str(name).strip().lower())
+
+
+def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Give columns the names that rows have for them, as the user says, or where they differ in letters."""
+    columns, scores = context.reading.columns, context.reading.scores
+    table = table.set_axis(list(map(str, table.columns)), axis=1)
+    flags = {name: f"--columns {own}=" for own, name in columns.items()} | dict.fromkeys(scores, "--scores")
+    if absent := [name for name in flags if name not in table.columns]:
+        raise unknown_name(f"column in {flags[absent[0]]}", absent[0], list(table.columns))
+    renames = {theirs: own for own, theirs in columns.items()}
+    known = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *context.axes)}
+    meant = {name: known.get(_key(name), name) for name in table.columns if name not in (*renames, *scores)}
+    replaced = [name for name in meant if meant[name] in columns]
+    table = table.drop(columns=replaced).rename(columns=meant | renames)
+    if (twice := table.columns[table.columns.duplicated()]).size:
+        raise context.error(f" has the column {twice[0]!r} twice; name each once")
+    if "higher_is_better" in table.columns and "lower_is_better" not in table.columns:  # as lm-eval has it
+        truths = table["higher_is_better"].astype(str).str.strip().str.lower()
+        opposites = {"true": "false", "yes": "no", "1": "0", "false": "true", "no": "yes", "0": "1"}
+        table = table.assign(lower_is_better=truths.replace(opposites))
+    return table
+
+
+def _as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """Write all but numbers as text; what is missing is empty."""
+    texts = [str(name) for name in table if not pd.api.types.is_numeric_dtype(table[name])]
+    return table.assign(**{name: _texts(table[name]) for name in texts})
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    texts = column if isinstance(column.dtype, pd.StringDtype) else column.astype(object).map(str)
+    return texts.mask(column.isna(), "")
+
+
+def _finished(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Leave out runs that a tracker calls unfinished: no random ones, as what diverges is stopped."""
+    for column in (x for x in table.columns if _STATE.fullmatch(_key(x)) and x not in context.axes):
+        states = table[column].astype(str).str.strip().str.lower()
+        is_finished = states.str.fullmatch(_FINISHED)
+        if is_finished.any():
+            rows = (
+                f"{table.index.name} " + table.index.astype(str) + " (" + states.replace("", "no state") + ")"
+            )
+            context.note("left out, not finished", rows[~is_finished])
+            table = table[is_finished]
+        elif states.str.fullmatch(_UNFINISHED).any():
+            raise context.error(f": {column} says of no run that it finished ({states.iloc[0]})")
+    return table
+
+
+def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Make a row of each score of a table with a column for each benchmark, metric or seed.
+
+    Without ``--scores``, columns are scores where all that hold numbers have names that are known. The index
+    then says where each cell stands.
+    """
+    of_seeds = [x for x in context.reading.scores or table.columns if _OF_SEED.fullmatch(x)]
+    if "seed" in table.columns or len(of_seeds) < len(context.reading.scores):
+        of_seeds = []
+    scores = of_seeds or list(context.reading.scores) or _score_columns(table, context)
+    if not scores:
+        return table  # which lacks its scores, as is told next
+    others = [name for name in table.columns if name not in scores]
+    long = table.melt(others, scores, "column", "score", ignore_index=False)
+    places = long["column"] + f", {table.index.name} " + long.index.astype(str)
+    fields = long["column"].str.extract(_OF_SEED if of_seeds else "(?P<benchmark>.*)").dropna(axis=1)
+    if "benchmark" in others:
+        fields = fields.rename(columns={"benchmark": "metric"})
+    if "metric" in {*others} & {*fields.columns}:
+        raise context.error(f" has benchmark and metric; write --columns score={shlex.quote(scores[0])}")
+    return (
+        long.drop(columns="column")
+        .assign(**{str(x): fields[x] for x in fields})
+        .set_axis(pd.Index(places, name="column"))
+    )
+
+
+def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
+    known = {_key(name) for name in (*ROW_COLUMNS, *DECLARATIONS, *context.axes, *_NAME_COLUMNS)}
+    others = [x for x in table.columns if _key(x) not in known and not _BOOKKEEPING.fullmatch(_key(x))]
+    is_known = {x: bool(x in SUITES or known_metric(x) or looks_like_a_loss(x)) for x in others}
+    has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
+    numeric = [x for x in others if _is_number(table[x]).any() or (is_known[x] and has_figures[x])]
+    if not all(is_known[name] for name in numeric):
+        raise context.error(
+            " has no column score; say which columns are scores, with --scores: it has numbers in "
+            f"{some_of(numeric, SHOWN)}"
+        )
+    scores = numeric or [name for name in others if is_known[name]]
+    unread = [x for x in others if x not in scores and (is_known[x] or has_figures[x])]
+    context.note("not read as scores", unread)
+    return scores
+
+
+def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Give rows a variant and a seed, from the names of runs where no columns say them."""
+    template, named = context.reading.names, _name_column(table, context.reading)
+    if template is None and (named is None or {"variant", "seed"} <= {*table.columns}):
+        return _numbered(table, context)
+    if named is None:
+        raise context.error(": no column names runs, as --names needs; say which: --columns name=COLUMN")
+    names = list(table[named].astype(str))
+    fields, note = split_names(names, template, context.axes, context.origin)
+    if template is None:
+        is_of_both = "seed" in fields.columns and "seed" in table.columns
+        if is_of_both and (_numbers(fields["seed"]).to_numpy() != _numbers(table["seed"]).to_numpy()).any():
+            fields = pd.DataFrame({"variant": names})  # `gelu-s2` may be of size 2
+        fields = fields[[name for name in fields.columns if name not in table.columns]]
+        context.notes.extend([note] if "seed" in fields.columns else [])
+        others = [x for x in table.columns if _key(x) in _NAME_COLUMNS and x != named]
+        context.note(f"names are those of {named}; not read", [x for x in others if table[x].nunique() > 1])
+    others = table.drop(columns=[*{*fields.columns} & {*table.columns}, named])
+    return _numbered(pd.concat([fields.set_axis(table.index), others], axis=1), context)
+
+
+def _name_column(table: pd.DataFrame, reading: Reading) -> str | None:
+    """Return the column that names runs, by what the user says or by its own name; numbers name nothing."""
+    if NAME in reading.columns:
+        return NAME
+    names = {_key(x): x for x in table.columns if _key(x) in _NAME_COLUMNS and not _is_number(table[x]).all()}
+    order = _NAME_COLUMNS if "seed" in table.columns else _NAME_COLUMNS[::-1]
+    return next((names[name] for name in order if name in names), None)
+
+
+def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Number the runs of a variant where nothing says their seeds."""
+    if "variant" not in table.columns:
+        texts = [x for x in table.columns if x not in ROW_COLUMNS and not _is_number(table[x]).any()]
+        if not texts:
+            return table  # which lacks more, as is told next
+        raise context.error(
+            f" has no column variant; say which it is, such as --columns variant={shlex.quote(texts[0])}: "
+            f"there are {some_of(texts, SHOWN)}"
+        )
+    if "seed" in table.columns:
+        return table
+    groups = [x for x in ("family", "variant", *_PLACE) if x in table.columns]
+    number = table.groupby(groups, sort=False).cumcount() + 1
+    context.notes.append(
+        "no column says seeds, and no name as --names {variant}-seed{seed} would: scores of one variant and "
+        "task count as runs in their order, unpaired"
+    )
+    return table.assign(seed=number.astype(str))
+
+
+def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Leave out cells that hold no score, and name them.
+
+    A cell with a digit that is no number, as ``60.2*``, stays: it holds a score, and is refused later.
+    """
+    cells = table["score"].astype(str).str.strip()
+    is_gap = ~_is_number(cells) & ~cells.str.contains(r"\d")
+    gaps = [f"{place} ({shown(cell) if cell else 'empty'})" for place, cell in cells[is_gap].items()]
+    if is_gap.all():
+        raise context.error(f": no cell of a column of scores holds a number: {some_of(gaps, SHOWN)}")
+    context.note(f"{len(gaps)} cell(s) hold no number and count as not scored", gaps)
+    lost = sorted({*table["variant"]} - {*table["variant"][~is_gap]})
+    context.note("left out, as no score of it is left", lost)
+    return table[~is_gap]
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column, errors="coerce")
+
+
+def _is_number(column: pd.Series) -> pd.Series:
+    return _numbers(_plain_numbers(column, ";", [])).notna()
+
+
+def _plain_numbers(column: pd.Series, delimiter: str, notes: list[str]) -> pd.Series:
+    """Take percent signs and decimal commas off numbers; what is none stays as it is written.
+
+    A comma is a decimal one where fields are not separated by commas and no number has a point, unless it may
+    set off thousands: ``1,234`` beside ``987``.
+    """
+    texts = column.astype(str).str.strip().str.replace("\N{MINUS SIGN}", "-")
+    texts = texts.str.replace(r"\s*%$", "", regex=True)
+    has_comma = texts.str.fullmatch(r"[-+]?\d+,\d+")
+    if delimiter != "," and has_comma.any() and not texts[~has_comma].str.contains(r"\d\.|^\d{3}$").any():
+        notes.append("commas in scores are read as decimal ones")
+        texts = texts.where(~has_comma, texts.str.replace(",", "."))
+    return texts.where(_numbers(texts).notna(), column)

@@ -1,0 +1,332 @@
+"""Runs by arm, and what of them enters a contrast: whole arms, or differences of runs paired by seed.
+
+An arm is the runs of one variant, in one family or averaged over families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import median_low
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from report.significance.axes import Benchmark, Family, Level, plain
+from report.significance.contrasts import Contrast
+from report.statistics.tuning import NO_CHOICE, Noise, Selection, combined
+from report.statistics.variances import judged_variances
+from report.statistics.welch import NO_SPREAD
+from scores.outcome import Outcome
+from scores.rows import run_name
+from scores.suites.spec import USUAL_MARGINS
+
+Key = tuple[Family, Level]
+MOST_DIGITS = 5
+LEVEL_ABOVE_CHANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arms of scores or of paired differences; the contrast is the weighted sum of their means."""
+
+    arms: tuple[np.ndarray, ...]
+    weights: tuple[float, ...]
+    strata: tuple[Family, ...]
+    """The family of each arm."""
+    reason: str | None = None
+    """Why nothing can be inferred; the arms may then be empty."""
+    dropped: tuple[str, ...] = ()
+    noises: tuple[Noise, ...] = ()
+    """The variance of each arm that it is judged with."""
+    choices: tuple[Selection, ...] = ()
+    """What tuning adds to each arm; none means nothing to any."""
+
+    @cached_property
+    def moments(self) -> np.ndarray:
+        """(7, C) moments of every arm.
+
+        Mean, number of runs and weight; the variance of a run that it is judged with, and the degrees of
+        freedom of that; then what the choice of a rate adds to the variance of the mean, and those of that.
+        """
+        choices = self.choices or (NO_CHOICE,) * len(self.arms)
+        return np.array(
+            [
+                (arm.mean(), len(arm), w, *noise, *choice)
+                for arm, w, noise, choice in zip(self.arms, self.weights, self.noises, choices, strict=True)
+            ]
+        ).T
+
+    @property
+    def choice(self) -> Selection:
+        """What tuning adds to the variance of the contrast."""
+        return combined(self.choices, self.weights) if self.choices else NO_CHOICE
+
+    def moments_of(self, family: Family) -> np.ndarray:
+        """Return those of the arms of one family, weighted to its own difference."""
+        scale = [[1], [1], [len(set(self.strata))], [1], [1], [1], [1]]
+        return self.moments[:, [stratum == family for stratum in self.strata]] * scale
+
+    def of_family(self, family: Family) -> Sample:
+        """Return the part of one family, weighted to its own difference."""
+        chosen = [place for place, stratum in enumerate(self.strata) if stratum == family]
+        share = 1 / len(set(self.strata))
+        return Sample(
+            arms=tuple(self.arms[i] for i in chosen),
+            weights=tuple(self.weights[i] / share for i in chosen),
+            strata=tuple(self.strata[i] for i in chosen),
+            noises=tuple(self.noises[i] for i in chosen if self.noises),
+            choices=tuple(self.choices[i] for i in chosen if self.choices),
+        )
+
+
+class ArmTable:
+    """The run scores of one benchmark by arm, or those of one of its parts.
+
+    Args:
+        runs: Family and variant to the scores of the arm's runs by seed.
+        benchmark: Which one these are of.
+        part: Phenomenon or task, None for the whole benchmark.
+        outcome: What the scores are; None takes percentages of which nothing else is known.
+        decided: Contrasts, as written, that were decided before runs were added for others, to the seeds
+            that they were decided with.
+        choices: What tuning adds to the variance of an arm's mean.
+    """
+
+    def __init__(
+        self,
+        runs: Mapping[Key, pd.Series],
+        benchmark: Benchmark,
+        part: str | None = None,
+        outcome: Outcome | None = None,
+        decided: Mapping[str, Sequence[int]] | None = None,
+        choices: Mapping[Key, Selection] | None = None,
+    ) -> None:
+        self.runs = runs
+        self.decided = decided or {}
+        self.choices = choices or {}
+        self.benchmark = benchmark
+        self.part = part
+        self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
+        self.families = sorted({family for family, _ in runs})
+        self._samples: dict[tuple[Contrast, tuple[Family, ...], bool], Sample] = {}
+        self._digits: dict[tuple[Family, ...], int] = {}
+        self._squares: dict[Key, tuple[int, float, float]] = {}
+        self._noises: dict[Family, dict[Key, Noise]] = {}
+
+    @classmethod
+    def of_scores(
+        cls,
+        scores: pd.DataFrame,
+        benchmark: Benchmark,
+        part: str | None = None,
+        outcome: Outcome | None = None,
+        decided: Mapping[str, Sequence[int]] | None = None,
+        choices: Mapping[Key, Selection] | None = None,
+    ) -> ArmTable:
+        """Group a table of family, variant, seed and score, one row a run."""
+        ordered = scores.sort_values(["family", "variant", "seed"])
+        runs = dict(arms_in_order(ordered, ["family", "variant"]))
+        return cls(runs, benchmark, part, outcome, decided, choices)
+
+    def with_runs(self, runs: Mapping[Key, pd.Series]) -> ArmTable:
+        """Return the table with other runs of the same outcome."""
+        return ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, self.choices)
+
+    def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
+        """Return the table without one run; its arm stays, even if empty."""
+        key = (family, variant)
+        own = self.runs[key]
+        left = {**self.runs, key: own[own.index != seed]}
+        found = self.with_runs(left)
+        found._squares = {other: known for other, known in self._squares.items() if other != key}
+        found._noises = {other: known for other, known in self._noises.items() if other != family}
+        return found
+
+    def squares(self, key: Key) -> tuple[int, float, float]:
+        """Return the number of runs of an arm that has any, their mean, and the sum of squares about it."""
+        if key not in self._squares:
+            arm = self.runs[key].to_numpy()
+            mean = arm.mean()
+            self._squares[key] = len(arm), float(mean), float(((arm - mean) ** 2).sum())
+        return self._squares[key]
+
+    def as_decided(self, contrast: Contrast) -> ArmTable:
+        """Return the runs that a contrast was decided with: what came later was for others to decide."""
+        seeds = self.decided.get(str(contrast))
+        if seeds is None:
+            return self
+        runs = {key: arm[arm.index.isin(seeds)] for key, arm in self.runs.items()}
+        return self.with_runs(runs)
+
+    def variants(self) -> list[Level]:
+        """Return every variant that has a run, by name."""
+        return sorted({variant for _, variant in self.runs})
+
+    def scopes(self, families: Sequence[Family] | None = None) -> list[Family | None]:
+        """Return what is compared: the average over families, as None, then each; or the only family.
+
+        Losses of different objectives differ in scale, so they have no average. Settings of one family have
+        one objective.
+
+        Args:
+            families: In the order wanted, those that have runs; None takes them by name.
+        """
+        ordered = [family for family in families or self.families if family in self.families]
+        has_average = not (self.outcome.is_relative and len(set(map(plain, ordered))) > 1)
+        return [None, *ordered] if len(ordered) > 1 and has_average else list(ordered)
+
+    def digits(self, families: Sequence[Family]) -> int:
+        """Decimals with which the spread over seeds has two digits that count; 2 where there is none.
+
+        It is pooled over arms, but no more than twice that of the middle one: a single collapsed run must not
+        round off all other differences.
+        """
+        key = tuple(families)
+        if key not in self._digits:
+            self._digits[key] = _digits([spread for f in families for spread in self._spreads.get(f, ())])
+        return self._digits[key]
+
+    @cached_property
+    def _spreads(self) -> dict[Family, list[tuple[int, float]]]:
+        """Degrees of freedom and variance of every arm with two runs or more, by family."""
+        found: dict[Family, list[tuple[int, float]]] = {}
+        for key, arm in self.runs.items():
+            if len(arm) > 1:
+                count, _, squares = self.squares(key)
+                found.setdefault(key[0], []).append((count - 1, squares / (count - 1)))
+        return found
+
+    @cached_property
+    def above_chance(self) -> frozenset[Key]:
+        """Arms that are shown to score more than the margin above chance, if chance is known.
+
+        One-sided t-tests at 5% over all arms (Bonferroni), half of it with the variance within all of the
+        family and half with that of the arm: one that is spread widely must not hide what others learnt.
+        """
+        chance, sign = self.outcome.chance, self.outcome.sign
+        if chance is None:
+            return frozenset(self.runs)
+        level, found = LEVEL_ABOVE_CHANCE / 2 / max(1, len(self.runs)), set()
+        for family in self.families:
+            arms = {key: self.squares(key) for key, arm in self.runs.items() if key[0] == family and len(arm)}
+            whole = sum(count - 1 for count, _, _ in arms.values()), sum(own for _, _, own in arms.values())
+            for key, (count, mean, squares) in arms.items():
+                lead = sign * (mean - chance) - (self.outcome.margin or 0.0)
+                own = [(count - 1, squares)] if squares > NO_SPREAD**2 else []
+                if any(_is_above_zero(lead, count, df, total, level) for df, total in (whole, *own)):
+                    found.add(key)
+        return frozenset(found)
+
+    def sample(self, contrast: Contrast, families: Sequence[Family], is_paired: bool) -> Sample:
+        """Gather what a contrast over these families, weighed alike, is made of."""
+        key = (contrast, tuple(families), is_paired)
+        if key not in self._samples:
+            gather = self._paired if is_paired else self._whole
+            self._samples[key] = gather(contrast, families)
+        return self._samples[key]
+
+    def noise(self, key: Key) -> Noise:
+        """Return the variance of a run of an arm that differences are judged with."""
+        family, _ = key
+        if family not in self._noises:
+            self._noises[family] = self._noises_of(family)
+        return self._noises[family][key]
+
+    def _noises_of(self, family: Family) -> dict[Key, Noise]:
+        keys = [key for key, arm in self.runs.items() if key[0] == family and len(arm)]
+        moments = [self.squares(key) for key in keys]
+        df = np.array([count - 1 for count, _, _ in moments], dtype=float)
+        own = np.array([squares for _, _, squares in moments]) / np.maximum(df, 1)
+        judged = judged_variances(own, df)
+        return {
+            key: Noise(float(variance), float(of))
+            for key, variance, of in zip(keys, judged.variance, judged.df, strict=True)
+        }
+
+    def _whole(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
+        weights = {(f, v): w / len(families) for f in families for v, w in contrast.weights().items()}
+        keys = sorted(weights)
+        arms = [self.runs[key].to_numpy() if key in self.runs else np.empty(0) for key in keys]
+        return Sample(
+            arms=tuple(arms),
+            weights=tuple(weights[key] for key in keys),
+            strata=tuple(f for f, _ in keys),
+            noises=tuple(self.noise(key) for key in keys) if all(map(len, arms)) else (),
+            choices=tuple(self.choices.get(key, NO_CHOICE) for key in keys if self.choices),
+            reason=_too_few(dict(zip(keys, map(len, arms), strict=True))),
+        )
+
+    def choice(self, contrast: Contrast, family: Family) -> Selection:
+        """Return what tuning adds to the variance of the mean difference within a family."""
+        weights = contrast.weights()
+        return combined([self.choices.get((family, v), NO_CHOICE) for v in weights], [*weights.values()])
+
+    def _paired(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
+        variants = sorted(contrast.weights())
+        keys = sorted((family, variant) for family in families for variant in variants)
+        if absent := [f"{f} {v}" for f, v in keys if not len(self.runs.get((f, v), ()))]:
+            return Sample((), (), (), reason=f"no run of {', '.join(absent)}")
+        arms, dropped = [], []
+        for family in families:
+            scores = {v: self.runs[family, v] for v in variants}
+            table = pd.DataFrame(scores)
+            paired = table.dropna()
+            unpaired = table.drop(paired.index)
+            dropped += [
+                run_name((family, v, seed)) for v in scores for seed in unpaired.index[unpaired[v].notna()]
+            ]
+            arms.append(sum(w * paired[v].to_numpy() for v, w in contrast.weights().items()))
+        few = [f"{family} ({len(arm)})" for family, arm in zip(families, arms, strict=True) if len(arm) < 2]
+        return Sample(
+            arms=tuple(map(np.asarray, arms)),
+            weights=(1 / len(families),) * len(families),
+            strata=tuple(families),
+            noises=tuple(Noise(float(arm.var(ddof=1)), len(arm) - 1) for arm in arms if len(arm) > 1),
+            choices=tuple(self.choice(contrast, family) for family in families if self.choices),
+            reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
+            dropped=tuple(dropped),
+        )
+
+
+def arms_in_order(scores: pd.DataFrame, keys: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.Series]]:
+    """Cut a table that is sorted by ``keys`` into arms: what they have in each, and its scores by seed.
+
+    An arm is a stretch of the table: a report of many tasks makes tens of thousands.
+    """
+    values, seeds = scores["score"].to_numpy(float), scores["seed"].to_numpy()
+    is_start = (scores[keys] != scores[keys].shift()).any(axis=1).to_numpy()
+    starts = np.flatnonzero(is_start)
+    names = scores[keys].iloc[starts].itertuples(index=False, name=None)
+    for name, (start, end) in zip(names, pairwise([*starts, len(scores)]), strict=True):
+        yield name, pd.Series(values[start:end], index=seeds[start:end])
+
+
+def _digits(spreads: Sequence[tuple[int, float]]) -> int:
+    df, variances = [df for df, _ in spreads], [variance for _, variance in spreads]
+    if not spreads or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
+        return 2
+    middle = math.sqrt(median_low(variances))
+    spread = pooled if middle < NO_SPREAD else min(pooled, 2 * middle)
+    return min(max(1 - math.floor(math.log10(spread)), 1), MOST_DIGITS)
+
+
+def _is_above_zero(mean: float, count: int, df: int, squares: float, level: float) -> bool:
+    """Test one-sided whether a mean of so many runs is above zero, with a variance of squares / df.
+
+    Without any spread every mean above zero is; of a single run without others nothing is known, so it is.
+    """
+    error = math.sqrt(squares / df / count) if df else 0.0
+    return mean > 0 and (error < NO_SPREAD or bool(special.stdtr(df, -mean / error) < level))
+
+
+def _too_few(runs: Mapping[Key, int]) -> str | None:
+    for number, said in ((0, "no run of"), (1, "one run only of")):
+        if found := [f"{family} {variant}" for (family, variant), n in runs.items() if n == number]:
+            return f"{said} {', '.join(found)}"
+    return None

@@ -1,0 +1,166 @@
+"""One comparison with everything the report says of it, and what was chosen before the results were seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from report.significance.axes import Benchmark, Family
+from report.significance.contrasts import Contrast
+from report.statistics.looks import Look, Looks, OneLook, one_sided
+from report.statistics.welch import CONFIDENCE
+from scores.outcome import Outcome
+
+DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
+WITHIN_MARGIN = "within margin"
+INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
+SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
+"""Verdicts that something is shown with; of a claim they decide it."""
+
+NUM_DRAWS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """How comparisons are made; none of it is ever chosen by looking at the scores."""
+
+    confidence: float = CONFIDENCE
+    """Level of the intervals; one minus it is the level of every test."""
+    paired: bool = False
+    """Compare runs of one family and seed with each other instead of the means of arms."""
+    num_draws: int = NUM_DRAWS
+    """Whole studies that are drawn for a correction."""
+    most_draws: int = 10 * NUM_DRAWS
+    """The same where a corrected p lies near to the level."""
+    generator_seed: int = 0
+    """Of the draws."""
+    looks: Looks = field(default_factory=OneLook)
+    """When the study is looked at; the tests hold their level over all of these looks together."""
+
+    @property
+    def level(self) -> float:
+        """Level of every test."""
+        return 1 - self.confidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One contrast on one benchmark, in ``unit``; ``None`` where the runs do not allow a number."""
+
+    benchmark: Benchmark
+    outcome: Outcome
+    """What the scores are."""
+    digits: int = 2
+    """Decimals that are worth showing."""
+    contrast: Contrast
+    family: Family | None
+    """None: averaged over ``families`` with equal weights."""
+    families: tuple[Family, ...]
+    part: str | None = None
+    """Phenomenon or task of the benchmark that this is about; None for the whole benchmark."""
+    num_runs_plus: int
+    num_runs_minus: int
+    fewest_runs: int = 0
+    """Of its arms, the smallest number of runs; of pairs where runs are paired."""
+    num_failed: int = 0
+    """Further runs of its arms that failed and have no score: it is then about surviving runs."""
+    estimate: float | None = None
+    standard_error: float | None = None
+    choice_error: float | None = None
+    """What the choice of rates adds to it, as the root of a variance; None where nothing was tuned."""
+    df: float | None = None
+    confidence: float = CONFIDENCE
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    """Of this look alone."""
+    look: Look = field(default_factory=OneLook)
+    """What p-values are worth where the study is looked at several times; verdicts rest on them."""
+    is_primary: bool = False
+    """Whether it is primary: these are corrected together, and the others explored."""
+    p_corrected: float | None = None
+    """Corrected over all primary comparisons; of an exploratory one over the variants of its metric and
+    scope, of a contrast asked for over those in its scope. None outside such a group of tests."""
+    level_simultaneous: float | None = None
+    """Two-sided level of the interval that agrees with ``p_corrected``."""
+    low_simultaneous: float | None = None
+    high_simultaneous: float | None = None
+    """It holds zero exactly where no difference is shown; what is shown may end there."""
+    margin: float | None = None
+    """What was named negligible before the results; None where nobody did."""
+    p_equivalence: float | None = None
+    """The larger p of the two one-sided tests at ``margin``."""
+    p_equivalence_everywhere: float | None = None
+    """The largest of it and of those in each family (intersection-union), which equivalence rests on: where
+    differences of families cancel, nothing is equivalent."""
+    p_equivalence_holm: float | None = None
+    """The latter, corrected over the same group as ``p_corrected``."""
+    smallest_margin: float | None = None
+    """The smallest margin at which the two one-sided tests would pass."""
+    hedges_g: float | None = None
+    is_at_chance: bool = False
+    """Whether no arm is shown to score more than the margin above chance."""
+    reason: str | None = None
+    """Why it is not estimable."""
+    dropped: tuple[str, ...] = ()
+    """Runs without a partner, where runs are paired by seed."""
+
+    @property
+    def unit(self) -> str | None:
+        """Of the estimate and its interval; None where nobody said the unit of the scores."""
+        return self.outcome.unit
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the first group is the better one, as far as the estimate goes; None for no difference."""
+        return None if not self.estimate else self.estimate * self.outcome.sign > 0
+
+    @property
+    def verdict(self) -> str:
+        """One of seven, the first that holds; the last three never say that there is no effect."""
+        level = 1 - self.confidence
+        p = self.p_sequential if self.p_corrected is None else self.p_corrected
+        if p is None:
+            return NOT_ESTIMABLE
+        is_within = _is_below(self.p_equivalence_sequential, level)
+        if p < level:
+            return NEGLIGIBLE if is_within else DIFFERENT
+        if self.is_at_chance:
+            return AT_CHANCE
+        if is_within:
+            is_corrected = self.p_equivalence_holm is not None
+            return (
+                EQUIVALENT if not is_corrected or _is_below(self.p_equivalence_holm, level) else WITHIN_MARGIN
+            )
+        return INCONCLUSIVE
+
+    @property
+    def p_sequential(self) -> float | None:
+        """``p`` over all looks; what is corrected."""
+        return None if self.p is None else self.look.p(self.p)
+
+    @property
+    def p_equivalence_sequential(self) -> float | None:
+        """``p_equivalence_everywhere`` over all looks."""
+        p = self.p_equivalence_everywhere
+        return None if p is None else one_sided(self.look, p)
+
+    @property
+    def is_different(self) -> bool:
+        """Whether a difference is shown, of whatever size."""
+        return self.verdict in (DIFFERENT, NEGLIGIBLE)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval that agrees with the verdict: the simultaneous one where tests were corrected."""
+        if self.low_simultaneous is not None and self.high_simultaneous is not None:
+            return self.low_simultaneous, self.high_simultaneous
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def largest_remaining(self) -> float | None:
+        """The largest difference, in either direction, that the interval leaves possible."""
+        return None if self.interval is None else max(map(abs, self.interval))
+
+
+def _is_below(p: float | None, level: float) -> bool:
+    return p is not None and p < level

@@ -1,0 +1,258 @@
+"""What is wrong with a table of scores, said in sentences that name its rows.
+
+``clean_rows`` takes out what would be counted twice; everything else is pointed out and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from base.wording import first_few
+from report.significance.axes import Benchmark, Level
+from report.statistics.welch import NO_SPREAD
+from scores.outcome import Outcome
+from scores.rows import RunKey, run_name
+from scores.suites.registry import HELD_OUT, is_percentage, unit_of
+
+RUN = ["family", "variant", "seed"]
+SCORE = ["benchmark", "task", "metric", "head"]
+KEY = [*RUN, *SCORE]
+ARM = ["family", "variant"]
+FEWEST_DIGITS = 6
+"""Of the scores that two runs share before one is taken for a copy."""
+MAX_DECIMALS = 8
+OUTLIER_LEVEL = 0.05
+SHOWN = 4
+ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
+SAME = "runs of different models with the same scores, kept; was one copied?"
+SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
+
+
+def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Count every score and every run once.
+
+    Args:
+        rows: What ``normalise_rows`` returns.
+
+    Returns:
+        The rows without repeated keys and copied runs, and sentences that name what was left out. Keys with
+        several different scores are left out altogether, as nothing says which one is right.
+    """
+    rows, repeated = _without_repeated_keys(rows)
+    rows, copied = _without_copies(rows)
+    return rows, [*repeated, *copied]
+
+
+def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    notes = []
+    different = rows.duplicated(KEY, keep=False) & ~rows.duplicated([*KEY, "score"], keep=False)
+    in_conflict = np.zeros(len(rows), bool)
+    if different.any():
+        in_conflict = rows.set_index(KEY).index.isin(rows[different].set_index(KEY).index)
+    same = rows.duplicated([*KEY, "score"]) & ~in_conflict
+    if same.any():
+        notes.append(f"repeated rows, counted once: {_names(map(_row_name, _rows(rows[same])))}")
+    if in_conflict.any():
+        names = dict.fromkeys(map(_row_name, _rows(rows[in_conflict])))
+        notes.append(f"duplicates with different scores, all left out: {_names(names)}")
+    return rows[~same & ~in_conflict].reset_index(drop=True), notes
+
+
+def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    extra: list[RunKey] = []
+    names: dict[str, list[str]] = {}
+    for runs, is_sure in find_equal_runs(rows).items():
+        first_of_arms = list({run[:2]: run for run in reversed(runs)}.values())
+        again = [run for run in runs if run not in first_of_arms]
+        extra += again if is_sure else []
+        sentence = SAME_BY_CHANCE if not is_sure else ONE_RUN if again else SAME
+        names.setdefault(sentence, []).append(_names(map(run_name, runs), "and"))
+    notes = [f"{sentence}: {_names(of_runs, separator='; ')}" for sentence, of_runs in names.items()]
+    if not extra:
+        return rows, notes
+    return rows[~rows.set_index(RUN).index.isin(extra)].reset_index(drop=True), notes
+
+
+def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
+    """Find runs with the same scores throughout: whether these have so many digits that one was copied.
+
+    A percentage counts as one digit, as it may be a share of a few items; another score counts its decimals.
+    A run that scores zero in everything gives one answer to everything, and is taken for no copy. One rounded
+    score alone is the same in two runs too often to be worth a word.
+
+    Args:
+        rows: What ``normalise_rows`` returns, each key once.
+    """
+    # Each training tells its own held-out loss, whoever's scores lie beside it.
+    scored = rows[rows.benchmark != HELD_OUT] if (rows.benchmark != HELD_OUT).any() else rows
+    table = scored.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index()
+    table = table[(table.fillna(0.0) != 0).any(axis=1)]
+    is_percent = np.array([is_percentage(name) for name in table.columns.get_level_values("metric")], bool)
+    found: dict[tuple[RunKey, ...], bool] = {}
+    for _, equal in table.groupby(list(table.columns), dropna=False, sort=False):
+        if len(equal) < 2:
+            continue
+        scores = equal.iloc[0]
+        digits = sum(
+            1 if share else len(f"{score:.{MAX_DECIMALS}f}".rstrip("0").partition(".")[2])
+            for score, share in zip(scores, is_percent, strict=True)
+            if not np.isnan(score)
+        )
+        # An arm that has no other run would be left with one.
+        others = {run[:2] for run in table.index.difference(equal.index)}
+        is_sure = digits >= FEWEST_DIGITS and not others.isdisjoint(run[:2] for run in equal.index)
+        if is_sure or scores.count() > 1:
+            found[tuple(equal.index)] = is_sure
+    return dict(sorted(found.items()))
+
+
+def notes_on_scores(
+    rows: pd.DataFrame,
+    tasks: pd.DataFrame,
+    runs: pd.DataFrame,
+    runs_of_all: pd.DataFrame,
+    outcomes: Mapping[Benchmark, Outcome],
+    baseline: Level,
+) -> Iterator[str]:
+    """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
+
+    Args:
+        rows: What ``clean_rows`` returns.
+        tasks: What ``comparable_scores`` returns of them.
+        runs: What ``mean_scores`` returns of these: one score a run and benchmark.
+        runs_of_all: Those of them that every variant was to have.
+        outcomes: What the scores of each benchmark are.
+        baseline: The variant that all others are compared with.
+    """
+    yield from range_notes(tasks, outcomes)
+    yield from balance_notes(runs_of_all, baseline)
+    yield from outlier_notes(find_outliers(runs))
+    yield from item_notes(rows)
+    yield from flat_notes(runs)
+
+
+def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:
+    """Point out percentages that are none.
+
+    Args:
+        tasks: What ``comparable_scores`` returns.
+        outcomes: What the scores of each benchmark are.
+    """
+    doubtful = tasks[(tasks.score < 0) | (tasks.score > 100)]
+    is_percent = np.array([outcomes[name].is_percentage for name in doubtful["benchmark"]], bool)
+    is_correlation = np.array([unit_of(metric) == "correlation" for metric in doubtful["metric"]], bool)
+    outside = doubtful[is_percent & ~(is_correlation & doubtful.score.between(-100, 100).to_numpy())]
+    if outside.empty:
+        return []
+    names = [f"{_row_name(row)} ({row.score:g})" for row in _rows(outside)]
+    return [f"scores outside 0 to 100 percent: {_names(names)}"]
+
+
+def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
+    """Name arms with one run, and arms with more or fewer runs than the baseline of their family.
+
+    Args:
+        scores: What ``run_scores`` returns.
+        baseline: The variant that all others are compared with.
+    """
+    counts = scores.groupby(["benchmark", *ARM]).size().to_dict()
+    single: dict[str, list[str]] = {}
+    uneven: dict[str, list[str]] = {}
+    for (benchmark, family, variant), n in counts.items():
+        base = counts.get((benchmark, family, baseline), 0)
+        if n == 1:
+            single.setdefault(f"{family} {variant}", []).append(str(benchmark))
+        elif base > 1 and n != base:
+            uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(str(benchmark))
+    notes = []
+    if single:
+        notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
+    if uneven:
+        notes.append(f"runs that differ in number from {baseline}'s: {_names(_with_benchmarks(uneven))}")
+    return notes
+
+
+def _with_benchmarks(found: dict[str, list[str]]) -> list[str]:
+    return [f"{name} ({', '.join(benchmarks)})" for name, benchmarks in found.items()]
+
+
+def flat_notes(scores: pd.DataFrame) -> list[str]:
+    """Name arms whose runs all scored the same: often models that give one answer to everything."""
+    arms = scores.groupby(["benchmark", *ARM])["score"].agg(["count", "mean", "std"]).reset_index()
+    flat = arms[(arms["count"] > 1) & (arms["std"] < NO_SPREAD)]
+    return [
+        f"{benchmark}: all runs of {family} {', '.join(map(str, group.variant))} score exactly {mean:.4g}, "
+        "so these arms add no uncertainty to an interval; do the models tell the answers apart at all?"
+        for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
+    ]
+
+
+def item_notes(rows: pd.DataFrame) -> Iterator[str]:
+    """Say where runs were scored on different numbers of items: their spread is not seeds alone."""
+    items = rows.groupby(["benchmark", "task", "metric"])["n_items"].agg(["min", "max"])
+    uneven = items[items["min"] != items["max"]].reset_index().drop_duplicates(["benchmark", "task"])
+    for _, row in uneven.iterrows():
+        yield f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"
+
+
+def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:
+    """Find runs that lie extremely far from the others of their arm.
+
+    A run's distance to the mean of its arm's other runs is held against the spread within all arms of its
+    family and benchmark, itself left out (the externally studentized residual; Cook and Weisberg 1982), at
+    a level of 5% over all runs of the benchmark (Bonferroni).
+
+    Args:
+        scores: What ``run_scores`` returns.
+
+    Returns:
+        Its rows that are outliers, with the column ``others``: the mean of the arm without the run.
+    """
+    arm = scores.groupby(["benchmark", *ARM])["score"]
+    n, mean = arm.transform("size"), arm.transform("mean")
+    residual = scores["score"] - mean
+    squares = (residual**2).groupby([scores.benchmark, scores.family]).transform("sum")
+    df = (1 - 1 / n).groupby([scores.benchmark, scores.family]).transform("sum") - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.sqrt((squares - residual**2 * n / (n - 1)).clip(lower=0) / df)
+        t = residual.abs() * np.sqrt(n / (n - 1)) / scale
+        p = 2 * special.stdtr(df, -t)
+    runs = scores.groupby("benchmark")["score"].transform("size")
+    is_outlier = (n > 2) & (df > 0) & (residual.abs() > NO_SPREAD) & (p * runs < OUTLIER_LEVEL)
+    return scores.assign(others=mean - residual / (n - 1))[is_outlier]
+
+
+def outlier_notes(outliers: pd.DataFrame) -> list[str]:
+    """Name what ``find_outliers`` found."""
+    if outliers.empty:
+        return []
+    names = [
+        f"{row.benchmark} {run_name((row.family, row.variant, row.seed))} "
+        f"({row.score:.4g}, the others {row.others:.4g})"
+        for row in _rows(outliers)
+    ]
+    return [f"far from the other runs of their arm, kept (see Sensitivity): {_names(names)}"]
+
+
+def _rows(table: pd.DataFrame) -> list:
+    return list(table.itertuples(index=False))
+
+
+def _row_name(row) -> str:
+    task = "" if row.task == "all" else f" {row.task}"
+    head = f" under {row.head}" if row.head else ""
+    return f"{run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}{head}"
+
+
+def _names(names: Iterable[str], word: str = "", separator: str = ", ") -> str:
+    """List names, not more of them than are read; ``word`` goes before the last."""
+    names = list(names)
+    if len(names) > SHOWN:
+        return first_few(names, SHOWN, separator)
+    if not word or len(names) == 1:
+        return separator.join(names)
+    return f"{separator.join(names[:-1])} {word} {names[-1]}"

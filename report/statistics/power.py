@@ -1,0 +1,123 @@
+"""What a study of so many runs can find, and how many runs it takes.
+
+All for the two-sided t-test with Welch-Satterthwaite's degrees of freedom, before any correction unless the
+level is a corrected one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import optimize, special
+
+from report.statistics.equivalence import equivalence_power, noncentral_t, one_sided_level
+from report.statistics.tuning import NO_CHOICE, Selection
+from report.statistics.welch import CONFIDENCE, NO_SPREAD
+
+POWER = 0.80
+MAX_RUNS = 1000
+"""Runs per arm up to which is searched."""
+
+
+def detection_power(effect: float, standard_error: float, df: float, level: float) -> float:
+    """Return how often a true difference is found at a two-sided level (noncentral t)."""
+    critical = float(special.stdtrit(df, 1 - level / 2))
+    noncentrality = effect / standard_error
+    return 1 - noncentral_t(critical, df, noncentrality) + noncentral_t(-critical, df, noncentrality)
+
+
+def minimum_detectable_effect(
+    standard_error: float, df: float, confidence: float = CONFIDENCE, power: float = POWER
+) -> float | None:
+    """Find the true difference that the two-sided t-test would detect with the given power.
+
+    Returns:
+        It in the unit of the standard error; None where the degrees of freedom are too few for an answer.
+    """
+    level = 1 - confidence
+
+    def shortfall(noncentrality: float) -> float:
+        return detection_power(noncentrality, 1.0, df, level) - power
+
+    upper = float(2 * special.stdtrit(df, 1 - level / 2) + 3)
+    if not shortfall(upper) > 0:
+        return None
+    root = optimize.brentq(shortfall, 0.0, upper, xtol=1e-10)
+    return float(np.asarray(root)) * standard_error
+
+
+def runs_to_detect(
+    effect: float,
+    variances: Sequence[float],
+    weights: Sequence[float],
+    level: float,
+    power: float = POWER,
+    choice: Selection = NO_CHOICE,
+) -> int | None:
+    """Find how many runs in every arm make the test find a true difference with the given power.
+
+    Args:
+        effect: The true difference, in percentage points.
+        variances: Of each arm over seeds, in squared percentage points.
+        weights: Of each arm in the contrast.
+        level: Two-sided level of the test.
+        power: How often it is to be found.
+        choice: What tuning adds to the variance of the contrast, which more runs do not lessen.
+
+    Returns:
+        The number; None where no arm varies or more than ``MAX_RUNS`` would be needed.
+    """
+    return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= power, choice)
+
+
+def runs_to_show_equivalence(
+    margin: float,
+    variances: Sequence[float],
+    weights: Sequence[float],
+    level: float,
+    power: float = POWER,
+    choice: Selection = NO_CHOICE,
+) -> int | None:
+    """Find how many runs in every arm make two one-sided tests pass where there is no difference at all.
+
+    Arguments and result are those of ``runs_to_detect``.
+    """
+    level = one_sided_level(level, choice.variance)
+    return _fewest(
+        variances, weights, lambda se, df: equivalence_power(se, df, margin, level) >= power, choice
+    )
+
+
+def balanced(variances: Sequence[float], weights: Sequence[float], runs: int) -> tuple[float, float]:
+    """Return standard error and degrees of freedom of a contrast with so many runs, at least 2, an arm."""
+    terms = np.asarray(weights) ** 2 * np.asarray(variances)
+    df = (runs - 1) * terms.sum() ** 2 / (terms**2).sum()
+    return float(np.sqrt(terms.sum() / runs)), float(df)
+
+
+def _fewest(
+    variances: Sequence[float],
+    weights: Sequence[float],
+    suffices: Callable[[float, float], bool],
+    choice: Selection,
+) -> int | None:
+    def is_enough(runs: int) -> bool:
+        return suffices(*_with_choice(*balanced(variances, weights, runs), choice))
+
+    if not max(variances) > NO_SPREAD**2 or not is_enough(MAX_RUNS):
+        return None
+    low, high = 1, MAX_RUNS  # low does not suffice, high does
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _with_choice(standard_error: float, df: float, choice: Selection) -> tuple[float, float]:
+    """Add what tuning adds, with Satterthwaite's degrees of freedom."""
+    variance = standard_error**2 + choice.variance
+    return float(np.sqrt(variance)), variance**2 / (standard_error**4 / df + choice.variance**2 / choice.df)

@@ -1,0 +1,214 @@
+"""What is shown by comparisons with the baseline: all that a report's first sentences are spoken from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from report.document.names import family_label, title
+from report.significance.arms import ArmTable
+from report.significance.axes import Benchmark, Family, Level, places_of
+from report.significance.claims import Claims, contrasts_of, corrected_together, question
+from report.significance.compare import compare_with_baseline
+from report.significance.comparison import DIFFERENT, INCONCLUSIVE, NEGLIGIBLE, Comparison, Inference
+from report.significance.contrasts import Contrast
+from report.significance.factor import OF_HEADS, Factor, noun
+
+
+@dataclass(frozen=True)
+class AtSharedRate:
+    """A difference of a tuned study at one rate for all, beside the comparison at each one's own."""
+
+    shared: Comparison
+    """By itself: a size, of which no verdict is told."""
+    own: Comparison
+    """As reported."""
+
+    @property
+    def has_same_runs(self) -> bool:
+        """Whether the shared rate is each one's own: the intervals then differ by what the choice adds."""
+        shared, own = self.shared, self.own
+        if (shared.num_runs_plus, shared.num_runs_minus) != (own.num_runs_plus, own.num_runs_minus):
+            return False
+        if shared.estimate is None or own.estimate is None:
+            return False
+        return math.isclose(shared.estimate, own.estimate, rel_tol=1e-9, abs_tol=1e-9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Every comparison with the baseline, corrected, and the runs of every outcome."""
+
+    factor: Factor
+    """Whose levels the variants are."""
+    inference: Inference
+    families: tuple[Family, ...]
+    baseline: Level
+    variants: tuple[Level, ...]
+    """The baseline first."""
+    tables: Mapping[Benchmark, ArmTable]
+    """The runs of every outcome, in the order in which they are shown."""
+    comparisons: tuple[Comparison, ...]
+    contrasts: tuple[Comparison, ...] = ()
+    """Those asked for beside the comparisons with the baseline, corrected with them."""
+    is_drawn: bool = True
+    """Whether comparisons are corrected by whole studies that were drawn, else by Holm."""
+    at_shared_rate: tuple[AtSharedRate, ...] = ()
+    """Of the outcome that a tuned study selects by, where it ran the shared rate, too."""
+
+    @property
+    def noun(self) -> str:
+        """What a variant is called: variant, head, combination of both, size or level."""
+        return noun(self.factor)
+
+    @property
+    def stratum(self) -> str:
+        """What a family is called: a setting where it stands at several places on the axes of a study."""
+        return "setting" if any(map(places_of, self.families)) else "family"
+
+    @property
+    def strata(self) -> str:
+        """Several of them."""
+        return "settings" if self.stratum == "setting" else "families"
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether each variant was tuned before it was compared, and what the choice adds is known."""
+        return any(table.choices for table in self.tables.values())
+
+    @property
+    def is_of_heads(self) -> bool:
+        """Whether several scores are those of one pretrained model under several heads."""
+        return self.factor in OF_HEADS
+
+    @property
+    def confidence(self) -> float:
+        """Level of the intervals."""
+        return self.inference.confidence
+
+    @property
+    def others(self) -> tuple[Level, ...]:
+        """Every variant but the baseline."""
+        return self.variants[1:]
+
+    @property
+    def benchmarks(self) -> tuple[Benchmark, ...]:
+        """Every outcome, in the order of ``tables``."""
+        return tuple(self.tables)
+
+    @property
+    def claims(self) -> list[Comparison]:
+        """What was corrected together, and may be concluded."""
+        return [c for c in self.corrected if c.is_primary and c.p is not None]
+
+    @property
+    def corrected(self) -> list[Comparison]:
+        """Every comparison and contrast, each question once."""
+        return [*{question(c): c for c in (*self.contrasts, *self.comparisons)}.values()]
+
+    @property
+    def primary(self) -> list[Benchmark]:
+        """The outcomes that claims are about."""
+        return list(dict.fromkeys(c.benchmark for c in self.comparisons if c.is_primary))
+
+    def scopes(self, benchmark: Benchmark) -> list[Family | None]:
+        """The average over families first, where there is one, then each; the average is None."""
+        return self.tables[benchmark].scopes(self.families)
+
+    def overall(self, benchmark: Benchmark) -> list[Comparison]:
+        """One comparison per variant, averaged over families or in the only one."""
+        return self.of(benchmark, self.scopes(benchmark)[0])
+
+    def of(self, benchmark: Benchmark, family: Family | None) -> list[Comparison]:
+        """One comparison per variant other than the baseline, in the order of ``others``."""
+        return [c for c in self.comparisons if c.benchmark == benchmark and c.family == family]
+
+
+def find(
+    claims: Claims,
+    factor: Factor,
+    families: Sequence[Family],
+    baseline: Level,
+    others: Sequence[Level],
+    contrasts: Sequence[Contrast] = (),
+) -> Findings:
+    """Compare every variant with the baseline on every metric in every scope, and correct all of it.
+
+    Args:
+        claims: The runs of every outcome, which of them are claimed about, and how they are compared.
+        factor: Whose levels the variants are.
+        families: All of them, in the order in which they are shown.
+        baseline: The variant that the others are compared with.
+        others: The others, in the order wanted.
+        contrasts: Further comparisons that were asked for.
+    """
+    how = claims.inference
+    alone = [
+        comparison
+        for arms in claims.tables.values()
+        for comparison in compare_with_baseline(arms, baseline, others, how)
+    ]
+    asked = contrasts_of(claims, contrasts)
+    comparisons, asked = corrected_together(claims, alone, asked)
+    return Findings(
+        factor=factor,
+        inference=how,
+        families=tuple(families),
+        baseline=baseline,
+        variants=(baseline, *others),
+        tables=claims.tables,
+        comparisons=tuple(comparisons),
+        contrasts=tuple(asked),
+        is_drawn=claims.is_drawn,
+    )
+
+
+def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:
+    """Set the differences at the shared rate beside the comparisons at each one's own.
+
+    Args:
+        found: What is found at each one's own.
+        benchmark: The metric that the study was tuned by.
+        shared: Its runs at the shared rate; None where there are none.
+    """
+    if shared is None or benchmark not in found.tables:
+        return found
+    table = ArmTable(shared.runs, benchmark, outcome=shared.outcome, decided=found.tables[benchmark].decided)
+    alone = compare_with_baseline(table, found.baseline, found.others, found.inference)
+    at_shared = {(c.family, c.contrast): c for c in alone}
+    own = [c for c in found.comparisons if c.benchmark == benchmark]
+    both = [
+        AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared
+    ]
+    return replace(found, at_shared_rate=tuple(both))
+
+
+def verdict_word(comparison: Comparison) -> str:
+    """Say a verdict as the page does, wherever it stands."""
+    side = "better" if comparison.is_better else "worse"
+    words = {DIFFERENT: side, NEGLIGIBLE: f"{side} (negligible)", INCONCLUSIVE: "undecided"}
+    return words.get(comparison.verdict, comparison.verdict)
+
+
+def named(findings: Findings, comparison: Comparison) -> str:
+    """Name a comparison as a sentence does, with its metric and family where there are several."""
+    contrast = comparison.contrast
+    name = contrast.compared if contrast.minus == (findings.baseline,) else str(contrast)
+    metric = f" on {title(comparison.benchmark)}" if len(findings.primary) > 1 else ""
+    is_of_one = comparison.family is not None and len(findings.families) > 1
+    return f"`{name}`{metric}" + (f" in {family_label(comparison.family)}" if is_of_one else "")
+
+
+def asked_beside(findings: Findings) -> list[Comparison]:
+    """Return primary contrasts asked for that are no comparison with the baseline."""
+    with_baseline = set(map(question, findings.comparisons))
+    return [c for c in findings.contrasts if c.is_primary and question(c) not in with_baseline]
+
+
+def place(findings: Findings, benchmark: Benchmark) -> str:
+    """Name a metric, with the family when only one of several was scored on it."""
+    scopes = findings.scopes(benchmark)
+    if len(scopes) > 1 or len(findings.families) == 1:
+        return title(benchmark)
+    return f"{title(benchmark)} ({family_label(scopes[0])} only)"

@@ -1,0 +1,1 @@
+"""The heads of classifiers by name, as rows and studies name them."""

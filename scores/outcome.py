@@ -1,0 +1,363 @@
+"""What is compared: one number a run, with everything that a reader must know of it.
+
+A suite's spec says what its metrics are. Of any other name a table or a flag says it (``Declared``), else the
+name itself where it is that of a known metric. A name that looks like a loss is never taken for a percentage.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any, TypeVar
+
+from base.errors import UsageError
+from scores.rows import NO_METRIC
+from scores.suites.registry import HELD_OUT, SUITES, is_graded, is_percentage, known_metric, suite_metric
+from scores.suites.spec import PERCENTAGES, USUAL_MARGINS, Better, MetricSpec, Unit
+
+Value = TypeVar("Value")
+LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
+Name = str | tuple[str, str]
+"""Of what something is said: an outcome, a benchmark or a metric, or a metric of one benchmark."""
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z])(?:{pattern})(?![a-z])")
+
+
+_LOSSES = _words(
+    r"losses|bp[bcdt]|bits_per_[a-z]+|xent|cross_entropy|neg[a-z_]*likelihood|err(ors?)?(_?rate)?|[wct]er|"
+    r"r?mse|map?e|ece|brier|[a-z]*(loss|crossentropy|perplexity|ppl|nll)"
+)
+_MAYBE_LOSSES = _words("ce|kl|bits|surprisal|divergence|regret|[a-z]*entropy")
+_GAINS = _words(
+    "acc|accuracy|f1|auc|auroc|auprc|bleu|rouge[a-z]*|chrf|meteor|em|match|mcc|precision|recall|ndcg|mrr|r2|"
+    "pass|scores?|wins?|win_rate|reward|elo|correlation|spearman|pearson|kappa"
+)
+_TURNED = _words(
+    "neg(ative)?(?![a-z_]*likelihood)|minus|inv(erse)?|skill|gain|reduction|improvement|drop|decrease|increase|"
+    "delta|diff(erence)?|change|saved|recovered|advantage"
+)
+"""What turns the direction of the word beside it, or may."""
+_COSTS = _words(
+    "latency|[a-z]*time|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|cost|energy|distance|toxicity|fid|"
+    "rank|miss(es|_rate)?"
+)
+"""What is rather better when lower, and no score that a table is searched for."""
+_ARROWS: Mapping[Better, tuple[str, ...]] = {
+    "lower": ("\u2193", "lower is better"),
+    "higher": ("\u2191", "higher is better"),
+}
+"""How a name itself says its direction."""
+_NO_NAMES = (NO_METRIC, "value", "mean", "result")
+"""What a metric is called where nobody names it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """An outcome of a run.
+
+    Attributes:
+        name: As a reader sees it.
+        better: Which scores are better.
+        unit: Of the scores; None where nobody said.
+        chance: What guessing scores, in the unit; None where that is not known.
+        margin: The largest difference that is negligible, in the unit; None where nobody named one, and then
+            nothing is called equivalent.
+        is_relative: Whether families may differ in scale, as losses of different objectives do, so that what
+            is averaged over them are ratios. Every score then has one sign.
+        metrics: Those that stand for its tasks.
+        is_by_name: Whether its name alone says which scores are better.
+        is_assumed: Whether nothing does, and scores are taken as those of a benchmark.
+    """
+
+    name: str
+    better: Better = "higher"
+    unit: Unit | None = "percent"
+    chance: float | None = None
+    margin: float | None = None
+    is_relative: bool = False
+    metrics: tuple[str, ...] = field(default=(), compare=False)
+    is_by_name: bool = field(default=False, compare=False)
+    is_assumed: bool = field(default=False, compare=False)
+
+    @property
+    def is_percentage(self) -> bool:
+        """Whether scores are percentages; correlations count as such."""
+        return self.unit in PERCENTAGES
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, else -1."""
+        return 1 if self.better == "higher" else -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What users said of outcomes, by the name of an outcome, its benchmark or its metric.
+
+    A table says it of a metric of one benchmark, the pair of both.
+    """
+
+    lower_is_better: Mapping[Any, bool] = field(default_factory=dict)
+    units: Mapping[Any, Unit] = field(default_factory=dict)
+    chances: Mapping[Any, float] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)
+    margin: float | None = None
+    """In percentage points, of every outcome in percent that has none of its own."""
+
+    def over(self, other: Declared) -> Declared:
+        """Return both, this one going before the other."""
+        return Declared(
+            lower_is_better={**other.lower_is_better, **self.lower_is_better},
+            units={**other.units, **self.units},
+            chances={**other.chances, **self.chances},
+            margins={**other.margins, **self.margins},
+            margin=other.margin if self.margin is None else self.margin,
+        )
+
+
+def find_outcome(
+    benchmark: str,
+    metrics: Iterable[str],
+    scores: Iterable[float],
+    declared: Declared,
+    label: str | None = None,
+) -> Outcome:
+    """Say what the scores of one benchmark are.
+
+    Args:
+        benchmark: Its name.
+        metrics: Those that stand for its tasks.
+        scores: All of them, which say whether ratios can be taken.
+        declared: What users said.
+        label: The outcome's name; None takes the benchmark's.
+
+    Raises:
+        UsageError: For scores of which nobody said which are better, or of several directions or units.
+    """
+    label = label or benchmark
+    scores = list(scores)
+    guessed: Unit | None = "percent" if _are_percentages(scores) else None
+    specs = {metric: _spec(benchmark, metric, label, declared, guessed) for metric in sorted(set(metrics))}
+    _refuse_mixtures(label, specs)
+    spec = next(iter(specs.values()))
+    is_own = any(is_graded(benchmark, metric) for metric in specs)
+    names = tuple(dict.fromkeys(name for metric in specs for name in _names(benchmark, metric, label)))
+    unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
+    chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
+    usual = USUAL_MARGINS.get(unit) if unit else None
+    if spec.margin is not None:
+        usual = spec.margin
+    elif declared.margin is not None and unit in PERCENTAGES:
+        usual = declared.margin
+    margin = _said(declared.margins, names, usual)
+    if margin is not None and margin in (*declared.margins.values(), declared.margin):
+        _refuse_margin(label, margin, unit, scores)
+    is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
+    is_told = (
+        benchmark in SUITES or benchmark == HELD_OUT or _said(declared.lower_is_better, names) is not None
+    )
+    return Outcome(
+        name=label,
+        better=spec.better or "higher",
+        unit=unit,
+        chance=chance,
+        margin=margin,
+        is_relative=is_loss and not is_own and _have_one_sign(scores),
+        metrics=tuple(specs),
+        is_by_name=not is_told,
+        is_assumed=any(find_direction(benchmark, metric, declared, label) is None for metric in specs),
+    )
+
+
+def _said(known: Mapping[Any, Value], names: Iterable[Name], otherwise: Value | None = None) -> Value | None:
+    """Return what is said under the first of the names of which anything is."""
+    return next((known[name] for name in names if name in known), otherwise)
+
+
+def _names(benchmark: str, metric: str, label: str) -> tuple[Name, ...]:
+    """Under what something may be said of an outcome, by the metric that stands for it.
+
+    What is said of a suite is about its own metric and no graded one: a margin of 1 point is no nat.
+    """
+    of_all = (label,) if is_graded(benchmark, metric) else (label, benchmark)
+    return (*of_all, metric, (benchmark, metric))
+
+
+def find_direction(
+    benchmark: str, metric: str, declared: Declared, label: str | None = None
+) -> Better | None:
+    """Say which scores of a metric are better; None where nobody says it.
+
+    Args:
+        benchmark: Where the metric stands.
+        metric: Its name.
+        declared: What users said, which goes before what is known of names.
+        label: The outcome that the metric stands for, of which something may be said, too; None for a metric
+            that stands beside it.
+    """
+    names = _names(benchmark, metric, label) if label else (metric, (benchmark, metric))
+    is_lower = _said(declared.lower_is_better, names)
+    if is_lower is not None:
+        return "lower" if is_lower else "higher"
+    if spec := suite_metric(benchmark, metric):
+        return spec.better
+    if not _is_unnamed(benchmark, metric):
+        return _direction_of_name(metric)
+    of_suite = _of_benchmark(benchmark) if benchmark in SUITES else None
+    return of_suite.better if of_suite else _direction_of_name(benchmark)
+
+
+def _is_unnamed(benchmark: str, metric: str) -> bool:
+    return metric in (*_NO_NAMES, benchmark)
+
+
+def _direction_of_name(name: str) -> Better | None:
+    text, known = _plain(name), known_metric(name)
+    for better, signs in _ARROWS.items():
+        if any(sign in name.lower() for sign in signs):
+            return better
+    if _TURNED.search(text):
+        return None
+    is_loss = _LOSSES.search(text) is not None
+    if known is not None:
+        return None if is_loss and known.better == "higher" else known.better
+    if is_loss:
+        return "lower"
+    return "higher" if _GAINS.search(text) and not looks_like_a_loss(name) else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+
+
+def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: Unit | None) -> MetricSpec:
+    """What is known of a metric where it stands; a user's word goes before the registry's.
+
+    ``guessed`` is the unit where neither its name nor anybody says one.
+    """
+    names = _names(benchmark, metric, label)
+    is_unnamed = _is_unnamed(benchmark, metric)
+    known = suite_metric(benchmark, metric) or known_metric(metric)
+    known = known or (_of_benchmark(benchmark) if is_unnamed else None)
+    is_lower, unit = _said(declared.lower_is_better, names), _said(declared.units, names)
+    _refuse_other_than_its_suite(benchmark, metric, is_lower, unit)
+    better = find_direction(benchmark, metric, declared, label)
+    if better is None and is_unnamed and guessed and not _is_doubtful(benchmark):
+        better = "higher"  # as a table of scores in percent has them
+    if better is None:
+        raise _unknown_direction(benchmark if is_unnamed else metric)
+    spec = known or MetricSpec(name=metric, better="higher", unit=guessed)
+    is_of_losses = known is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
+    if better != spec.better or is_of_losses:
+        # A score of another direction than the name's is another one, of which the unit has to be said.
+        own_unit = None if better == "lower" or is_of_losses else spec.unit
+        spec = MetricSpec(name=metric, better=better, unit=own_unit)
+    return replace(spec, unit=unit) if unit is not None else spec
+
+
+def _is_doubtful(name: str) -> bool:
+    text = _plain(name)
+    return looks_like_a_loss(name) or any(words.search(text) for words in (_TURNED, _COSTS))
+
+
+def _unknown_direction(name: str) -> UsageError:
+    quoted = shlex.quote(name)
+    return UsageError(
+        f"nothing says which scores of {name} are better; add --lower-is-better {quoted} or "
+        f"--higher-is-better {quoted}, or a column lower_is_better with true or false"
+    )
+
+
+def by_name_note(outcomes: Iterable[Outcome]) -> list[str]:
+    """Say of which outcomes a direction is taken by their name alone, or for want of any word of it."""
+    outcomes = list(outcomes)
+    lower = [x for x in outcomes if x.is_by_name and x.better == "lower"]
+    assumed = [x.name for x in outcomes if x.is_assumed]
+    notes = []
+    if lower:
+        names = ", ".join(
+            x.name if {*x.metrics} <= {x.name, *_NO_NAMES} else f"{x.name} {x.metrics[0]}" for x in lower
+        )
+        notes.append(
+            f"lower scores are taken as better, by the name: {names}; where that is wrong, say "
+            f"--higher-is-better {shlex.quote(lower[0].name)}"
+        )
+    if assumed:
+        notes.append(
+            f"higher scores are taken as better, as nothing says which are: {', '.join(assumed)}; where that "
+            f"is wrong, say --lower-is-better {shlex.quote(assumed[0])}"
+        )
+    return notes
+
+
+def _are_percentages(scores: Sequence[float]) -> bool:
+    """Whether scores may be percentages; a few that cannot be are mistakes, which the report names."""
+    return not scores or 0 <= median(scores) <= 100
+
+
+def _refuse_other_than_its_suite(
+    benchmark: str, metric: str, is_lower: bool | None, unit: Unit | None
+) -> None:
+    """Refuse what turns a suite's scores round; a table that names no metric has its suite's first."""
+    is_unnamed = benchmark in SUITES and metric == NO_METRIC
+    spec = _of_benchmark(benchmark) if is_unnamed else suite_metric(benchmark, metric)
+    if spec is None:
+        return
+    if is_lower is not None and is_lower != (spec.better == "lower"):
+        raise UsageError(
+            f"the {spec.name} of {benchmark} is better when {spec.better}, so lower_is_better cannot be "
+            f"{str(is_lower).lower()}; leave it out, or give the scores another name"
+        )
+    if unit is not None and unit != spec.unit:
+        raise UsageError(
+            f"the {spec.name} of {benchmark} is in {spec.unit}, not in {unit}; leave the unit out, or give "
+            "the scores another name"
+        )
+
+
+def _of_benchmark(benchmark: str) -> MetricSpec | None:
+    """What a table's scores are that names no metric: one called as the benchmark, else its suite's first."""
+    suite = SUITES.get(benchmark)
+    return known_metric(benchmark) or (
+        suite_metric(benchmark, suite.primary[0]) if suite and suite.primary else None
+    )
+
+
+def looks_like_a_loss(name: str) -> bool:
+    """Whether a name is one of those under which people write down what is better when lower."""
+    text = _plain(name)
+    return _LOSSES.search(text) is not None or _MAYBE_LOSSES.search(text) is not None
+
+
+def _refuse_mixtures(label: str, specs: Mapping[str, MetricSpec]) -> None:
+    first, *others = specs.items()
+    for metric, spec in others:
+        if spec.better != first[1].better:
+            raise UsageError(
+                f"{label} mixes {first[0]} and {metric}, one better when higher and one when lower; give "
+                "each a benchmark of its own"
+            )
+        if spec.unit != first[1].unit and not (is_percentage(spec) and is_percentage(first[1])):
+            pairs = f"{first[0]} ({first[1].unit}) and {metric} ({spec.unit})"
+            raise UsageError(f"{label} mixes {pairs}; give each a benchmark of its own")
+
+
+def _refuse_margin(label: str, margin: float, unit: Unit | None, scores: Sequence[float]) -> None:
+    """Refuse a margin that is none, or so wide that no score could leave it: one in another unit."""
+    if not (math.isfinite(margin) and margin > 0):
+        raise UsageError(f"margin {margin:g} of {label} is not a positive number")
+    size = 100.0 if unit in PERCENTAGES else max(map(abs, scores), default=math.inf)
+    if margin >= size and size > 0:
+        of_all = "a margin is in percentage points" if size == 100 else f"no score of it is above {size:g}"
+        scale = f", and in {unit}" if unit in LOSS_UNITS else ""
+        raise UsageError(f"margin {margin:g} of {label} is too wide: {of_all}{scale}; name a smaller one")
+
+
+def _have_one_sign(scores: Sequence[float]) -> bool:
+    return bool(scores) and (min(scores) > 0 or max(scores) < 0)

@@ -1,0 +1,238 @@
+"""The table that every stage of the evaluation writes and the report reads.
+
+One row is one score of one run on one task in one metric, and where the task is a classification, under one
+head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100 to 100) share an axis.
+``primary`` is true for the one metric that stands for its task in means, the task's headline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from base.errors import UsageError
+from base.files import write_atomically, write_text
+from scores.columns import of_each, of_each_row, to_csv
+from scores.suites.registry import is_percentage
+
+ROW_COLUMNS = (
+    "run_id",
+    "family",
+    "variant",
+    "seed",
+    "benchmark",
+    "task",
+    "group",
+    "metric",
+    "score",
+    "n_items",
+    "head",
+    "primary",
+)
+RunKey = tuple[str, str, int]
+"""Family, variant and seed: what a run is within a study."""
+ROW_KEY = ("run_id", "benchmark", "task", "metric", "head")
+LARGEST = 1e100
+"""No score is beyond it; the square of a larger number may be infinite."""
+NO_HEAD = ""
+"""``head`` of a score that no classification head has part in."""
+NO_METRIC = "score"
+"""``metric`` in a table that names none."""
+SCORED = ("run_id", "benchmark", "task", "head")
+"""What has one primary metric."""
+_TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")
+
+
+def run_name(run: tuple[object, object, int]) -> str:
+    """Name a run as messages do."""
+    family, variant, seed = run
+    return f"{family} {variant} seed {seed}"
+
+
+def check_axis(name: str, source: str) -> str:
+    """Return the name of an axis, which has a column of its own in tables.
+
+    Raises:
+        UsageError: If it is a column that rows have anyway, or empty.
+    """
+    if not name or name in ROW_COLUMNS:
+        raise UsageError(
+            f"{source}: {name!r} is no axis, as every table of scores has a column of that name; rename it"
+            if name
+            else f"{source}: an axis has no name; name the column that it stands in"
+        )
+    return name
+
+
+def some_of(names: Sequence[str], shown: int) -> str:
+    """List names as messages do: not more of them than are read, and how many are left."""
+    more = [f"{len(names) - shown} more"] if len(names) > shown else []
+    return ", ".join([*names[:shown], *more])
+
+
+def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
+    """Return the rows with exactly the columns of ``ROW_COLUMNS``, in that order and with fixed types.
+
+    Args:
+        rows: A table with at least those columns; ``head`` and ``primary`` may be absent.
+        source: Where it came from, for the error message.
+
+    Raises:
+        UsageError: If a column is absent, a score is not a number, two rows share a key, or a task has two
+            primary metrics.
+    """
+    if "head" not in rows.columns:  # tables from before there was a choice
+        rows = rows.assign(head=NO_HEAD)
+    absent = [column for column in ROW_COLUMNS if column not in (*rows.columns, "primary")]
+    if absent:
+        raise UsageError(f"{source}: no column {', '.join(absent)}; rows have {', '.join(ROW_COLUMNS)}")
+    rows = rows[[column for column in ROW_COLUMNS if column in rows.columns]].reset_index(drop=True)
+    try:
+        rows = rows.astype({"score": float, "seed": "int64", "n_items": "int64"})
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{source}: seed, score and n_items must be numbers: {error}") from error
+    if rows["score"].isna().any():
+        raise UsageError(f"{source}: a score is not a number; remove that row or evaluate the run again")
+    twice = rows[rows.duplicated(list(ROW_KEY))]
+    if len(twice):
+        key = " ".join(str(twice.iloc[0][column]) for column in ROW_KEY)
+        raise UsageError(f"{source}: two rows for {key}; keep one of them")
+    rows = with_primary(rows.astype(dict.fromkeys(_TEXT_COLUMNS, "str")), source)
+    primary = rows[rows["primary"]]
+    if len(twice := primary[primary.duplicated(list(SCORED))]):
+        key = " ".join(str(twice.iloc[0][column]) for column in SCORED)
+        raise UsageError(f"{source}: two primary metrics for {key}; one stands for a task")
+    return rows
+
+
+def with_primary(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
+    """Return the rows with ``primary`` as Booleans, filled in where no row of a task says it.
+
+    That is so in tables from before the column. They are read by the rule that held then.
+
+    Args:
+        rows: Text in the columns of ``ROW_KEY``; for tables from before the column, in their own order.
+        source: Where they came from, for the error message.
+
+    Raises:
+        UsageError: For a value that is neither true nor false.
+    """
+    primary = _as_said(rows, source)
+    is_said = primary
+    if primary.any():
+        is_said = primary.groupby([rows[column] for column in SCORED]).transform("any")
+    if not is_said.all():
+        headlines = _former_headlines(rows[~is_said])
+        names = rows[["benchmark", "task", "metric"]]
+        is_headline = of_each_row(names, lambda name, task, metric: headlines.get((name, task)) == metric)
+        by_rule = pd.Series(is_headline, rows.index, bool)
+        primary = primary.where(is_said, by_rule).astype(bool)
+    return rows.assign(primary=primary)
+
+
+def _as_said(rows: pd.DataFrame, source: str) -> pd.Series:
+    if "primary" not in rows.columns:
+        return pd.Series(False, rows.index, dtype=bool)
+    column = rows["primary"].astype(object)
+    texts = column.where(column.notna(), "").astype(str).str.strip().str.lower()
+    if len(bad := column[~texts.isin(["true", "false", ""])]):
+        raise UsageError(f"{source}: primary is {bad.iloc[0]!r}; it must be true or false")
+    return texts == "true"
+
+
+# The rule for tables from before the column `primary`, and for nothing else: what the shipped tasks of then
+# had as headlines, and what stood in rows that were made for the source study's average.
+_FORMER_HEADLINES = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
+_SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
+
+
+def _former_headlines(rows: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """Name the metric that stood for each benchmark's task, a percentage where it has one.
+
+    It was the source study's where it is there, else the known one of a shipped task, else under a head the
+    one that the task's rows begin with, else accuracy, else the first in order of names.
+    """
+    headlines: dict[tuple[str, str], str] = {}
+    in_percent = pd.Series(of_each(rows["metric"], is_percentage), rows.index, bool)
+    for part in (rows[~in_percent], rows[in_percent]):
+        headed = part[part["head"] != NO_HEAD]
+        first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
+        for (benchmark, task), metrics in part.groupby(["benchmark", "task"])["metric"]:
+            known = _FORMER_HEADLINES.get(str(task).lower().rsplit("/", 1)[-1], "")
+            wanted = (*_SOURCE_STUDY_METRICS, known, first.get((benchmark, task), ""), "accuracy")
+            found = set(metrics)
+            headlines[benchmark, task] = next((name for name in wanted if name in found), min(found))
+    return headlines
+
+
+def empty_rows() -> pd.DataFrame:
+    """Return a table of rows without any row."""
+    return _no_rows().copy()
+
+
+@cache
+def _no_rows() -> pd.DataFrame:
+    return check_rows(pd.DataFrame({column: [] for column in ROW_COLUMNS}))
+
+
+def replace_task(
+    rows: pd.DataFrame, benchmark: str, task: str, new: pd.DataFrame, head: str = NO_HEAD
+) -> pd.DataFrame:
+    """Return ``rows`` with everything said about one task under one head replaced by ``new``.
+
+    What was said of the task before there were heads goes too.
+    """
+    same = (rows["benchmark"] == benchmark) & (rows["task"] == task) & rows["head"].isin([head, NO_HEAD])
+    kept, new = rows[~same], new.assign(head=head)
+    rows = check_rows(pd.concat([kept, new]) if len(kept) else new)
+    # Tasks may end in any order.
+    return rows.sort_values(["benchmark", "task", "head"], kind="stable", ignore_index=True)
+
+
+def write_rows(rows: pd.DataFrame, path: Path) -> Path:
+    """Write rows as parquet, and beside it as CSV for those who open it by hand; each whole or not at all."""
+    rows = check_rows(rows, source=str(path))
+    write_table(rows, path)
+    write_text(path.with_suffix(".csv"), to_csv(rows))
+    return path
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table without its index as parquet in one step, each of its pages with a checksum."""
+    write_atomically(path, lambda place: table.to_parquet(place, index=False, write_page_checksum=True))
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
+    """Read a table, comparing its pages with their checksums where it has some.
+
+    Args:
+        path: The file.
+        columns: Those of it that are wanted; None takes all.
+        options: As of ``pyarrow.parquet.read_table``.
+
+    Raises:
+        UsageError: If it is absent, or cannot be read.
+    """
+    try:
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, **options)
+    except FileNotFoundError:
+        raise UsageError(f"{path} is gone") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """Read rows from parquet.
+
+    Raises:
+        UsageError: If the file is absent, is not parquet, or is not a table of rows.
+    """
+    if not path.exists():
+        raise UsageError(f"no rows at {path}; evaluate the run first: ffn-ablations eval RUN")
+    return check_rows(read_table(path).to_pandas(), source=str(path))

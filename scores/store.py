@@ -1,0 +1,215 @@
+"""What is known about a run: its rows, its items, and under which protocol each task was scored.
+
+Everything lies in ``<run>/eval/``: ``rows.parquet`` (and ``rows.csv`` for whoever opens it by hand),
+``items/<benchmark>.parquet``, and the ledger ``done.json``. A task is taken out of the ledger before its
+files are replaced, and named there after. So a process killed at any moment leaves a task that is either done
+or scored again, and never a score under the wrong protocol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from base.errors import UsageError
+from base.files import write_text
+from base.records import read_record, write_record
+from base.run.folders import RUN_NAME, RunFolder, may_be
+from base.run.manifest import config_hashes, read_completion
+from scores.columns import to_csv
+from scores.rows import (
+    NO_HEAD,
+    check_rows,
+    empty_rows,
+    read_rows,
+    read_table,
+    replace_task,
+    run_name,
+    write_table,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """What a run was scored on."""
+
+    weights: str = ""
+    """The hash of the model that was scored."""
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Benchmark, task, and where there is one, head, to everything that their scores depend on besides."""
+
+
+def read_ledger(run: RunFolder) -> Ledger | None:
+    """Read a run's ledger; None where there is none, or one that is damaged, which is told."""
+    return read_record(run.ledger_file, Ledger)
+
+
+def write_ledger(run: RunFolder, ledger: Ledger) -> None:
+    """Replace a run's ledger in one step."""
+    write_record(run.ledger_file, ledger)
+
+
+@dataclass(kw_only=True)
+class Scores:
+    """What a run was scored on, for reading."""
+
+    ledger: Ledger | None
+    """None where nothing says under which protocols the rows were scored."""
+    rows: pd.DataFrame
+    """Of every task that was ever scored on these weights; none where they are not used."""
+    problem: str = ""
+    """Why the rows are not used, as in "is gone"; else empty."""
+
+    def is_done(self, benchmark: str, task: str, protocol: dict, metrics: Iterable[str] = ()) -> bool:
+        """Whether the run was scored on a task under exactly this protocol, and in these metrics."""
+        if self.ledger is None or self.ledger.tasks.get(_entry(benchmark, task, protocol)) != protocol:
+            return False
+        same = (self.rows["benchmark"] == benchmark) & (self.rows["task"] == task)
+        scored = self.rows.loc[same & (self.rows["head"] == protocol.get("head", NO_HEAD)), "metric"]
+        return len(scored) > 0 and set(metrics) <= set(scored)
+
+
+def read_scores(run: RunFolder) -> Scores:
+    """Read a run's scores; those that are damaged, or not of its weights, are not used."""
+    ledger, completion = read_ledger(run), read_completion(run)
+    trained, scored = completion.weights if completion else "", ledger.weights if ledger else ""
+    problem, rows = "", empty_rows()
+    if trained and scored and trained != scored:
+        problem = f"is of other weights ({scored}) than its training left ({trained})"
+    elif run.rows_file.exists() or (ledger and ledger.tasks):
+        try:
+            rows = read_rows(run.rows_file)
+        except UsageError as error:
+            is_there = run.rows_file.exists()
+            problem = str(error).removeprefix(f"{run.rows_file} ") if is_there else "is gone"
+    said = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
+    for run_id, *who in said:
+        if not _is_of(run, run_id):
+            problem, rows = f"is of another run, {run_id}", empty_rows()
+        elif not may_be(run_id, *who):
+            problem, rows = f"says both {run_id} and {run_name(tuple(who))}", empty_rows()
+    return Scores(ledger=ledger, rows=rows, problem=problem)
+
+
+def _is_of(run: RunFolder, run_id: str) -> bool:
+    """Whether rows of that id may be of a run: folders are renamed and moved, configurations stay.
+
+    ``gpt_neo/kan/seed1-0a1b2c3d`` names a configuration; ``gpt_neo/kan/my-first`` may be of any.
+    """
+    named, hashes = RUN_NAME.fullmatch(run_id.rpartition("/")[2]), config_hashes(run).values()
+    return run_id == run.run_id or named is None or not hashes or named["hash"] in hashes
+
+
+class ResultStore(Scores):
+    """Reads and writes one run's results; only whoever alone writes into the run may have one.
+
+    Scores that are not known to be of these weights are put into a folder of their own. Tasks whose files
+    cannot be read are scored again.
+
+    Args:
+        run_dir: The run's folder.
+        weights: The hash of its model, which was found whole.
+    """
+
+    def __init__(self, run_dir: Path, weights: str) -> None:
+        self._run, self.notes = RunFolder(run_dir), list[str]()
+        """What was found wrong, in sentences without the run's name."""
+        ledger = read_ledger(self._run)
+        if ledger is None or ledger.weights != weights:
+            if ledger or self._run.score_files():
+                self.notes.append(_put_away(self._run))
+            ledger = Ledger(weights=weights)
+        scores = read_scores(self._run)
+        super().__init__(ledger=ledger, rows=scores.rows)
+        if scores.problem:
+            self.notes.append(f"eval/{self._run.rows_file.name} {scores.problem}; everything is scored again")
+        for benchmark in sorted({_benchmark(entry) for entry in self._tasks}):
+            self._forget_without_items(benchmark)
+
+    def _forget_without_items(self, benchmark: str) -> None:
+        """Forget a benchmark whose items cannot be read, so that it is scored again."""
+        path = self._run.items_file(benchmark)
+        try:
+            read_table(path)
+        except UsageError as error:
+            reason = str(error).removeprefix(f"{path} ")
+            self.notes.append(f"eval/items/{path.name} {reason}; {benchmark} is scored again")
+            self._write({name: own for name, own in self._tasks.items() if _benchmark(name) != benchmark})
+            path.unlink(missing_ok=True)
+
+    def record(
+        self, benchmark: str, task: str, protocol: dict, rows: pd.DataFrame, items: pd.DataFrame
+    ) -> None:
+        """Add one task's results, in place of what was there for that task, or for that task and head."""
+        run, head, entry = self._run, protocol.get("head", NO_HEAD), _entry(benchmark, task, protocol)
+        items = items.assign(protocol=protocol_label(protocol), **({"head": head} if head else {}))
+        items = _merged(run.items_file(benchmark), items, task, head)
+        # One run, one id: older rows of a named run have the id that it would have without its name.
+        before = self.rows.assign(run_id=rows["run_id"].iloc[0]) if len(rows) else self.rows
+        after = check_rows(replace_task(before, benchmark, task, rows, head), str(run.rows_file))
+        others = {name: own for name, own in self._tasks.items() if name != entry}
+        self._write(others)
+        write_table(items, run.items_file(benchmark))
+        write_table(after, run.rows_file)
+        self.rows = after
+        write_text(run.rows_csv_file, to_csv(after))
+        self._write({**others, entry: protocol})
+
+    @property
+    def _tasks(self) -> dict[str, dict[str, Any]]:
+        assert self.ledger is not None
+        return self.ledger.tasks
+
+    def _write(self, tasks: dict[str, dict[str, Any]]) -> None:
+        """Replace what the ledger names as done."""
+        assert self.ledger is not None
+        self.ledger = replace(self.ledger, tasks=tasks)
+        write_ledger(self._run, self.ledger)
+
+
+def _put_away(run: RunFolder) -> str:
+    """Rename a folder of scores that are not of these weights, and say what it is called now."""
+    number = 1
+    while (place := run.path / f"eval-earlier-{number}").exists():
+        number += 1
+    run.eval_dir.rename(place)
+    return (
+        f"eval/{run.rows_file.name} is not known to be of these weights; it is kept in {place.name}, and "
+        "everything is scored again"
+    )
+
+
+def _merged(path: Path, items: pd.DataFrame, task: str, head: str) -> pd.DataFrame:
+    """Put a task's items in place of those that a file has of it."""
+    if not path.is_file():
+        return items
+    kept = read_table(path).to_pandas()
+    same = kept["task"] == task
+    if "head" in kept:  # else they are from before there were heads, as those whose head is null
+        same &= kept["head"].isin([head, NO_HEAD]) | kept["head"].isna()
+    return pd.concat([kept[~same], items]).sort_values("task", kind="stable").reset_index(drop=True)
+
+
+def _entry(benchmark: str, task: str, protocol: dict) -> str:
+    """Return what a result is kept under: a task may be scored under several heads."""
+    return "/".join([benchmark, task, *([protocol["head"]] if "head" in protocol else [])])
+
+
+def _benchmark(entry: str) -> str:
+    return entry.partition("/")[0]
+
+
+def protocol_label(protocol: dict) -> str:
+    """Return what stands for a protocol in the items: its name where it has one, and its hash."""
+    return " ".join([*([protocol["name"]] if "name" in protocol else []), protocol_hash(protocol)])
+
+
+def protocol_hash(protocol: dict) -> str:
+    """Return 12 hexadecimal digits that stand for a protocol in the items."""
+    return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]

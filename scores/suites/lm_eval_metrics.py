@@ -1,0 +1,85 @@
+"""The metrics of lm-eval as rows have them, whether this project ran it or another did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scores.suites.registry import HARNESS_METRICS, RAW_PREFIX, is_percentage
+
+# Metrics of lm-eval that are a share from 0 to 1 or a correlation, and their names in rows, in percent.
+PERCENT_METRICS = {
+    "acc": "accuracy",
+    "acc_norm": "accuracy_by_length",
+    "acc_bytes": "accuracy_by_bytes",
+    "acc_mutual_info": "accuracy_by_mutual_information",
+    "exact_match": "exact_match",
+    "f1": "f1",
+    "mcc": "matthews_correlation",
+}
+# Metrics of rows that count how often the right one of several choices is preferred.
+CHOICE_METRICS = tuple(name for metric, name in PERCENT_METRICS.items() if metric.startswith("acc"))
+PERPLEXITIES = tuple(metric.name for metric in HARNESS_METRICS if metric.better == "lower")
+# GLUE's headline of tasks that lm-eval measures in accuracy, too.
+HEADLINES = {"mrpc": "f1", "qqp": "f1"}
+
+
+def metrics_of(results: Mapping[str, Any], is_masked: bool = False) -> dict[str, float]:
+    """Return lm-eval's metrics under the names that rows have for them, shares in percent.
+
+    Args:
+        results: One task's part of ``results``: ``{"acc,none": 0.58, "acc_stderr,none": 0.01, ..}``.
+        is_masked: Whether scores are pseudo-log-likelihoods.
+    """
+    metrics = {}
+    for key, value in results.items():
+        name, _, pipeline = key.partition(",")
+        if not pipeline or name.endswith("_stderr") or not is_number(value):
+            continue
+        metrics[row_metric(name, pipeline, is_masked)] = row_score(name, float(value))
+    return metrics
+
+
+def directions_of(
+    higher_is_better: Mapping[str, Any], results: Mapping[str, Any], is_masked: bool = False
+) -> dict[str, bool]:
+    """Return of each metric under its name in rows whether lower scores are better, where lm-eval says it.
+
+    Args:
+        higher_is_better: One task's part of ``higher_is_better``: ``{"perplexity": false}``.
+        results: The same task's part of ``results``.
+        is_masked: As of ``metrics_of``.
+    """
+    keys = (key.partition(",") for key in results)
+    return {
+        row_metric(name, pipeline, is_masked): not higher_is_better[name]
+        for name, _, pipeline in keys
+        if isinstance(higher_is_better.get(name), bool)
+    }
+
+
+def row_metric(metric: str, pipeline: str = "none", is_masked: bool = False) -> str:
+    """Name a metric of lm-eval as rows do; one without a known unit is raw."""
+    suffix = "" if pipeline == "none" else f"_{pipeline}"
+    if metric in PERCENT_METRICS:
+        return PERCENT_METRICS[metric] + suffix
+    if metric in PERPLEXITIES:
+        return ("pseudo_" if is_masked else "") + metric + suffix
+    return f"{RAW_PREFIX}{metric}{suffix}"
+
+
+def row_score(metric: str, value: float) -> float:
+    """Return a value of one of lm-eval's metrics as rows have it."""
+    return 100 * value if metric in PERCENT_METRICS else value
+
+
+def primary_metric(task: str, metrics: Iterable[str]) -> str:
+    """Choose what stands for a task: a percentage where it has one, and accuracy before any other."""
+    found = sorted(metrics, key=lambda name: (not is_percentage(name), name))
+    return next((name for name in (HEADLINES.get(task), "accuracy") if name in found), found[0])
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number that a mean can hold."""
+    return isinstance(value, (int, float)) and math.isfinite(value)

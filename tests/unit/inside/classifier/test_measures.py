@@ -1,0 +1,201 @@
+"""What is measured of explanations, where it is known what decides: sufficiency, and the labels of turns."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from base.errors import UsageError
+from eval.classification.prediction import Predictions
+from eval.classification.tasks.schema import TaskFile, shipped_task
+from eval.classification.tasks.task import ClassificationTask
+from inside.classifier.classifiers import Documents
+from inside.classifier.measures import (
+    compare_selections,
+    explained_labels,
+    highest,
+    labels_of_segments,
+    turn_labels,
+)
+from scores.heads.registry import HeadChoice
+
+NEUTRAL = [
+    "the cat sat",
+    "a long road",
+    "he opened the door",
+    "it was late",
+    "they went on",
+    "some rain fell",
+]
+DECISIVE = {
+    0: ["a bad film", "awful and bad"],
+    1: ["a good film", "truly good"],
+    2: ["so so film", "it is so so"],
+}
+
+
+def documents(segments: list[list[str]], labels: np.ndarray) -> Documents:
+    """Documents of which each segment stands on a line of its own."""
+    ends = [np.cumsum([len(text) + 1 for text in parts]) for parts in segments]
+    spans = np.concatenate([np.column_stack([[0, *end[:-1]], end - 1]) for end in ends])
+    counts = np.array(list(map(len, segments)))
+    data: Any = SimpleNamespace(labels=labels, spans=spans, starts=np.cumsum(counts) - counts, counts=counts)
+    made = Documents(["\n".join(parts) for parts in segments], data)
+    assert made.segments == segments
+    return made
+
+
+def scored(scores: list[np.ndarray]) -> Predictions:
+    """Predictions of one label, with these scores of segments."""
+    return Predictions(np.zeros((len(scores), 1)), [own[:, None] for own in scores])
+
+
+def make_documents(size: int, num_labels: int, seed: int) -> tuple[Documents, Predictions, Predictions]:
+    """Documents of six segments of which one decides, scores that find it and scores that avoid it."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, num_labels, size)
+    segments, good = [], []
+    for label in labels:
+        own = list(map(str, generator.choice(NEUTRAL, 6)))
+        place = generator.integers(6)
+        own[place] = str(generator.choice(DECISIVE[int(label)]))
+        segments.append(own)
+        good.append(np.where(np.arange(6) == place, 2.0, generator.random(6)))
+    return documents(segments, labels), scored(good), scored([-own for own in good])
+
+
+@pytest.mark.parametrize("num_labels", [2, 3])
+def test_the_decisive_segment_is_enough(num_labels: int) -> None:
+    train, train_good, train_poor = make_documents(400, num_labels, seed=1)
+    validation, good, poor = make_documents(200, num_labels, seed=2)
+    explained = {"highest": (train_good, good), "attention": (train_poor, poor)}
+    rows = {row["selection"]: row for row in compare_selections(train, validation, explained, seed=0)}
+    assert list(rows) == ["highest", "attention", "random", "all"]
+    assert rows["highest"]["accuracy"] == rows["highest"]["macro_f1"] == 100
+    assert rows["all"]["accuracy"] > 97
+    chance = 100 / num_labels
+    assert abs(rows["attention"]["accuracy"] - chance) < 12
+    # The deciding segment is drawn once in six, and else there is nothing to go by.
+    assert abs(rows["random"]["accuracy"] - (100 / 6 + chance * 5 / 6)) < 10
+
+
+def test_scores_of_known_predictions() -> None:
+    train = documents([["good"], ["bad"]] * 20, np.array([1, 0] * 20))
+    validation = documents([["good"], ["good"], ["good"], ["bad"]], np.array([1, 1, 0, 0]))
+    explained = {"highest": (scored([np.zeros(1)] * 40), scored([np.zeros(1)] * 4))}
+    row = compare_selections(train, validation, explained, 0)[0]
+    assert row["accuracy"] == 75
+    assert row["macro_f1"] == pytest.approx(100 * (4 / 5 + 2 / 3) / 2)  # 2PR / (P + R) of both labels
+
+
+def test_several_labels_at_once() -> None:
+    generator = np.random.default_rng(6)
+    words = np.array(["red", "green", "blue"])
+
+    def make(size: int) -> tuple[Documents, Predictions]:
+        labels = generator.integers(0, 2, (size, 3))
+        segments = [
+            [" ".join(words[own == 1]) or "none", *map(str, generator.choice(NEUTRAL, 3))] for own in labels
+        ]
+        return documents(segments, labels), scored([np.array([1.0, 0, 0, 0])] * size)
+
+    (train, train_scores), (validation, scores) = make(300), make(100)
+    top, _, whole = compare_selections(train, validation, {"highest": (train_scores, scores)}, 0)
+    assert top["accuracy"] == top["macro_f1"] == 100
+    assert whole["accuracy"] > 90
+
+
+def test_results_repeat_with_the_seed_and_change_with_it() -> None:
+    train, train_good, _ = make_documents(100, 2, seed=1)
+    validation, good, _ = make_documents(100, 2, seed=2)
+    explained = {"highest": (train_good, good)}
+    first, again, other = (compare_selections(train, validation, explained, seed) for seed in (0, 0, 1))
+    assert first == again
+    assert first[0] == other[0]
+    assert first[1] != other[1]
+
+
+def test_the_segment_is_that_of_the_likeliest_label() -> None:
+    segment_scores = [np.array([[4.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]])]
+    predictions = Predictions(np.array([[0.1, 0.2], [0.9, 0.2]]), segment_scores)
+    assert [own.tolist() for own in predictions.contributions()] == [[2.0, 4.0], [5.0]]
+    assert highest(documents([["a", "b"], ["c"]], np.array([0, 1])), predictions) == ["b", "c"]
+    tied = Predictions(np.zeros((1, 1)), [np.array([[1.0], [1.0]])])
+    assert highest(documents([["a", "b"]], np.array([0])), tied) == ["a"]
+
+
+def test_segments_have_the_labels_of_their_turns() -> None:
+    turns = ["Hello.", "", "A room, please. For two.", "Yes"]  # "Hello.  A room, please. For two. Yes"
+    data: Any = SimpleNamespace(spans=np.array([[0, 6], [8, 23], [24, 32], [33, 36], [0, 6]]), starts=[0, 4])
+    labels = [np.array([[1, 0], [0, 0], [0, 1], [1, 1]]), np.array([[0, 1]])]
+    expected = [[1, 0], [0, 1], [0, 1], [1, 1], [0, 1]]
+    assert labels_of_segments([turns, ["Hello."]], labels, data).tolist() == expected
+
+
+def test_attention_gives_a_document_s_labels_to_segments_of_more_than_average_weight() -> None:
+    weights = np.repeat([[0.5], [0.26], [0.04], [0.2]], 3, axis=1)
+    predictions = Predictions(np.array([[2.0, -1.0, 0.5]]), [weights])
+    given = explained_labels(HeadChoice("segment-attention"), predictions)
+    assert given.tolist() == [[1, 0, 1]] * 2 + [[0] * 3] * 2
+
+
+def test_swipe_gives_a_segment_the_labels_with_a_score_above_zero() -> None:
+    predictions = Predictions(np.zeros((2, 2)), [np.array([[1.0, -1.0], [0.0, 2.0]]), np.array([[0.5, 0.5]])])
+    given = explained_labels(HeadChoice("swipe"), predictions)
+    assert given.tolist() == [[1, 0], [0, 1], [1, 1]]
+
+
+def make_task(**changes: object) -> ClassificationTask:
+    values = {
+        "name": "mine",
+        "text": "turns",
+        "labels": ("a", "b"),
+        "multi_label": True,
+        "metrics": "micro_f1",
+    }
+    definition = TaskFile.model_validate(values | {"segment_labels": "own"} | changes)
+    return ClassificationTask(definition, ("a", "b"))
+
+
+def test_labels_of_turns_are_read() -> None:
+    rows = [{"turns": ["x", "y", "z"], "own": [["b"], [], ["a", "b"]]}]
+    assert turn_labels(make_task(), rows)[0].tolist() == [[0, 1], [0, 0], [1, 1]]
+
+
+def test_multiwoz_has_the_domains_of_each_turn() -> None:
+    definition = shipped_task("multiwoz")
+    task = ClassificationTask(definition, definition.labels or ())
+    # As the Parquet files have it: a struct of lists, in which frames are such structs again.
+    frames = [{"service": ["hotel"]}, {"service": []}, {"service": ["hotel", "taxi"]}]
+    row = {"services": ["hotel", "taxi"], "turns": {"utterance": ["a", "b", "c"], "frames": frames}}
+    named = [[task.labels[i] for i in np.flatnonzero(own)] for own in turn_labels(task, [row])[0]]
+    assert named == [["hotel"], [], ["hotel", "taxi"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"turns": ["x"]},
+            "own is None; it needs a list of the task's labels for each turn of turns",
+        ),
+        ({"turns": ["x"], "own": [["a"], ["b"]]}, "mine, row 1: own is"),
+        ({"turns": "x", "own": [["a"]]}, "mine, row 1: own is"),
+        ({"turns": ["x"], "own": ["a"]}, "mine, row 1: own is"),
+        ({"turns": ["x"], "own": [["c"]]}, "mine, row 1: own is"),
+    ],
+)
+def test_what_does_not_fit_is_told(row: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        turn_labels(make_task(), [row])
+
+
+def test_a_task_must_name_them() -> None:
+    with pytest.raises(UsageError, match="task mine names no labels of turns"):
+        turn_labels(make_task(segment_labels=None), [])
+    with pytest.raises(ValidationError, match="segment_labels needs multi_label: true"):
+        make_task(multi_label=False, metrics="accuracy")

@@ -1,0 +1,62 @@
+"""Importance and nonlinearity of edges against each edge drawn out by itself in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ffn_variants import FFN_VARIANTS, build_ffn
+from ffn_variants.inside.edges import edge_layers, edges_of
+from ffn_variants.variants.cheby_kan import ChebyKANLinear
+from inside.ffn.edges import _carried, _needed, variances
+
+
+def drawn_out(edges, x: torch.Tensor) -> np.ndarray:
+    """(N, O, I), the outputs of every edge."""
+    return np.einsum("nki,oki->noi", edges.features(x).double().numpy(), edges.weight.double().numpy())
+
+
+@pytest.mark.parametrize("name", [name for name, spec in FFN_VARIANTS.items() if spec.kind == "block"])
+@torch.no_grad()
+def test_variances_are_those_of_edges_drawn_out(name):
+    torch.manual_seed(1)
+    for layer in edge_layers(build_ffn(name, 8, 16)):
+        edges = edges_of(layer)
+        x = 1.3 * torch.randn(1300, edges.weight.shape[2]) + 0.4  # more than two parts of rows
+        variance, line = variances(edges, x)
+        outputs, z = drawn_out(edges, x), edges.coordinates(x).double().numpy()
+        np.testing.assert_allclose(variance, outputs.var(0), rtol=1e-5, atol=1e-12)
+        moves = outputs.std(0) > 1e-6
+        r = np.array([[np.corrcoef(outputs[:, o, i], z[:, i])[0, 1] if moves[o, i] else 0
+                       for i in range(z.shape[1])] for o in range(len(moves))])  # fmt: skip
+        np.testing.assert_allclose(line, r**2 * outputs.var(0), rtol=1e-4, atol=1e-8)
+
+
+def test_the_variance_of_lines_is_that_of_lines():
+    linear = nn.Linear(6, 4)
+    with torch.no_grad():
+        linear.weight[0], linear.weight[1:, 2] = 0, 0
+        variance, line = variances(edges_of(linear), torch.randn(400, 6))
+    assert torch.equal(variance == 0, linear.weight == 0)
+    torch.testing.assert_close(line, variance)
+
+
+def test_what_the_most_important_edges_carry():
+    carried = _carried(torch.tensor([[1.0, 5.0], [4.0, 0.0]]))
+    torch.testing.assert_close(carried, torch.tensor([0, 0.5, 0.9, 1, 1]))
+    assert _needed(carried) == 0.5
+    assert _needed(_carried(torch.zeros(2, 5))) == pytest.approx(0.9)  # all alike, so nine of ten
+
+
+@torch.no_grad()
+def test_a_drawn_edge_is_what_the_layer_adds_for_its_input():
+    torch.manual_seed(0)
+    layer, points = ChebyKANLinear(3, 4, 5), torch.randn(20, 3)
+    drawn = edges_of(layer).curves(torch.tensor([2, 0]), torch.tensor([1, 2]), points)
+    for curve, output, source in ((drawn[0], 2, 1), (drawn[1], 0, 2)):
+        alone = torch.zeros(20, 3)
+        alone[:, source] = points[:, source]
+        given = layer(alone)[:, output] - layer(torch.zeros(1, 3))[:, output]
+        torch.testing.assert_close(curve - curve[0], given - given[0])

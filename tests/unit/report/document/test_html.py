@@ -1,0 +1,188 @@
+import base64
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from report.document.html import to_html
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><circle r="4"/></svg>'
+REPORT = """# Report: a study
+
+One sentence about `gelu` & more. Another: see [Design](#design) and [it](#differences-to-gelu).
+
+| variant | blimp |
+| --- | --- |
+| `none` | **different** -2.61 [-4.16, -1.06] |
+| `a\\|b` | inconclusive |
+
+> [!WARNING]
+> - 6 scores are missing, named under [Design](#design).
+> - a note
+
+> [!NOTE]
+> Plain words.
+
+> A quote.
+
+![Forest "plot", <blimp>](figures/forest-blimp.svg)
+
+## Design
+
+<details><summary>blimp & more, percent</summary>
+
+| seed 1 |
+| --- |
+| 50.1 |
+
+</details>
+
+### Differences to `gelu`
+
+### Differences to `gelu`
+
+```bash
+python -m report x --contrast 'a - b' && echo "<done>"
+```
+"""
+VOID = {"meta", "img", "br", "hr", "link"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes and the text under each, checked to be closed in order."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements, self.open, self.said = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.said.append(((*self.open,), data))
+
+    def text_in(self, tag: str) -> str:
+        return "".join(data for path, data in self.said if tag in path)
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_contents_are_a_list_of_links_that_one_link_leads_back_to():
+    markdown = (
+        "# T\n\n**Contents:** [Scores](#scores) · [Differences to `a`](#differences-to-a)\n\n"
+        "## Scores\n\n## Differences to `a`\n"
+    )
+    source = to_html(markdown, "t", {})
+    page = Page(source)
+    (nav,) = page.all("nav")
+    assert nav == {"class": "contents", "id": "contents", "aria-label": "Contents"}
+    links = [link["href"] for link in page.all("a")]
+    assert links == ["#scores", "#differences-to-a", "#contents"]
+    assert {link.removeprefix("#") for link in links} <= {
+        attributes["id"] for _, attributes in page.elements if "id" in attributes
+    }
+    said = "".join(data for path, data in page.said if "nav" in path)
+    assert said.split() == ["Scores", "Differences", "to", "a"]
+    without = Page(to_html("# T\n\ntext\n", "t", {}))
+    assert not without.all("a")
+
+
+@pytest.fixture(scope="module")
+def source() -> str:
+    return to_html(REPORT, "A <study>", {"figures/forest-blimp.svg": SVG})
+
+
+@pytest.fixture(scope="module")
+def page(source: str) -> Page:
+    return Page(source)
+
+
+def test_page_is_whole_and_needs_nothing_else(source: str, page: Page):
+    assert source.startswith("<!DOCTYPE html>")
+    assert page.text_in("title") == "A <study>"
+    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.elements}
+    for _, attributes in page.elements:
+        for name in ("src", "href", "srcset", "data", "action"):
+            assert attributes.get(name, "#").startswith(("#", "data:"))
+        assert not [name for name in attributes if name.startswith("on")]
+    assert not re.search(r"@import|url\(|https?://", page.text_in("style"))
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")
+    assert to_html(REPORT, "A <study>", {"figures/forest-blimp.svg": SVG}) == source
+
+
+def test_anchors_resolve_to_headings_named_as_on_github(page: Page):
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert ids == ["report-a-study", "design", "differences-to-gelu", "differences-to-gelu-1"]
+    targets = [link["href"] for link in page.all("a")]
+    assert targets == ["#design", "#differences-to-gelu", "#design"]
+    assert {target[1:] for target in targets} <= set(ids)
+
+
+def test_tables_details_and_code_are_kept(page: Page):
+    assert len(page.all("table")) == 2
+    boxes = [box.get("class") for box in page.all("div")]
+    assert boxes == ["beside", None, "table", "table"]  # the first beside its figure; each scrolls by itself
+    cells = [data for path, data in page.said if "td" in path and data.strip()]
+    assert cells == ["none", "different", " -2.61 ", "[-4.16, -1.06]", "a|b", "inconclusive", "50.1"]
+    assert len(page.all("details")) == 1
+    assert page.text_in("summary") == "blimp & more, percent"
+    assert "50.1" in page.text_in("details")
+    assert page.text_in("pre") == "python -m report x --contrast 'a - b' && echo \"<done>\"\n"
+
+
+def test_sentences_in_cells_get_room_and_numbers_do_not():
+    cells = ["one run only of gpt_neo kan, roberta kan", "inconclusive<br>+1.73 [-15.24, +18.70]", "12 / 12"]
+    page = Page(to_html("| a | b | c |\n| --- | --- | --- |\n| " + " | ".join(cells) + " |", "t", {}))
+    assert [cell.get("class") for cell in page.all("td")] == ["long", None, None]
+
+
+def test_alerts_become_boxes(page: Page):
+    quotes = [quote.get("class") for quote in page.all("blockquote")]
+    assert quotes == ["alert warning", "alert note", None]
+    said = page.text_in("blockquote")
+    assert "[!" not in said
+    expected = "Warning 6 scores are missing, named under Design. a note Note Plain words. A quote."
+    assert " ".join(said.split()) == expected
+
+
+def test_images_are_embedded_with_their_alt_text(page: Page):
+    (image,) = page.all("img")
+    assert image["alt"] == 'Forest "plot", <blimp>'
+    kind, data = image["src"].split(",", 1)
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(data).decode() == SVG
+
+
+def test_an_image_that_is_not_there_is_told_and_not_fetched():
+    page = Page(to_html("![a plot](https://example.org/x.png)", "t", {}))
+    assert not page.all("img")
+    assert page.text_in("em") == "a plot"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "<details onclick=x>",
+        "[x](javascript:alert(1))",
+        "<b>",
+        "$title ${body} {{x}}",
+    ],
+)
+@pytest.mark.parametrize("markdown", ["| task |\n| --- |\n| {} |", "{}", "- {}", "# {}", "`{}`"])
+def test_names_are_shown_and_never_run(name: str, markdown: str):
+    page = Page(to_html(markdown.replace("{}", name), name, {}))
+    tags = {tag for tag, _ in page.elements}
+    assert not tags & {"script", "img", "b", "details", "a"}
+    assert name in page.text_in("main")
+    assert page.text_in("title") == name

@@ -1,0 +1,239 @@
+import itertools
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+
+from report.analyse import analyse
+from report.analysis import Analysis
+from report.exports import draw_all
+from report.figures.forest import draw_forest, draw_forests
+from report.figures.style import PALETTE, family_styles, in_two_lines, to_png, to_svg, variant_styles
+from report.figures.training import thin
+from report.inputs.run_facts import Evaluation, RunFacts
+from report.inputs.sources import read_source
+from report.significance.axes import Benchmark
+from scores.rows import ROW_COLUMNS
+
+BLIMP = Benchmark("blimp")
+LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
+NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b>", "x_y", "swish", "relu")
+
+
+def held_out_loss(step: int, seed: int) -> float:
+    return 3 + 100 / step + 0.01 * seed
+
+
+def make_analysis(
+    tmp_path: Path,
+    variants=("gelu", "kan", "relu", "swish"),
+    families=("gpt_neo", "roberta"),
+    seeds: int = 3,
+    parts: int = 4,
+    benchmark: str = "blimp",
+    has_losses: bool = False,
+) -> Analysis:
+    """Analysis of made scores whose second variant has a single run in the last family, with run facts."""
+    generator = np.random.default_rng(1)
+    rows, facts = [], []
+    for family, (place, variant) in itertools.product(families, enumerate(variants)):
+        single = place == 1 and family == families[-1]
+        for seed in range(1, 2 if single else seeds + 1):
+            run_id = f"{family}/{variant}/seed{seed}"
+            shift = generator.normal()
+            rows += [
+                (run_id, family, variant, seed, benchmark, f"task {i}", "g", "accuracy",
+                 60 + shift - place * (i % 3) + generator.normal(), 100, "")
+                for i in range(parts)
+            ]  # fmt: skip
+            if has_losses:
+                loss = (2.5 + families.index(family)) * (1 - 0.02 * place) + 0.01 * generator.normal()
+                rows.append((run_id, family, variant, seed, "held-out-loss", "validation", "held-out text",
+                             "held_out_loss", loss, 0, ""))  # fmt: skip
+            facts.append(
+                RunFacts(
+                    run_id=run_id, family=family, variant=variant, seed=seed,
+                    num_parameters=10_000_000 + 300_000 * place, flops_per_token=20_000_000 + place,
+                    tokens_per_s=9e4 / (1 + place), train_hours=0.4 * (1 + place),
+                    peak_memory_mb=900.0 + place,
+                    eval_loss=held_out_loss(450, seed),
+                    curve=tuple(
+                        Evaluation(step, held_out_loss(step, seed), 1000 * step, step / 3600)
+                        for step in range(50, 500, 50)
+                    ),
+                    grad_norms=tuple((step, 1.0 + 0.5 * (step % 3)) for step in range(10, 2000, 10)),
+                )
+            )  # fmt: skip
+    table = pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1]))
+    path = tmp_path / "rows.parquet"
+    table.to_parquet(path)
+    return analyse(replace(read_source(path), facts=tuple(facts)))
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return make_analysis(tmp_path_factory.mktemp("scores"))
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    """Every text that is drawn; of an axis' labels those between its ends only."""
+    texts = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+    texts += [text for block in figure.subfigs for text in block.texts]
+    for axes in figure.axes:
+        texts += [*axes.texts, axes.title]
+        for axis in (axes.xaxis, axes.yaxis):
+            texts += [axis.label, *(label for t in axis._update_ticks() for label in (t.label1, t.label2))]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+def titles_of(figure: Figure) -> list[str]:
+    return [axes.get_title() for axes in figure.axes]
+
+
+def boxes_of(figure: Figure):
+    """Texts with their bounding boxes in pixels."""
+    figure.draw_without_rendering()
+    renderer = figure._get_renderer()
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts_of(figure)]
+
+
+def assert_nothing_overlaps(figure: Figure) -> None:
+    width, height = figure.bbox.width, figure.bbox.height
+    boxes = boxes_of(figure)
+    for text, box in boxes:
+        assert box.x0 >= -0.5, f"{text!r} leaves the figure"
+        assert box.y0 >= -0.5, f"{text!r} leaves the figure"
+        assert box.x1 <= width + 0.5, f"{text!r} leaves the figure"
+        assert box.y1 <= height + 0.5, f"{text!r} leaves the figure"
+    for (first, a), (second, b) in itertools.combinations(boxes, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        down = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert across <= 0.5 or down <= 0.5, f"{first!r} and {second!r} overlap"
+
+
+@pytest.mark.parametrize(
+    ("variants", "families", "parts"),
+    [
+        (("gelu", "b"), ("f",), 2),
+        (("gelu", "kan", "relu"), ("gpt_neo", "roberta"), 17),
+        pytest.param(NAMES, ("gpt_neo", "roberta", "t5"), 12, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.ci
+def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):
+    analysis = make_analysis(tmp_path, variants, families, parts=parts, has_losses=len(families) > 1)
+    drawn = draw_all(analysis)
+    kinds = {"forest", "seeds", "heat-map-blimp", "cost", "learning-curves", "gradient-norms"}
+    assert set(drawn) == kinds
+    for figure, alt in drawn.values():
+        assert_nothing_overlaps(figure)
+        assert len(alt) > 60
+    shown = {text.get_text().replace("\n", "") for text in texts_of(drawn["forest"][0])}
+    assert set(analysis.others) <= shown
+
+
+def test_overlaps_are_found():
+    figure = Figure()
+    figure.text(0.5, 0.5, "one")
+    figure.text(0.51, 0.5, "two")
+    with pytest.raises(AssertionError, match="overlap"):
+        assert_nothing_overlaps(figure)
+    figure = Figure()
+    figure.text(0.99, 0.5, "far too long")
+    with pytest.raises(AssertionError, match="leaves"):
+        assert_nothing_overlaps(figure)
+
+
+@pytest.mark.ci
+def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
+    analysis = make_analysis(tmp_path, ("gelu", "kan", "relu"), ("roberta",))
+    first, second = draw_all(analysis), draw_all(analysis)
+    for name in first:
+        # In one order here and in the other there.
+        svg, png = to_svg(first[name][0]), to_png(first[name][0])
+        assert to_png(second[name][0]) == png
+        assert to_svg(second[name][0]) == svg
+        assert first[name][1] == second[name][1]
+        root = ElementTree.fromstring(svg)
+        assert root.tag.endswith("svg")
+        assert not re.search(r"<dc:date>|Matplotlib v", svg)
+        assert not re.search(r'href="(?!#)', svg)  # nothing but its own parts
+        path = tmp_path / "x.png"
+        path.write_bytes(png)
+        with Image.open(path) as image:
+            assert set(image.info) <= {"dpi"}
+            assert image.info["dpi"][0] == pytest.approx(200, abs=0.1)
+            assert image.width == pytest.approx(200 * first[name][0].get_size_inches()[0], abs=1)
+
+
+@pytest.mark.ci
+def test_every_axis_has_a_unit(tmp_path: Path):
+    units = r"points|percent|%|nats|millions|MFLOP|min\b|training step|L2"
+    for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"), has_losses=True)).items():
+        if name == "seeds":  # in the titles, which leave room for more panels
+            assert [title for title in titles_of(figure) if "nats" not in title and "%" not in title] == []
+            continue
+        shared = f"{figure.get_supxlabel()} {figure.get_supylabel()}"
+        for axes in figure.axes:
+            if axes.get_xticklabels() and not name.startswith("heat-map"):
+                assert re.search(units, axes.get_xlabel() or figure.get_supxlabel()), name
+        assert re.search(units, shared + " ".join(axes.get_xlabel() for axes in figure.axes)), name
+
+
+def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
+    axes = draw_forest(analysis, BLIMP)[0].axes[0]
+    points = {round(float(x.get_xdata()[0]), 9): x for x in axes.lines if len(x.get_xdata()) == 1}
+    comparisons = [c for c in analysis.comparisons if c.estimate is not None]
+    assert {c.verdict for c in comparisons if c.is_primary} >= {"different", "inconclusive"}
+    assert {c.is_primary for c in comparisons} == {True, False}
+    for c in comparisons:
+        point = points[round(c.estimate, 9)]
+        assert (point.get_alpha() is not None) != c.is_primary
+        is_hollow = point.get_markerfacecolor() == "white"
+        assert is_hollow == (c.is_primary and c.verdict not in ("different", "different but negligible"))
+
+
+def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(tmp_path: Path):
+    analysis = make_analysis(tmp_path, ("gelu", "relu", "kan"), has_losses=True)
+    figure, alt = draw_forests(analysis)
+    loss, blimp = figure.axes
+    assert titles_of(figure) == ["held-out loss", "blimp"]
+    assert loss.get_xlabel() == "nats\n← better"
+    assert blimp.get_xlabel() == "points\nbetter →"
+    rows = analysis.source.rows
+    means = rows[rows.metric == "held_out_loss"].groupby(["family", "variant"]).score.mean()
+    points = [float(line.get_xdata()[0]) for line in loss.lines if len(line.get_xdata()) == 1]
+    for family in ("gpt_neo", "roberta"):
+        expected = means[family, "kan"] - means[family, "gelu"]
+        assert min(abs(point - expected) for point in points) < 1e-9
+    assert alt == (
+        "Forest plot of held-out loss, blimp: difference of 2 variants to gelu, in the order of "
+        "held-out loss, with simultaneous 95% intervals."
+    )
+
+
+def test_variants_look_different_and_long_names_stay_whole():
+    styles = variant_styles([f"v{i}" for i in range(14)])
+    assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
+    assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
+    assert len({s.colour for s in styles.values()}) == len(PALETTE)
+    assert len(set(family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
+    assert in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
+    for name in (LONG.format(1), "x" * 40, "short", "-" * 30):
+        assert in_two_lines(name).replace("\n", "") == name
+        assert in_two_lines(name).count("\n") == (len(name) > 18)
+
+
+def test_thinned_curves_keep_their_mean():
+    curve = [(step, float(step % 7)) for step in range(1, 601)]
+    thinned = thin(curve, 50)
+    assert len(thinned) == 50
+    np.testing.assert_allclose(np.mean(thinned, axis=0), np.mean(curve, axis=0))
+    assert thin(curve[:50], 50) == curve[:50]

@@ -1,0 +1,134 @@
+"""Differences by phenomenon and task against pandas and scipy on made scores."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from report.analyse import analyse
+from report.analysis import Analysis
+from report.exports import number_tables
+from report.figures.heat_map import draw_heat_map
+from report.inputs.sources import read_source, source_of_frame
+from report.part import Page
+from report.parts.phenomena import PART
+from report.plots import find_panel
+from report.significance.axes import Benchmark
+
+PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})
+VARIANTS = ("gelu", "kan", "relu", "swish")
+BLIMP = Benchmark("blimp")
+
+
+def made(groups: dict[str, int], families: tuple[str, ...] = ("gpt_neo", "roberta")) -> pd.DataFrame:
+    """Scores of three seeds on so many tasks of each group; kan has one run in the last family."""
+    generator = np.random.default_rng(1)
+    rows = [
+        (family, variant, seed, "blimp", f"{group} {task}", group, "accuracy",
+         60 + generator.normal() - place * (task % 3))
+        for family in families
+        for place, variant in enumerate(VARIANTS)
+        for seed in range(1, 2 if variant == "kan" and family == families[-1] else 4)
+        for group, tasks in groups.items()
+        for task in range(tasks)
+    ]  # fmt: skip
+    names = ["family", "variant", "seed", "benchmark", "task", "group", "metric", "score"]
+    return pd.DataFrame(rows, columns=names)
+
+
+@pytest.fixture(scope="module")
+def scores() -> pd.DataFrame:
+    return made({"islands": 2, "binding": 3, "npi": 2})
+
+
+@pytest.fixture(scope="module")
+def analysis(scores: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    path = tmp_path_factory.mktemp("scores") / "scores.csv"
+    scores.to_csv(path, index=False)
+    return analyse(read_source(path))
+
+
+def differences(scores: pd.DataFrame, part: str) -> pd.DataFrame:
+    """By part and variant, families alike: means over tasks, then seeds, minus those of gelu."""
+    runs = scores.groupby([part, "family", "variant", "seed"]).score.mean()
+    means = runs.groupby([part, "family", "variant"]).mean().unstack("variant")
+    return means.sub(means["gelu"], axis=0).groupby(part).mean().drop(columns="gelu")
+
+
+def section(analysis: Analysis) -> str:
+    found = PART.section(analysis, PART.of(analysis), PAGE)
+    assert found is not None
+    return found.markdown
+
+
+def test_the_page_has_plain_differences_and_nothing_tested(scores: pd.DataFrame, analysis: Analysis) -> None:
+    text, expected = section(analysis), differences(scores, "group")
+    for group, row in expected.iterrows():
+        (line,) = (
+            line for line in text.splitlines() if line.startswith(f"| {group} | ") and "accuracy" not in line
+        )
+        assert list(map(float, line.split("|")[2:-1])) == pytest.approx(row.to_list(), abs=0.05)
+    assert "![a map](figures/heat-map-blimp.svg)" in text
+    assert not re.search(r"\*\*|\bp\b|significant", text)
+
+
+def test_the_table_has_sizes_and_no_tests(analysis: Analysis) -> None:
+    table = number_tables(analysis)["phenomena"]
+    assert len(table) == 9
+    assert set(table[table.standard_error.isna()].contrast) == {"kan - gelu"}
+    assert not {"p", "p_corrected", "verdict"} & set(table.columns)
+
+
+def test_means_weigh_every_phenomenon_alike(scores: pd.DataFrame, analysis: Analysis) -> None:
+    runs = scores.groupby(["family", "variant", "seed", "group"]).score.mean()
+    expected = runs.groupby(["family", "variant", "seed"]).mean().groupby(["family", "variant"])
+    table = number_tables(analysis)["means_over_phenomena"].set_index(["family", "variant"])
+    assert set(table.num_parts) == {3}
+    assert table["mean"].to_dict() == pytest.approx(expected.mean().to_dict())
+    assert table["sd"].dropna().to_dict() == pytest.approx(expected.std().dropna().to_dict())
+    cells = " | ".join(f"{expected.mean()['gpt_neo', name]:.1f}" for name in VARIANTS)
+    assert f"| GPT-Neo | {cells} |" in section(analysis)
+
+
+def test_tasks_have_a_table_in_each_family(scores: pd.DataFrame, analysis: Analysis) -> None:
+    means = scores.groupby(["family", "task", "variant"]).score.mean()
+    text = section(analysis)
+    assert text.count("| group | task | metric | `gelu` | `kan` | `relu` | `swish` |") == 2
+    for family in ("gpt_neo", "roberta"):
+        cells = " | ".join(f"{means[family, 'binding 2', name]:.1f}" for name in VARIANTS)
+        assert f"| binding | binding 2 | accuracy ↑ | {cells} |" in text
+
+
+def test_the_heat_map_shows_the_differences() -> None:
+    scores = made({"g": 5})
+    analysis = analyse(source_of_frame(scores, (), None))
+    comparisons = PART.of(analysis).differences[BLIMP]
+    figure, alternative = draw_heat_map(analysis, comparisons)
+    axes, scale = figure.axes
+    rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
+    assert rows == [f"g {i}" for i in range(5)]
+    assert columns == ["kan", "relu", "swish"]
+    expected = differences(scores, "task")
+    texts = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
+    assert {cell: float(text.get_text()) for cell, text in texts.items()} == pytest.approx(
+        {(row, column): expected.loc[row, column] for row in rows for column in columns}, abs=0.05
+    )
+    mesh = axes.collections[0]
+    np.testing.assert_allclose(mesh.get_array().reshape(5, 3), expected)
+    low, high = mesh.get_clim()
+    assert low == -high
+    assert high == pytest.approx(np.abs(expected.to_numpy()).max())  # no cell is four times the median one
+    assert "percentage points" in scale.get_xlabel()
+    assert "in each of 5 parts" in alternative
+    assert find_panel(analysis, "heat-map", None, None).height > 0
+
+
+def test_a_table_without_tasks_has_no_phenomena(tmp_path: Path) -> None:
+    made({"g": 1}).drop(columns=["task", "group", "metric"]).to_csv(tmp_path / "scores.csv", index=False)
+    analysis = analyse(read_source(tmp_path / "scores.csv"))
+    assert PART.of(analysis) is None
+    assert "tasks" in number_tables(analysis)

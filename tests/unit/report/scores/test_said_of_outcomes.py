@@ -1,0 +1,315 @@
+"""What a table and flags say of its outcomes: directions, units, chance, margins and scale; and mistakes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from base.errors import UsageError, run_cli
+from report.analyse import analyse
+from report.analysis import Analysis, Request
+from report.command import main
+from report.inputs.sources import read_source
+from report.part import Page
+from report.parts import phenomena
+from report.significance.comparison import EQUIVALENT
+from scores.outcome import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss
+
+VARIANTS, SEEDS = ("gelu", "kan"), (1, 2, 3)
+PERCENT, LOSSES, FRACTIONS = (50.0, 1.0), (3.0, 0.02), (0.6, 0.01)
+
+LOSS_NAMES = (
+    *("loss", "val_loss", "validation-loss", "VAL_LOSS", "valLoss", "eval/loss", "train.loss", "loss2"),
+    *("ppl", "word_ppl", "nll", "valNLL", "neg_log_likelihood", "negative-log-likelihood", "cross_entropy"),
+    *("crossentropy", "xent", "error_rate", "top1_error", "wer", "cer", "mse", "rmse", "mae", "brier"),
+    *("Perplexity", "wikitext/perplexity", "eval_ppl", "bpb", "val_bpb", "brier_score", "log_loss"),
+    *("ece", "bits_per_char", "bpc", "Validation Loss"),
+)  # fmt: skip
+DOUBTFUL = (
+    *("ce", "kl", "surprisal", "entropy", "neg_log_loss", "loss_reduction", "inverse_perplexity", "bpb_gain"),
+    *("brier_skill_score", "accuracy_drop", "accuracy_loss"),
+)
+"""Names of which the direction is none that a word in them has."""
+
+
+def table(benchmark: str, scores: tuple[float, float] = PERCENT, **columns: object) -> pd.DataFrame:
+    """Scores of a level and a spread, with further columns of one value, or of a list of six."""
+    generator = np.random.default_rng(0)
+    level, spread = scores
+    rows = [
+        ("f", variant, seed, benchmark, round(level + spread * generator.normal(), 5))
+        for variant in VARIANTS
+        for seed in SEEDS
+    ]
+    names = ["family", "variant", "seed", "benchmark", "score"]
+    return pd.DataFrame(rows, columns=names).assign(**columns)
+
+
+def tasks(*metrics: tuple[str, float]) -> pd.DataFrame:
+    """One benchmark whose tasks are scored in these metrics, at these levels."""
+    return pd.concat([table("lm", (level, 0.01), task=metric, metric=metric) for metric, level in metrics])
+
+
+def in_mixed_scales() -> pd.DataFrame:
+    frame = table("blimp")
+    return frame.assign(score=frame.score.where(frame.variant == "gelu", frame.score / 100))
+
+
+@pytest.fixture
+def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Callable[..., str]:
+    """Run the command on a table that it must refuse: one line, exit status 2, and nothing written."""
+
+    def run(frame: pd.DataFrame, *flags: str) -> str:
+        frame.to_csv(tmp_path / "scores.csv", index=False)
+        out = tmp_path / "out"
+        words = ["report", str(tmp_path / "scores.csv"), "--out", str(out), *flags]
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as caught:
+            run_cli(main)
+        error = capsys.readouterr().err
+        assert caught.value.code == 2
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
+        assert not out.exists()
+        return error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("frame", "flags", "message"),
+    [
+        (table("blimp"), ["--margin", "blmp=1"], "unknown outcome in --margin 'blmp'; did you mean 'blimp'"),
+        (table("blimp"), ["--lower-is-better", "los"], "unknown outcome in --lower-is-better 'los'"),
+        (table("blimp"), ["--chance", "ewok=50"], "unknown outcome in --chance 'ewok'; Available: blimp"),
+        (table("val_bpb", LOSSES), ["--margin", "1"], "no outcome is in percent; name that of "
+         "each outcome in bits per byte: --margin val_bpb=0.002"),
+        (table("blimp"), ["--margin", "blimp=0.02nats"], "'0.02nats'; it must be a number, without a unit"),
+        (table("val_bpb", LOSSES), ["--margin", "val_bpb=5"], "margin 5 of val_bpb is too wide"),
+        (table("blimp"), ["--margin", "blimp=0"], "margin 0 of blimp is not a positive number"),
+        (table("blimp"), ["--margin", "blimp=nan"], "--margin blimp is 'nan'; it must be a number"),
+        (table("blimp"), ["--margin", "1", "2"], "--margin has 2 numbers without a name"),
+        (table("blimp"), ["--margin", "blimp=1", "blimp=2"], "--margin names blimp twice"),
+        (table("ewok"), ["--chance", "50"], "names no outcome; write --chance NAME=50"),
+        (table("ewok"), ["--chance", "ewok=0.5"], "chance 0.5 of ewok is a fraction; write it in percent"),
+        (table("blimp"), ["--lower-is-better", "blimp"], "the accuracy of blimp is better when higher"),
+    ],
+)  # fmt: skip
+def test_flags_that_do_not_fit(
+    refusal: Callable[..., str], frame: pd.DataFrame, flags: list[str], message: str
+):
+    assert message in refusal(frame, *flags)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, np.inf]), "score 'inf' in row 7 is not"),
+        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, "nan"]), "score 'nan' in row 7 is not"),
+        (tasks(("accuracy", 50), ("perplexity", 20)), "lm mixes accuracy and perplexity, one"),
+        (tasks(("bits_per_byte", 1), ("perplexity", 20)), "lm mixes bits_per_byte (bits per byte) and"),
+        (table("x", LOSSES, lower_is_better=[True] * 5 + [False]), "lower_is_better of x is both True"),
+        (table("x", LOSSES, lower_is_better="maybe"), "is 'maybe'; it must be true or false"),
+        (table("x", LOSSES, unit="bits"), "unknown unit of x"),
+        (table("x", chance="half"), "is 'half'; it must be a number"),
+        (table("x", chance=[50] * 5 + [25]), "chance of x is both 50.0 and 25.0"),
+        (table("blimp", lower_is_better="true"), "the accuracy of blimp is better when higher"),
+        (table("blimp", unit="nats"), "the accuracy of blimp is in percent, not in nats"),
+        (table("blimp", FRACTIONS), "are these fractions? Scores are percentages: add --scale fraction"),
+        (in_mixed_scales(), "no score of blimp f kan is above 1; are these fractions?"),
+        (tasks(("matthews_correlation", 0.35), ("accuracy", 90)), "no score of lm matthews_correlation is"),
+    ],
+)  # fmt: skip
+def test_tables_that_do_not_fit(refusal: Callable[..., str], frame: pd.DataFrame, message: str):
+    assert message in refusal(frame)
+
+
+def test_scales_that_do_not_fit(refusal: Callable[..., str]):
+    assert "which is no fraction" in refusal(table("blimp"), "--scale", "fraction")
+    assert "which is no fraction" in refusal(in_mixed_scales(), "--scale", "fraction")
+    assert "no score is a percentage" in refusal(table("val_bpb", LOSSES), "--scale", "fraction")
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_names_that_say_no_direction_ask_for_it(name: str):
+    with pytest.raises(UsageError, match=f"--lower-is-better {name} or --higher-is-better {name}"):
+        find_outcome(name, ["score"], [30.0], Declared())
+
+
+@pytest.mark.parametrize("metric", ["toxicity", "latency_ms", "ties"])
+def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_higher(metric: str):
+    benchmark = "blimp" if metric == "ties" else "mine"
+    with pytest.raises(UsageError, match=f"nothing says which scores of {metric} are better"):
+        find_outcome(benchmark, [metric], [30.0], Declared())
+    for is_lower in (True, False):
+        told = Declared(lower_is_better={metric: is_lower})
+        assert find_direction(benchmark, metric, told) == ("lower" if is_lower else "higher")
+
+
+@pytest.mark.parametrize("name", LOSS_NAMES)
+def test_losses_are_better_when_lower(name: str):
+    assert find_outcome(name, ["score"], [3.0], Declared()).better == "lower"
+    assert find_outcome("mine", [name], [3.0], Declared()).better == "lower"
+    assert find_outcome(name, ["score"], [3.0], Declared(lower_is_better={name: False})).better == "higher"
+
+
+def test_a_report_says_what_it_took_from_a_name(tmp_path: Path):
+    (note,) = (x for x in analysis_of(tmp_path, table("val_loss", LOSSES)).warnings if "by the name" in x)
+    assert note.startswith("lower scores are taken as better, by the name: val_loss; where that is wrong")
+    for is_lower in (True, False):
+        told = analysis_of(tmp_path, table("val_loss", LOSSES, lower_is_better=is_lower))
+        assert not any("by the name" in x for x in told.warnings)
+
+
+def test_a_report_says_what_it_took_for_want_of_a_word(tmp_path: Path):
+    (note,) = (x for x in analysis_of(tmp_path, table("mine", LOSSES)).warnings if "nothing says" in x)
+    assert note.startswith("higher scores are taken as better, as nothing says which are: mine; where")
+    told = analysis_of(tmp_path, table("mine", LOSSES, lower_is_better=False))
+    assert not any(
+        "nothing says" in x for x in (*told.warnings, *analysis_of(tmp_path, table("f1", LOSSES)).warnings)
+    )
+
+
+@pytest.mark.parametrize("name", ["latency_ms", "train_time", "FID", "params", "GFLOPs", "miss_rate", "rank"])
+def test_a_cost_is_not_taken_for_a_score(name: str):
+    with pytest.raises(UsageError, match=f"nothing says which scores of {name} are better"):
+        find_outcome(name, ["score"], [30.0], Declared())
+
+
+@pytest.mark.parametrize("name", ["accuracy \u2193", "latency (lower is better)", "PPL \u2193"])
+def test_an_arrow_in_a_name_says_its_direction(name: str):
+    assert find_outcome(name, ["score"], [30.0], Declared()).better == "lower"
+    assert (
+        find_outcome(
+            name.replace("\u2193", "\u2191").replace("lower", "higher"), ["score"], [30.0], Declared()
+        ).better
+        == "higher"
+    )
+
+
+SEVERAL_METRICS = [("accuracy", True), ("perplexity", False), ("raw_toxicity", False), ("raw_bleu", False)]
+
+
+@pytest.mark.parametrize(
+    "column", [None, {"perplexity": "false", "raw_toxicity": "true", "accuracy": "false"}]
+)
+def test_every_metric_of_a_benchmark_has_a_direction_of_its_own(tmp_path: Path, column: dict | None):
+    """Each is 40 of gelu and 30 of kan; a field of one metric is not about another."""
+    frames = [
+        table("lambada", (40.0, 0.0), task="openai", metric=metric, primary=is_primary).assign(
+            score=[40.0, 40.1, 40.2, 30.0, 30.1, 30.2],
+            **({"lower_is_better": column.get(metric, "")} if column else {}),
+        )
+        for metric, is_primary in SEVERAL_METRICS
+    ]
+    analysis = analysis_of(tmp_path, pd.concat(frames))
+    arrows = {"accuracy": "↑", "perplexity": "↓", "raw_toxicity": "", "raw_bleu": "↑"}
+    arrows |= {"perplexity": "↑", "raw_toxicity": "↓"} if column else {}
+    result = phenomena.PART.of(analysis)
+    lines = phenomena.section(analysis, result, Page(alternative_texts={})).body.splitlines()
+    for metric, arrow in arrows.items():
+        (line,) = (line for line in lines if f"| {metric.replace('_', ' ')}" in line)
+        cells = [cell.strip() for cell in line.split("|")[3:6]]
+        assert cells[0] == f"{metric.replace('_', ' ')} {arrow}".strip()
+        assert list(map(float, cells[1:])) == [40.1, 30.1]
+
+
+def test_a_flag_may_name_a_metric_that_stands_beside_the_compared_one(tmp_path: Path):
+    frame = tasks(("accuracy", 40), ("toxicity", 30)).assign(task="t", primary=[True] * 6 + [False] * 6)
+    analysis = analysis_of(tmp_path, frame, declared=Declared(lower_is_better={"toxicity": True}))
+    (benchmark,) = analysis.benchmarks
+    assert analysis.direction(benchmark, "toxicity") == "lower"
+    assert analysis.direction(benchmark, "accuracy") == "higher"
+
+
+@pytest.mark.parametrize("name", ["blimp", "glossary", "lossy", "bleu", "negation", "maze", "terse"])
+def test_names_that_are_no_losses(name: str):
+    assert not looks_like_a_loss(name)
+
+
+def analysis_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Analysis:
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    return analyse(read_source(tmp_path / "scores.csv"), Request(**request))
+
+
+def outcome_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Outcome:
+    (outcome,) = analysis_of(tmp_path, frame, **request).outcomes.values()
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "margin"),
+    [
+        ("perplexity", "ratio", None),
+        ("bits_per_byte", "bits per byte", 0.002),
+        ("val_bpb", "bits per byte", 0.002),
+        ("bpb", "bits per byte", 0.002),
+        ("eval_loss", "nats", 0.02),
+        ("held-out-loss", "nats", 0.02),
+    ],
+)
+def test_known_names_say_what_they_are(tmp_path: Path, name: str, unit: str, margin: float | None):
+    outcome = outcome_of(tmp_path, table(name, LOSSES))
+    assert (outcome.better, outcome.unit, outcome.margin) == ("lower", unit, margin)
+
+
+def test_what_nobody_named_is_not_called_equivalent(tmp_path: Path):
+    """A loss whose unit nobody said has no margin, whichever way is better."""
+    for is_lower in (True, False):
+        analysis = analysis_of(tmp_path, table("val_loss", LOSSES, lower_is_better=is_lower))
+        (outcome,), (comparison,) = analysis.outcomes.values(), analysis.comparisons
+        assert (outcome.unit, outcome.margin) == (None, None)
+        assert outcome.better == ("lower" if is_lower else "higher")
+        assert comparison.verdict != EQUIVALENT
+
+
+def test_columns_and_flags_say_the_same(tmp_path: Path):
+    frame = table("val_loss", LOSSES)
+    by_columns = outcome_of(tmp_path, frame.assign(lower_is_better="true", unit="nats", chance=9.2))
+    said = Declared(lower_is_better={"val_loss": True}, units={"val_loss": "nats"}, chances={"val_loss": 9.2})
+    assert by_columns == outcome_of(tmp_path, frame, declared=said)
+    assert (by_columns.better, by_columns.unit, by_columns.chance) == ("lower", "nats", 9.2)
+
+
+def test_fractions_become_percentages(tmp_path: Path):
+    """Only where they count as percentages: beside them a loss stays what it is."""
+    frame = pd.concat([table("ewok", FRACTIONS), table("val_bpb", (0.9, 0.01))])
+    analysis = analysis_of(tmp_path, frame, scale="fraction")
+    means = analysis.arms.set_index(["benchmark", "variant"])["mean"]
+    wanted = frame.groupby(["benchmark", "variant"])["score"].mean()
+    found = {str(benchmark): means[benchmark] for benchmark in analysis.benchmarks}
+    assert found["ewok"].to_numpy() == pytest.approx(100 * wanted["ewok"].to_numpy())
+    assert found["val_bpb"].to_numpy() == pytest.approx(wanted["val_bpb"].to_numpy())
+    as_written = analysis_of(tmp_path, table("ewok", FRACTIONS), scale="percent").arms["mean"]
+    assert as_written.max() < 1
+
+
+@pytest.mark.parametrize("level", [-3.0, 1500.0])
+def test_what_cannot_be_percentages_has_no_margin_of_a_point(tmp_path: Path, level: float):
+    table("score", (level, 0.02)).to_csv(tmp_path / "scores.csv", index=False)
+    analysis = analyse(read_source(tmp_path / "scores.csv"))
+    (outcome,) = analysis.outcomes.values()
+    assert (outcome.unit, outcome.margin) == (None, None)
+    assert all(comparison.verdict != EQUIVALENT for comparison in analysis.comparisons)
+
+
+def test_one_score_above_100_leaves_the_others_percentages(tmp_path: Path):
+    frame = table("blimp")
+    frame.loc[0, "score"] = 501.0
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    (outcome,) = analyse(read_source(tmp_path / "scores.csv")).outcomes.values()
+    assert outcome.unit == "percent"
+
+
+def test_a_name_of_two_words_is_quoted_for_the_shell(refusal: Callable[..., str]):
+    assert "--lower-is-better 'KL Divergence' or" in refusal(table("KL Divergence", LOSSES))
+
+
+def test_one_direction_is_named_once(refusal: Callable[..., str]):
+    flags = ["--lower-is-better", "kl", "--higher-is-better", "kl"]
+    assert "kl stands behind --lower-is-better and --higher-is-better" in refusal(table("kl"), *flags)

@@ -1,0 +1,163 @@
+"""How often the report is wrong, by simulation: intervals, families of tests, verdicts of equivalence.
+
+With a fixed generator; docs/error-rates.md has those of whole studies.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from report.statistics.corrections import Holm
+from report.statistics.equivalence import equivalence_p
+from report.statistics.welch import Welch, welch
+from tests.unit.report.significance.source_study import source_study_interval
+
+STUDIES = 100_000
+FAMILIES_OF_TESTS = 10_000
+NUM_RUNS = [3, 6, *(pytest.param(num_runs, marks=pytest.mark.slow) for num_runs in (5, 10))]
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.normal(size=shape)
+
+
+def unequal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard deviations 1 and 3 in the two arms."""
+    return rng.normal(size=shape) * np.array([1, 3])[np.arange(shape[1]) % 2, None]
+
+
+def skewed(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.gamma(2.0, size=shape) - 2.0
+
+
+def with_outliers(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """One run in twenty lies five times as far out."""
+    return rng.normal(size=shape) * np.where(rng.random(shape) < 0.05, 5, 1)
+
+
+SHAPES = {"normal": normal, "unequal": unequal, "skewed": skewed, "outliers": with_outliers}
+
+
+def studies(shape: str, num_families: int, num_runs: int, difference: float = 0.0) -> Welch:
+    """Compare two arms in so many families, the first better by ``difference``."""
+    rng = np.random.default_rng([sorted(SHAPES).index(shape), num_families, num_runs])
+    cells = SHAPES[shape](rng, (STUDIES, 2 * num_families, num_runs))
+    cells[:, ::2] += difference
+    weights = np.tile([1.0, -1.0], num_families) / num_families
+    return welch(cells.mean(-1), cells.var(-1, ddof=1), [num_runs] * 2 * num_families, weights)
+
+
+@pytest.mark.parametrize("num_families", [1, 2])
+@pytest.mark.parametrize("num_runs", NUM_RUNS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.ci
+def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_families: int):
+    """A little conservative at three seeds and never far below 95%."""
+    found = studies(shape, num_families, num_runs)
+    holds = (found.low <= 0) & (found.high >= 0)
+    assert 0.94 <= holds.mean() <= 0.975
+    assert ((found.p > 0.05) == holds).all()
+
+
+@pytest.mark.parametrize("num_runs", [3, 6])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
+    """Seven variants like their one baseline: after Holm, at most 5% of studies call one different."""
+    rng = np.random.default_rng([7, sorted(SHAPES).index(shape), num_runs])
+    # Arms of a pair have the standard deviations of ``unequal``: variants first, the baseline last.
+    variants = SHAPES[shape](rng, (FAMILIES_OF_TESTS, 2 * 7, num_runs)).reshape(-1, 7, 2, num_runs)
+    baseline = SHAPES[shape](rng, (FAMILIES_OF_TESTS, 2, num_runs))
+    cells = np.concatenate([variants, np.repeat(baseline[:, None], 7, axis=1)], axis=2)
+    found = welch(cells.mean(-1), cells.var(-1, ddof=1), [num_runs] * 4, [0.5, 0.5, -0.5, -0.5])
+    wrong = [any(p < 0.05 for p in Holm().adjust(of_study.tolist()) if p is not None) for of_study in found.p]
+    assert np.mean(wrong) <= 0.05
+
+
+def of_models(cells: np.ndarray, weights: list[float]) -> Welch:
+    """Compare arms of shape (studies, arms, runs)."""
+    return welch(cells.mean(-1), cells.var(-1, ddof=1), [cells.shape[-1]] * cells.shape[1], weights)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("spread_of_models", [0.0, 1.0, 5.0])
+@pytest.mark.ci
+def test_heads_of_the_same_models_are_rarely_called_different(shape: str, spread_of_models: float):
+    """Three seeds, two families, equal heads: paired by model the spread of the models is of no account."""
+    rng = np.random.default_rng([9, sorted(SHAPES).index(shape), int(spread_of_models)])
+    models = spread_of_models * rng.normal(size=(STUDIES, 2, 1, 3))
+    scores = models + SHAPES[shape](rng, (STUDIES, 2 * 2, 3)).reshape(STUDIES, 2, 2, 3)
+    paired = of_models(scores[:, :, 0] - scores[:, :, 1], [0.5, 0.5])
+    assert 0.02 <= (paired.p < 0.05).mean() <= 0.055
+    if spread_of_models == 5.0:  # without pairs nothing would be found, equal or not
+        alone = of_models(scores.reshape(STUDIES, 4, 3), [0.5, -0.5, 0.5, -0.5])
+        assert (alone.p < 0.05).mean() < 0.005
+
+
+def test_heads_of_one_model_are_one_replicate():
+    """A mean over two heads has as many replicates as models: without pairs, equal FFNs differ too often."""
+    rng = np.random.default_rng(10)
+    models = 3 * rng.normal(size=(STUDIES, 2, 1, 3))  # two FFNs, three seeds
+    scores = models + 0.5 * rng.normal(size=(STUDIES, 2, 2, 3))  # two heads of each
+    alone = of_models(scores.reshape(STUDIES, 4, 3), [0.5, 0.5, -0.5, -0.5])
+    assert (alone.p < 0.05).mean() > 0.1
+    of_ffns = scores.mean(2)
+    paired = of_models(of_ffns[:, :1] - of_ffns[:, 1:], [1.0])
+    assert 0.045 <= (paired.p < 0.05).mean() <= 0.055
+
+
+@pytest.mark.parametrize("num_families", [1, 2])
+@pytest.mark.parametrize("num_runs", [3, 6, 10])
+@pytest.mark.parametrize("shape", ["normal", "unequal", "outliers"])
+@pytest.mark.ci
+def test_a_difference_of_the_margin_is_rarely_called_equivalent(shape: str, num_runs: int, num_families: int):
+    """The worst case of the verdict ``equivalent``: a true difference as large as the margin."""
+    found = studies(shape, num_families, num_runs, difference=1.0)
+    p = equivalence_p(found.estimate, found.standard_error, found.df, margin=1.0)
+    assert (p < 0.05).mean() <= 0.05
+
+
+def test_the_simulation_would_notice_a_percentile_bootstrap():
+    """The field's usual interval covers far too little at five seeds, and this simulation shows it."""
+    rng = np.random.default_rng(5)
+    draws = rng.integers(5, size=(2, 500, 5))
+    holds = []
+    for _ in range(1_000):
+        a, b = rng.normal(size=(2, 5))
+        low, high = np.percentile(a[draws[0]].mean(1) - b[draws[1]].mean(1), [2.5, 97.5])
+        holds.append(low <= 0 <= high)
+    assert 0.84 < np.mean(holds) < 0.92
+    assert stats.binomtest(sum(holds), len(holds), 0.95).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(("num_runs", "covered"), [(5, 83.4), (6, 85.4)])
+def test_the_source_study_s_interval_covers_too_little(num_runs: int, covered: float):
+    """As its code draws them, both arms with one generator state: docs/sources.md."""
+    rng = np.random.default_rng(11)
+    arms = rng.normal(size=(2_000, 2, num_runs))
+    intervals = [source_study_interval(first, second) for first, second in arms]
+    holds = 100 * np.mean([found.low <= 0 <= found.high for found in intervals])
+    assert holds == pytest.approx(covered, abs=2)
+
+
+def test_the_source_study_s_printed_intervals_come_out(shared_data: Path):
+    """Its Tables 3 and 4, from its Table 5 in that order of rows and names: docs/sources.md."""
+    scores = pd.read_csv(shared_data / "thesis" / "table5.csv")
+    printed = {
+        ("blimp", "gelu", "learnable-gelu"): (-0.135, -1.16, 0.636),
+        ("glue", "gelu", "learnable-gelu"): (-0.878, -2.674, 0.604),
+        ("blimp", "relu+silu", "swish+prelu"): (0.442, -1.85, 2.30),
+        ("glue", "relu+silu", "swish+prelu"): (1.355, -0.35, 3.05),
+    }
+    for (benchmark, *sides), numbers in printed.items():
+        of_benchmark = scores[scores.benchmark == benchmark]
+        first, second = (
+            np.concatenate([of_benchmark.score[of_benchmark.variant == name] for name in side.split("+")])
+            for side in sides
+        )
+        # Printed with two or three decimals, and 0.442 of 0.44295 is cut.
+        assert tuple(source_study_interval(first, second)) == pytest.approx(numbers, abs=0.002)

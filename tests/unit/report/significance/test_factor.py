@@ -1,0 +1,364 @@
+"""Reports of one factor: FFN variants, classification heads, or both, from scores that heads have part in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from base.errors import UsageError
+from report.analyse import analyse
+from report.analysis import Analysis, Request
+from report.exports import number_tables
+from report.inputs.sources import read_source
+from report.significance.axes import Benchmark, Combination, Setting
+from report.significance.factor import Relabelling, levels, listed_heads
+from scores.baselines import write_baselines
+from scores.rows import ROW_COLUMNS, with_primary, write_rows
+from tests.unit.report import rendering
+from tests.unit.report.rendering import render
+
+FAMILIES, FFNS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3)
+FOURIER = "fourier-kan grid_size=10 frozen"
+HEADS = ("linear", "mlp", FOURIER)
+SHIFT = {"linear": 0.0, "mlp": 0.1, FOURIER: -9.0}
+STRATA = [Setting(family, variant=ffn) for family, ffn in product(FAMILIES, FFNS)]
+GLUE = Benchmark("glue")
+
+
+def scores() -> pd.DataFrame:
+    """Rows of every run under every head: the scores of one run share what its pretraining came to."""
+    rng = np.random.default_rng(8)
+    rows = []
+    for family, ffn, seed in product(FAMILIES, FFNS, SEEDS):
+        run_id, model = f"{family}/{ffn}/seed{seed}-0a1b2c3d", rng.normal(0, 3)
+        names = (run_id, family, ffn, seed)
+        rows += [
+            (*names, "blimp", f"paradigm {i}", "syntax", "accuracy", 60 + model + rng.normal(), 100, "")
+            for i in range(2)
+        ]
+        rows += [
+            (*names, "glue", task, "GLUE", metric, 70 + model + SHIFT[head] + rng.normal(0, 0.5), 50, head)
+            for head, (task, metric) in product(
+                HEADS, [("cola", "matthews_correlation"), ("rte", "accuracy")]
+            )
+        ]
+    return pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1]))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that varies both, which no test changes."""
+    folder = tmp_path_factory.mktemp("made") / "heads"
+    for run_id, rows in scores().groupby("run_id"):
+        write_rows(rows, folder / str(run_id) / "eval" / "rows.parquet")
+        (folder / str(run_id) / "provenance.json").write_text(json.dumps({"parameters": 10_000_000}))
+    write_baselines(folder / str(run_id), {"glue": {"rte": {"accuracy": 52.7}}})
+    write_plan(folder)
+    return folder
+
+
+@pytest.fixture
+def study(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(made, tmp_path / "heads"))
+
+
+def write_plan(folder: Path, **report: object) -> None:
+    content = {
+        "families": list(FAMILIES),
+        "variants": list(FFNS),
+        "seeds": list(SEEDS),
+        "evaluation": {
+            "suites": ["blimp", "glue"],
+            "finetune": {"head": ["linear", "mlp", "fourier-kan frozen grid_size=10"]},
+        },
+        "report": {"margin": 1.0, **report},
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+
+
+@lru_cache
+def kept(source: Path, **request) -> Analysis:
+    """The analysis of a folder that no test changes, made once."""
+    return analysed(source, **request)
+
+
+def analysed(source: Path, **request) -> Analysis:
+    return analyse(read_source(source), Request(**request))
+
+
+def numbers_of(analysis: Analysis) -> dict:
+    return rendering.numbers(analysis)
+
+
+def means(rows: pd.DataFrame, family: str, ffn: str, head: str, benchmark: str = "glue") -> np.ndarray:
+    """The mean over tasks of each seed, from the rows as they were made."""
+    chosen = rows[(rows.family == family) & (rows.variant == ffn) & (rows.benchmark == benchmark)]
+    return chosen[chosen["head"] == head].groupby("seed").score.mean().to_numpy()
+
+
+def test_heads_are_compared_on_the_same_models(made: Path):
+    found, rows = kept(made, factor="head"), scores()
+    assert found.baseline == "linear"  # the usual one, as the plan names none
+    assert found.variants == HEADS
+    assert found.families == tuple(STRATA)
+    assert found.benchmarks == (GLUE,)
+    assert found.inference.paired
+    for head in HEADS[1:]:
+        differences = {}
+        for (family, ffn), stratum in zip(product(FAMILIES, FFNS), STRATA, strict=True):
+            pair = means(rows, family, ffn, head), means(rows, family, ffn, "linear")
+            expected = stats.ttest_rel(*pair)
+            (c,) = (c for c in found.of(GLUE, stratum) if str(c.contrast) == f"{head} - linear")
+            interval = expected.confidence_interval()
+            assert [c.p, c.df, c.low, c.high] == pytest.approx(
+                [expected.pvalue, expected.df, interval.low, interval.high]
+            )
+            differences[stratum] = pair[0] - pair[1]
+        # Averaged with equal weights: the sum of four independent means of three differences.
+        (c,) = (c for c in found.overall(GLUE) if str(c.contrast) == f"{head} - linear")
+        variances = np.array([d.var(ddof=1) / 3 for d in differences.values()]) / 16
+        error, df = np.sqrt(variances.sum()), variances.sum() ** 2 / (variances**2 / 2).sum()
+        estimate = np.mean([d.mean() for d in differences.values()])
+        assert [c.estimate, c.standard_error, c.df] == pytest.approx([estimate, error, df])
+        assert c.p == pytest.approx(2 * stats.t.sf(abs(estimate / error), df))
+    assert found.missing.empty
+
+
+def test_with_one_ffn_a_family_is_a_family(tmp_path: Path):
+    rows = scores()
+    path = tmp_path / "gelu.parquet"
+    rows[rows.variant == "gelu"].to_parquet(path)
+    found = analysed(path, factor="head")
+    assert found.families == FAMILIES
+    (c,) = (c for c in found.of(GLUE, "roberta") if str(c.contrast) == "mlp - linear")
+    pair = means(rows, "roberta", "gelu", "mlp"), means(rows, "roberta", "gelu", "linear")
+    assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
+
+
+@pytest.mark.ci
+def test_with_the_ffn_as_factor_every_head_is_a_benchmark(made: Path):
+    found, rows = kept(made), scores()
+    assert found.benchmarks == (Benchmark("blimp"), *(Benchmark("glue", head) for head in HEADS))  # as listed
+    assert not found.inference.paired
+    assert found.missing.empty
+    for benchmark, (of, head) in zip(
+        found.benchmarks, [("blimp", ""), *product(["glue"], HEADS)], strict=True
+    ):
+        (c,) = found.of(benchmark, "gpt_neo")
+        arms = [means(rows, "gpt_neo", ffn, head, of) for ffn in ("kan", "gelu")]
+        assert c.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
+    # What is known of the benchmark is known under each head.
+    text = render(found)
+    assert text.count("| GLUE | rte | accuracy ↑ |") == 6
+    assert all(line.endswith("52.7 |") for line in text.splitlines() if "| GLUE | rte |" in line)
+    assert "*glue (linear)* is glue under the head `linear`" in text
+
+
+@pytest.mark.ci
+def test_one_head_alone_is_what_a_table_of_that_head_gives(made: Path, tmp_path: Path):
+    rows = scores()
+    path = tmp_path / "mlp.parquet"
+    rows[rows["head"].isin(["", "mlp"])].drop(columns="head").to_parquet(path)
+    chosen, alone = numbers_of(kept(made, head="mlp")), numbers_of(analysed(path))
+    assert chosen["benchmarks"] == ["blimp", "glue"]
+    for name in ("comparisons", "scores", "tasks", "phenomena", "power"):
+        assert chosen[name]
+        assert chosen[name] == alone[name]
+    assert "those under the head `mlp`" in render(kept(made, head="mlp"))
+
+
+def test_both_are_compared_within_a_seed(made: Path):
+    contrasts = (f"kan/{FOURIER} - kan/linear", f"kan/linear+kan/{FOURIER} - gelu/linear+gelu/{FOURIER}")
+    found, rows = kept(made, factor="both", contrasts=contrasts), scores()
+    assert str(found.variants[0]) == "gelu/linear"
+    assert set(found.variants) == {Combination(ffn, head) for ffn, head in product(FFNS, HEADS)}
+    assert found.families == FAMILIES
+    arms = {(ffn, head): means(rows, "gpt_neo", ffn, head) for ffn, head in product(FFNS, HEADS)}
+    one, group = (c for c in found.contrasts if c.family == "gpt_neo")
+    expected = stats.ttest_rel(arms["kan", FOURIER], arms["kan", "linear"])
+    assert [one.p, one.df] == pytest.approx([expected.pvalue, 2])
+    # Two scores of one model are one replicate: the test is over three seeds, not six scores.
+    expected = stats.ttest_rel(*((arms[ffn, "linear"] + arms[ffn, FOURIER]) / 2 for ffn in ("kan", "gelu")))
+    assert [group.p, group.df] == pytest.approx([expected.pvalue, 2])
+
+
+def test_words_say_what_is_compared(made: Path, tmp_path: Path):
+    text = render(kept(made, factor="head"))
+    first = text.split("\n\n")[0]
+    assert first.startswith(
+        f"**Answer.** On glue, averaged over 4 families, `{FOURIER}` is worse than `linear` by "
+    )
+    assert "| head | difference (points) |" in text
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| `{FOURIER}` | -"))
+    assert "| **worse** |" in row
+    assert "Left out, as no head has part in it: blimp." in text
+    assert "<summary>Cost: " not in text
+    assert "compared with each other, as heads share a model (`--paired`)" in text
+    quiet = scores()
+    quiet = quiet[quiet["head"] != FOURIER]
+    quiet.to_parquet(made / "quiet.parquet")
+    text = render(kept(made / "quiet.parquet", factor="head"))
+    assert "no head is shown to differ from `linear`" in text.split("\n\n")[0]
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_named(study: Path):
+    run = study / "roberta" / "kan" / "seed3-0a1b2c3d" / "eval" / "rows.parquet"
+    rows = pd.read_parquet(run)
+    write_rows(rows[~((rows["head"] == "mlp") & (rows.task == "cola"))], run)
+    found = analysed(study, factor="head")
+    assert number_tables(found)["missing"].to_dict("records") == [
+        {"benchmark": "glue", "family": "roberta / kan", "variant": "mlp", "seeds": "3"}
+    ]
+    assert "glue: run roberta/kan/seed3-0a1b2c3d (mlp) left out, it has no score for cola" in found.warnings
+    found = analysed(study)
+    assert number_tables(found)["missing"].to_dict("records") == [
+        {"benchmark": "glue (mlp)", "family": "roberta", "variant": "kan", "seeds": "3"}
+    ]
+    # A head that the study names and no run has yet is missing everywhere.
+    for path in study.glob("*/*/*/eval/rows.parquet"):
+        rows = pd.read_parquet(path)
+        write_rows(rows[rows["head"] != "mlp"], path)
+    assert len(analysed(study).missing) == 4
+    assert set(analysed(study, factor="head").missing.variant) == {"mlp"}
+
+
+@pytest.mark.ci
+def test_models_that_answer_alike_under_one_head_are_not_copies(study: Path):
+    """Frozen models that learnt nothing all give the commonest answer, to the last decimal."""
+    for path in study.glob("*/*/*/eval/rows.parquet"):
+        rows = pd.read_parquet(path)
+        rows.loc[rows["head"] == "mlp", "score"] = 100 / 3
+        write_rows(rows, path)
+    found = analysed(study, factor="head")
+    assert set(found.arms.n) == {3}
+    assert not [note for note in found.warnings if "copied" in note]
+    assert sum("score exactly 33.3" in note for note in found.warnings) == 4
+
+
+@pytest.mark.ci
+def test_the_study_names_the_factor(study: Path):
+    write_plan(study, factor="head", baseline="mlp", contrasts=[f"{FOURIER} - linear"])
+    found = analysed(study)
+    assert (found.source.factor, found.baseline, len(found.contrasts)) == ("head", "mlp", 5)
+    # Baseline and contrasts are levels of that factor; another factor has its own.
+    other = analysed(study, factor="ffn")
+    assert (other.baseline, other.contrasts) == ("gelu", ())
+    write_plan(study, factor="heads")
+    with pytest.raises(UsageError, match=r"report\.factor .* 'heads'; did you mean 'head'"):
+        read_source(study)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (
+            {"factor": "head", "contrasts": ("mlp width=99 - linear",)},
+            "unknown head 'mlp width=99'; Available: linear",
+        ),
+        ({"factor": "head", "contrasts": ("mlp width=128 - mlp",)}, "names a head twice"),
+        ({"factor": "head", "baseline": "liner"}, "unknown baseline .* 'liner'; did you mean 'linear'"),
+        ({"factor": "both", "baseline": "gelu"}, "unknown baseline .* 'gelu'.*gelu/linear"),
+        ({"factor": "head", "contrasts": ("mlpp - linear",)}, "unknown head 'mlpp'; did you mean 'mlp'"),
+        ({"factor": "head", "head": "mlp"}, "--head keeps one head and --factor head compares heads"),
+        ({"head": "ml"}, "unknown head in .* 'ml'; did you mean 'mlp'"),
+    ],
+)
+def test_mistakes_are_one_line(made: Path, request_: dict, message: str):
+    with pytest.raises(UsageError, match=message) as error:
+        analysed(made, **request_)
+    assert "\n" not in str(error.value)
+
+
+def test_without_heads_nothing_can_be_compared(tmp_path: Path):
+    path = tmp_path / "scores.csv"
+    path.write_text("family,variant,seed,benchmark,score\nf,gelu,1,blimp,50\nf,kan,1,blimp,52\n")
+    with pytest.raises(UsageError, match=r"no score names its classification head.*ffn-ablations eval RUN"):
+        analysed(path, factor="head")
+    path.write_text(
+        "family,variant,seed,benchmark,head,score\nf,gelu,1,glue,linear,50\nf,kan,1,glue,linear,52\n"
+    )
+    with pytest.raises(UsageError, match=r"scores of one head only \(linear\)"):
+        analysed(path, factor="head")
+    path.write_text("family,variant,seed,benchmark,head,score\nf,kan,1,glue,linear,50\nf,kan,1,glue,mlp,52\n")
+    with pytest.raises(UsageError, match=r"one variant only \(kan\).*; --factor head compares its 2 heads"):
+        analysed(path)
+
+
+def test_seeds_of_another_pretrained_model_are_said_to_be_of_finetuning(tmp_path: Path):
+    rows = scores()
+    rows = rows[(rows.family == "gpt_neo") & (rows.variant == "gelu")].assign(family="bert")
+    rows.to_parquet(tmp_path / "bert.parquet")
+    text = render(analysed(tmp_path / "bert.parquet", factor="head"))
+    assert "Seeds of bert, which this project has not pretrained, are seeds of fine-tuning" in text
+
+
+def test_rows_without_heads_stay_as_they_are():
+    rows = scores()
+    rows = with_primary(rows[rows["head"] == ""].reset_index(drop=True))
+    found = Relabelling.of_rows(rows, "ffn").rows(rows)
+    assert set(found.benchmark) == {Benchmark("blimp")}
+    pd.testing.assert_frame_equal(found.assign(benchmark="blimp").astype({"benchmark": "str"}), rows)
+
+
+def test_scores_of_before_there_was_a_choice_are_not_averaged_with_others(tmp_path: Path):
+    """They name no head: a benchmark of their own, whatever its other scores name."""
+    rows = scores()
+    rows = rows[rows["head"].isin(["linear", "mlp"])]
+    rows.loc[rows["head"] == "mlp", "head"] = ""
+    rows.to_parquet(tmp_path / "rows.parquet")
+    found = analysed(tmp_path / "rows.parquet")
+    assert set(found.benchmarks) == {GLUE, Benchmark("glue", "linear")}
+    assert found.missing.empty
+    (c,) = found.of(GLUE, "roberta")
+    arms = [means(rows, "roberta", ffn, "") for ffn in ("kan", "gelu")]
+    assert c.estimate == pytest.approx(arms[0].mean() - arms[1].mean())
+
+
+def test_the_heads_of_a_study_are_written_as_in_rows():
+    assert listed_heads({}) == ("default",)
+    assert listed_heads({"head": ["fourier-kan frozen grid_size=10", "linear"]}) == (FOURIER, "linear")
+    assert listed_heads({"head": ["mlp width=128 frozen", "mlp frozen"]}) == ("mlp frozen",)
+    assert listed_heads({"head": "linear", "freeze_backbone": True}) == ("linear frozen",)
+    assert levels("both", FFNS, ["linear"]) == (Combination("gelu", "linear"), Combination("kan", "linear"))
+
+
+ODD_FAMILIES, ODD_FFNS = ("gpt_neo", "gpt_neo / kan"), ("a", "kan / a", "x - a", "p|q")
+
+
+def odd_scores() -> pd.DataFrame:
+    """A user's table whose names look like the labels that a report writes."""
+    columns = ["family", "variant", "seed", "benchmark", "task", "head", "score"]
+    values = np.random.default_rng(3).normal(60, 1, 1000).round(6)
+    names = product(ODD_FAMILIES, ODD_FFNS, SEEDS, ("glue", "glue (b)"))
+    runs = [(*name, task) for name in names for task in ("t", "u")]
+    rows = [(*run, head) for run in runs for head in (("b", "c") if run[3] == "glue" else ("b",))]
+    return pd.DataFrame([(*row, values[i]) for i, row in enumerate(rows)], columns=columns)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("odd") / "odd.csv"
+    odd_scores().to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.ci
+def test_names_that_look_like_labels_are_kept_apart(odd: Path):
+    """Of heads: the label "gpt_neo / kan / a" is that of two groups of models."""
+    found, rows = kept(odd, factor="head", baseline="b"), odd_scores()
+    assert [str(family) for family in found.families].count("gpt_neo / kan / a") == 2
+    for family, ffn in product(ODD_FAMILIES, ODD_FFNS):
+        (c,) = found.of(GLUE, Setting(family, variant=ffn))
+        pair = means(rows, family, ffn, "c"), means(rows, family, ffn, "b")
+        assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)

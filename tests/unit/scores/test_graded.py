@@ -1,0 +1,396 @@
+"""Graded metrics against plain recomputations: from stored items, and from models one text at a time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from scipy.special import softmax
+from torch.nn.functional import cross_entropy
+from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
+
+from base.run.folders import RunFolder
+from eval.scoring.scorers import SCORERS
+from eval.zero_shot.entity_tracking import EntityTask
+from eval.zero_shot.minimal_pairs import PairTask
+from report.analyse import analyse
+from report.analysis import Request
+from report.inputs.sources import read_source
+from scores.graded import GRADES, graded_rows
+from scores.outcome import Declared
+from scores.rows import ROW_COLUMNS, check_rows, read_rows
+from scores.store import ResultStore
+from scores.suites.registry import SUITES
+
+RUNS = [(f, v, seed) for f in ("gpt_neo", "roberta") for v in ("gelu", "kan") for seed in (1, 2)]
+PAIRS = {"agreement": ("syntax", 40), "order": ("syntax", 25), "number": ("morphology", 30)}
+BOXES = {"regular": 30, "ambiref": 20}
+PAIR_METRICS = ["log_odds", "log_odds_per_token"]
+
+
+def record(
+    study: Path,
+    run: tuple[str, str, int],
+    benchmark: str,
+    task: str,
+    group: str,
+    items: pd.DataFrame,
+    protocol: str = "native",
+) -> Path:
+    """Store one task of a run as the evaluation does; returns the file of its items."""
+    family, variant, seed = run
+    run_id = f"{family}/{variant}/seed{seed}-0a1b2c3d"
+    score = 100 * items["correct"].mean()
+    row = (run_id, *run, benchmark, task, group, "accuracy", score, len(items), "", True)
+    (study / run_id / "eval").mkdir(parents=True, exist_ok=True)
+    store = ResultStore(study / run_id, "weights")
+    rows = pd.DataFrame([row], columns=list(ROW_COLUMNS))
+    store.record(benchmark, task, {"name": protocol}, rows, items.assign(suite=benchmark, task=task))
+    return RunFolder(study / run_id).items_file(benchmark)
+
+
+def pairs(generator: np.random.Generator, size: int) -> pd.DataFrame:
+    good, bad = generator.normal(-30, 5, (2, size))
+    good[:2] = bad[:2]  # two pairs of the same sentence twice
+    differing = np.r_[0, 0, generator.integers(1, 6, size - 2)]
+    return pd.DataFrame(
+        {
+            "pair_id": np.arange(size).astype(str), "score_good": good, "score_bad": bad,
+            "margin": good - bad, "num_tokens_differing": differing,
+            "correct": (good > bad) + 0.5 * (good == bad),
+        }
+    )  # fmt: skip
+
+
+def boxes(generator: np.random.Generator, size: int, options: int = 5) -> pd.DataFrame:
+    scores = generator.normal(-8, 2, (size, options))
+    correct = scores.argmax(1) == 0
+    return pd.DataFrame(
+        {"item_id": np.arange(size).astype(str), "scores": scores.tolist(), "correct": correct.astype(float)}
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    for place, run in enumerate(RUNS):
+        generator = np.random.default_rng(place)
+        for task, (group, size) in PAIRS.items():
+            record(folder, run, "blimp", task, group, pairs(generator, size))
+        for task, size in BOXES.items():
+            record(folder, run, "entity-tracking", task, "entity_tracking", boxes(generator, size))
+    return folder
+
+
+@pytest.fixture
+def study(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change, from before there were checksums."""
+    folder = shutil.copytree(made, tmp_path / "study")
+    for path in folder.rglob("done.json"):
+        ledger = json.loads(path.read_text())
+        path.write_text(json.dumps({"weights": ledger["weights"], "tasks": ledger["tasks"]}))
+    return folder
+
+
+def rows_of(study: Path) -> pd.DataFrame:
+    return pd.concat([read_rows(path) for path in sorted(study.rglob("rows.parquet"))], ignore_index=True)
+
+
+def graded(study: Path) -> tuple[pd.DataFrame, list[str]]:
+    return graded_rows(study, rows_of(study))
+
+
+def items_of(study: Path, benchmark: str, run_id: str = "roberta/kan/seed1-0a1b2c3d") -> Path:
+    return RunFolder(study / run_id).items_file(benchmark)
+
+
+def change(path: Path, how) -> None:
+    how(pd.read_parquet(path)).to_parquet(path, index=False)
+
+
+def test_grades_are_those_of_the_stored_items(study: Path):
+    found, notes = graded(study)
+    assert notes == []
+    assert len(found) == len(RUNS) * (2 * len(PAIRS) + len(BOXES))
+    together = check_rows(pd.concat([rows_of(study), found]))
+    for row in together[together.metric != "accuracy"].itertuples():
+        items = pd.read_parquet(study / row.run_id / "eval" / "items" / f"{row.benchmark}.parquet")
+        items = items[items.task == row.task]
+        if row.metric == "probability":
+            expected = np.mean([100 * softmax(scores)[0] for scores in items.scores])
+        else:
+            odds = items.score_good - items.score_bad
+            divided = odds / items.num_tokens_differing.replace(0, 1)
+            expected = (odds if row.metric == "log_odds" else divided).mean()
+        assert row.score == pytest.approx(expected, rel=1e-12)
+        assert row.n_items == len(items)
+        assert not row.primary
+        assert row.run_id.startswith(f"{row.family}/{row.variant}/seed{row.seed}-")
+        assert row.group == (PAIRS[row.task][0] if row.task in PAIRS else "entity_tracking")
+    assert set(found[found.benchmark == "blimp"].metric) == set(PAIR_METRICS)
+    assert set(found[found.benchmark == "entity-tracking"].metric) == {"probability"}
+
+
+def test_a_study_is_compared_on_them_as_on_means_over_tasks(study: Path):
+    analysis = analyse(read_source(study))
+    found = {str(benchmark): benchmark for benchmark in analysis.benchmarks}
+    graded_names = ["blimp log odds", "blimp log odds per token", "entity-tracking probability"]
+    assert sorted(found) == sorted(["blimp", "entity-tracking", *graded_names])
+    for run in analysis.runs[analysis.runs.benchmark == found["blimp log odds"]].itertuples():
+        items = pd.read_parquet(items_of(study, "blimp", run.run_id))
+        of_tasks = (items.score_good - items.score_bad).groupby(items.task).mean()
+        assert len(of_tasks) == len(PAIRS)
+        assert run.score == pytest.approx(of_tasks.mean(), rel=1e-12)
+    outcomes = [analysis.outcome(found[name]) for name in graded_names]
+    assert [(o.better, o.unit, o.chance, o.is_relative) for o in outcomes] == [
+        ("higher", "nats", 0, False), ("higher", "nats", 0, False), ("higher", "percent", 20, False)
+    ]  # fmt: skip
+    arms = analysis.runs[analysis.runs.family == "roberta"].groupby(["benchmark", "variant"]).score.mean()
+    for name in graded_names:
+        (comparison,) = (
+            c for c in analysis.comparisons if c.benchmark == found[name] and c.family == "roberta"
+        )
+        assert comparison.estimate == pytest.approx(arms[found[name], "kan"] - arms[found[name], "gelu"])
+
+
+@pytest.mark.parametrize("name", ["table.csv", "rows.parquet"])
+@pytest.mark.ci
+def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Path, name):
+    rows = read_source(study).rows
+    path = tmp_path / name
+    rows.to_csv(path, index=False) if path.suffix == ".csv" else rows.to_parquet(path)
+    there, here = analyse(read_source(study)), analyse(read_source(path))
+    assert there.benchmarks == here.benchmarks
+    for one, other in zip(there.comparisons, here.comparisons, strict=True):
+        assert (one.outcome, one.verdict, one.contrast) == (other.outcome, other.verdict, other.contrast)
+        assert (one.estimate, one.p) == pytest.approx((other.estimate, other.p), rel=1e-9)
+
+
+def test_what_is_said_of_a_suite_is_not_said_of_its_degrees(study: Path):
+    said = Declared(margins={"blimp": 2.0}, chances={"blimp": 49.0, "blimp log odds": 0.1})
+    analysis = analyse(read_source(study), Request(declared=said))
+    outcomes = {str(name): outcome for name, outcome in analysis.outcomes.items()}
+    assert (outcomes["blimp"].margin, outcomes["blimp"].chance) == (2, 49)
+    (of_suite, _) = SUITES["blimp"].graded
+    assert (outcomes["blimp log odds"].margin, outcomes["blimp log odds"].chance) == (of_suite.margin, 0.1)
+    assert outcomes["blimp log odds per token"].chance == 0
+
+
+def test_what_suites_call_graded_can_be_made_and_is_no_metric_of_theirs():
+    for spec in SUITES.values():
+        names = {metric.name for metric in spec.graded}
+        assert names <= GRADES.keys()
+        assert not names & {metric.name for metric in spec.metrics}
+        assert all(metric.better == "higher" and metric.chance is not None for metric in spec.graded)
+        assert bool(names) or spec.kind != "minimal pairs"
+
+
+@drawn(
+    st.lists(st.lists(st.floats(-300, 0), min_size=2, max_size=6), min_size=1, max_size=8),
+    st.floats(-50, 50), st.randoms(),
+)  # fmt: skip
+def test_probabilities_of_all_answers_sum_to_one_and_need_no_normalised_scores(scores, shift, random):
+    def probabilities(of_items: list[list[float]]) -> np.ndarray:
+        items = pd.DataFrame({"scores": of_items})
+        return GRADES["probability"].of_items(pa.Table.from_pandas(items))
+
+    turns = [
+        [own[turn % len(own) :] + own[: turn % len(own)] for own in scores] for turn in range(60)
+    ]  # 60 is 2, ... 6 turns each
+    np.testing.assert_allclose(np.mean([probabilities(turn) for turn in turns], 0),
+                               [100 / len(own) for own in scores])  # fmt: skip
+    others = [[own[0], *random.sample(own[1:], len(own) - 1)] for own in scores]
+    np.testing.assert_allclose(probabilities(others), probabilities(scores), atol=1e-9)
+    moved = [[value + shift for value in own] for own in scores]
+    np.testing.assert_allclose(probabilities(moved), probabilities(scores), atol=1e-9)
+
+
+def test_tasks_that_have_no_score_and_metrics_that_rows_have_are_left_as_they_are(study: Path):
+    rows = rows_of(study)
+    own = rows[(rows.benchmark == "blimp") & (rows.task == "order")].assign(
+        metric="log_odds", score=7.0, primary=False
+    )
+    some = pd.concat([rows[rows.task != "number"], own])
+    found, notes = graded_rows(study, some)
+    assert notes == []
+    of_pairs = found[found.benchmark == "blimp"]
+    assert set(zip(of_pairs.task, of_pairs.metric, strict=True)) == {
+        (task, "log_odds_per_token") for task in ("agreement", "order")
+    }
+
+
+def no_items(path: Path) -> None:
+    path.unlink()
+
+
+def no_parquet(path: Path) -> None:
+    path.write_bytes(b"none")
+
+
+def no_task(path: Path) -> None:
+    change(path, lambda items: items.drop(columns="task"))
+
+
+def no_count(path: Path) -> None:
+    change(path, lambda items: items.drop(columns="num_tokens_differing"))
+
+
+def no_number(path: Path) -> None:
+    change(path, lambda items: items.assign(margin="far"))
+
+
+def infinite(path: Path) -> None:
+    change(path, lambda items: items.assign(margin=items.margin.where(items.task != "order", np.inf)))
+
+
+def means(path: Path) -> None:
+    change(path, lambda items: items.assign(protocol="native,reduction=mean 0123456789ab"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason", "lacking"),
+    [
+        (no_items, "which has no items", PAIR_METRICS),
+        (no_parquet, "which has no readable items", PAIR_METRICS),
+        (no_task, "which has no readable items", PAIR_METRICS),
+        (no_count, "whose items are from before they held what it is made of", ["log_odds_per_token"]),
+        (no_number, "whose items are not as they should be (Failed to parse string", PAIR_METRICS),
+        (means, "whose scores are means over tokens (reduction=mean)", PAIR_METRICS),
+    ],
+)
+@pytest.mark.ci
+def test_runs_that_cannot_be_graded_are_named_and_the_others_are(study: Path, spoil, reason, lacking):
+    whole, _ = graded(study)
+    spoil(items_of(study, "blimp"))
+    found, notes = graded(study)
+    assert len(notes) == len(lacking)
+    for metric, note in zip(lacking, notes, strict=True):
+        assert note.startswith(f"blimp: no {metric} of roberta/kan/seed1-0a1b2c3d, {reason}")
+    gone = (whole.run_id == "roberta/kan/seed1-0a1b2c3d") & whole.metric.isin(lacking)
+    pd.testing.assert_frame_equal(found, whole[~gone].reset_index(drop=True))
+
+
+def test_a_task_with_a_score_that_is_not_finite_is_left_out_alone(study: Path):
+    infinite(items_of(study, "blimp"))
+    found, notes = graded(study)
+    assert notes[0] == (
+        "blimp: no log_odds of roberta/kan/seed1-0a1b2c3d, of which items of order have no finite margin"
+    )
+    own = found[(found.run_id == "roberta/kan/seed1-0a1b2c3d") & (found.metric == "log_odds")]
+    assert set(own.task) == {"agreement", "number"}
+
+
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+ROWS = [
+    {"sentence_good": "The dogs near the cat are old.", "sentence_bad": "The dogs near the cat is old."},
+    {"sentence_good": "Lily sees him.", "sentence_bad": "Lily see him."},
+    {"sentence_good": "Tom had eaten the cake.", "sentence_bad": "Tom had ate the cake."},
+    {"sentence_good": "The same twice.", "sentence_bad": "The same twice."},
+]
+QUESTIONS = [
+    {"input_prefix": "Box 1 has a cup. Box 1 contains", "numops": 0,
+     "options": [" the cup.", " the key.", " nothing."]},
+    {"input_prefix": "Box 2 has a key. Box 2 contains", "numops": 1,
+     "options": [" the key.", " the big red cup.", " a pen."]},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer(shared_data):
+    return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
+
+
+@pytest.fixture(scope="module", params=["causal", "masked"])
+def model(request):
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": 10_000,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "initializer_range": 0.5,
+        **IDS,
+    }
+    if request.param == "causal":
+        own = {
+            "num_layers": 1,
+            "num_heads": 2,
+            "attention_types": [[["global"], 1]],
+            "max_position_embeddings": 64,
+        }
+        return request.param, GPTNeoForCausalLM(GPTNeoConfig(**sizes, **own)).eval()
+    own = {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 66}
+    return request.param, RobertaForMaskedLM(RobertaConfig(**sizes, **own)).eval()
+
+
+@torch.no_grad()
+def log_likelihood(objective: str, model, tokenizer, context: str, text: str) -> float:
+    """Of a text given its context, one token at a time: ``<s>[S]`` causal, ``<s>[S]</s>`` masked."""
+    before = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
+    own = tokenizer(context + text, add_special_tokens=False)["input_ids"][len(before) :]
+    total = 0.0
+    for place, token in enumerate(own):
+        if objective == "causal":
+            logits = model(torch.tensor([[1, *before, *own[:place]]])).logits[0, -1]
+        else:
+            masked = [1, *before, *own[:place], tokenizer.mask_token_id, *own[place + 1 :], 2]
+            logits = model(torch.tensor([masked])).logits[0, 1 + len(before) + place]
+        total -= cross_entropy(logits, torch.tensor(token)).item()
+    return total
+
+
+def given(rows: list[dict]) -> list[dict]:
+    return rows
+
+
+def measured(task, model, tokenizer, folder: Path) -> dict[str, float]:
+    """Score a task with a model, store it, and grade what was stored."""
+    objective, network = model
+    items = task.measure(SCORERS[objective](network, tokenizer, "native"), print).items
+    path = record(folder, RUNS[0], task.suite, task.name, "", items)
+    found, notes = graded(folder)
+    assert notes == []
+    assert path.is_file()
+    return dict(zip(found.metric, found.score, strict=True))
+
+
+def test_log_odds_are_those_of_the_models_log_likelihoods(model, tokenizer, tmp_path: Path):
+    of_text = partial(log_likelihood, *model, tokenizer, "")
+    odds = [of_text(row["sentence_good"]) - of_text(row["sentence_bad"]) for row in ROWS]
+    differing = []
+    for row in ROWS:  # in sentences of as many tokens, from the first that differs to the last
+        good, bad = (tokenizer(row[name], add_special_tokens=False)["input_ids"] for name in row)
+        places = [place for place, (a, b) in enumerate(zip(good, bad, strict=True)) if a != b]
+        differing.append(places[-1] - places[0] + 1 if places else 1)
+    found = measured(PairTask("blimp", "t", "there", partial(given, ROWS)), model, tokenizer, tmp_path)
+    assert abs(np.mean(odds)) > 0.1
+    assert found["log_odds"] == pytest.approx(np.mean(odds), abs=1e-4)
+    assert found["log_odds_per_token"] == pytest.approx(np.mean(np.divide(odds, differing)), abs=1e-4)
+
+
+def test_swapping_good_and_bad_negates_the_log_odds(model, tokenizer, tmp_path: Path):
+    swapped = [{"sentence_good": row["sentence_bad"], "sentence_bad": row["sentence_good"]} for row in ROWS]
+    there, back = (
+        measured(PairTask("blimp", "t", name, partial(given, rows)), model, tokenizer, tmp_path / name)
+        for name, rows in (("there", ROWS), ("back", swapped))
+    )
+    assert there.keys() == set(PAIR_METRICS)
+    assert there == {metric: pytest.approx(-score, abs=1e-12) for metric, score in back.items()}
+
+
+def test_the_probability_is_that_of_the_models_choice(model, tokenizer, tmp_path: Path):
+    expected = []
+    for row in QUESTIONS:
+        own = [log_likelihood(*model, tokenizer, row["input_prefix"], option) for option in row["options"]]
+        expected.append(100 * np.exp(own[0]) / np.sum(np.exp(own)))
+    task = EntityTask("entity-tracking", "regular", "s", partial(given, QUESTIONS))
+    found = measured(task, model, tokenizer, tmp_path)
+    assert found == {"probability": pytest.approx(np.mean(expected), rel=1e-4)}
