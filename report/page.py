@@ -183,7 +183,7 @@ def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     if equivalent := [c for c in comparisons if c.verdict == EQUIVALENT]:
         within = f"equivalent (within {margin(equivalent[0])})"
         yield f"{len(equivalent)} of {len(comparisons)} comparisons are {within}"
-    if undecided := [c for c in comparisons if c.verdict not in SHOWN and c.largest_remaining is not None]:
+    if undecided := _with_bound(comparisons):
         widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
         largest = f"{amount(widest.largest_remaining, widest)} in {family_label(widest.family)}"
         yield (
@@ -251,11 +251,7 @@ def _equivalences(findings: Findings, comparisons: Sequence[Comparison]) -> Iter
 
 def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Say how large a difference may still be, and whose it is."""
-    undecided = [
-        c
-        for c in comparisons
-        if not c.is_different and c.verdict != EQUIVALENT and c.largest_remaining is not None
-    ]
+    undecided = _with_bound(comparisons)
     if not undecided:
         return
     widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
@@ -264,6 +260,11 @@ def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield f"{_named(widest)} is undecided (it may still differ by up to {largest})"
     else:
         yield f"{len(undecided)} are undecided ({_named(widest)} may still differ by up to {largest})"
+
+
+def _with_bound(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the undecided comparisons whose interval says how large a difference may still be."""
+    return [c for c in comparisons if c.verdict not in SHOWN and c.largest_remaining is not None]
 
 
 def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from base.files import PACKAGES
+
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 IMPORTED_S = 1.0
 TOLD = 'which is not installed; pip install "ffn-ablations[torch]" installs it'
@@ -87,19 +89,8 @@ def full(wheel: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_the_wheel_holds_the_packages_and_the_configs_alone(wheel: Path, repository: Path) -> None:
-    packages = (
-        "base",
-        "eval",
-        "ffn_ablations",
-        "ffn_variants",
-        "inside",
-        "pretrain",
-        "report",
-        "scores",
-        "slurm",
-    )
     listed = subprocess.run(
-        ["git", "ls-files", *packages, "configs"], cwd=repository, capture_output=True, text=True, check=True
+        ["git", "ls-files", *PACKAGES, "configs"], cwd=repository, capture_output=True, text=True, check=True
     )
     expected = {re.sub("^configs/", "ffn_ablations/configs/", name) for name in listed.stdout.split()}
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}

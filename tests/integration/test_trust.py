@@ -16,21 +16,11 @@ import pandas as pd
 import psutil
 import pytest
 
+from base.files import PACKAGES
 from base.run.folders import RunFolder
 from ffn_variants import load_variant
 from tests.processes import run_command
 
-PACKAGES = (
-    "base",
-    "ffn_variants",
-    "pretrain",
-    "scores",
-    "eval",
-    "report",
-    "inside",
-    "slurm",
-    "ffn_ablations",
-)
 RUNS_CODE = {
     "eval",
     "exec",

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from base import files
 from base.run.folders import Inside, RunFolder, StudyFolder
 from eval.config import EvalConfig
 from eval.zero_shot.suites import find_suite_tasks
@@ -221,6 +222,12 @@ def test_imports_go_down(house: str) -> None:
     assert upward_imports(house) == []
 
 
+def test_every_package_has_a_floor_and_is_known_to_the_code() -> None:
+    beside = {"benchmarks", "tests"}
+    assert set(PACKAGES) == {path.parent.name for path in ROOT.glob("*/__init__.py")} - beside
+    assert set(PACKAGES) == set(files.PACKAGES)
+
+
 def test_the_floors_are_told_as_they_are() -> None:
     block = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The floors")[1].split("```")[1]
     told = {}
@@ -313,15 +320,15 @@ def test_an_installation_has_every_package_and_data_file() -> None:
     tracked = subprocess.run(
         ["git", "ls-files", *PACKAGES, "configs"], cwd=ROOT, capture_output=True, text=True
     )
-    files = {ROOT / name for name in tracked.stdout.split()}
-    assert sorted(folders.values()) == sorted({file.parent for file in files})
+    tracked_files = {ROOT / name for name in tracked.stdout.split()}
+    assert sorted(folders.values()) == sorted({file.parent for file in tracked_files})
     installed = {path for folder in folders.values() for path in folder.glob("*.py")} | {
         path
         for package, patterns in told["package-data"].items()
         for pattern in patterns
         for path in folders[package].glob(pattern)
     }
-    assert not {str(path.relative_to(ROOT)) for path in files - installed}
+    assert not {str(path.relative_to(ROOT)) for path in tracked_files - installed}
 
 
 def test_the_report_never_touches_a_model() -> None:

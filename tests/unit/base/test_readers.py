@@ -9,6 +9,7 @@ import pytest
 
 from base.config_input import DEEPEST, MOST_DIGITS, read_yaml
 from base.errors import UsageError
+from base.files import PACKAGES
 from base.json_text import parse_json, read_json
 from base.model_folders import refuse_code
 from base.options import Option, like, read_value
@@ -19,20 +20,9 @@ OWN_ROUND_TRIPS = {"report/document/document.py", "ffn_variants/check/model.py"}
 
 
 def test_every_file_goes_through_one_reader_of_its_format(repository: Path) -> None:
-    packages = (
-        "base",
-        "eval",
-        "ffn_ablations",
-        "ffn_variants",
-        "inside",
-        "pretrain",
-        "report",
-        "scores",
-        "slurm",
-    )
     found = {
         path.relative_to(repository).as_posix()
-        for package in packages
+        for package in PACKAGES
         for path in (repository / package).rglob("*.py")
         if re.search(r"\bjson\.loads?\(|\byaml\.\w*load\w*\(|\bJSONDecoder\(", path.read_text())
     }

@@ -17,20 +17,10 @@ from filelock import FileLock
 
 import base
 from base import system
+from base.files import PACKAGES
 from ffn_ablations.commands import COMMANDS
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = (
-    "base",
-    "eval",
-    "ffn_ablations",
-    "ffn_variants",
-    "inside",
-    "pretrain",
-    "report",
-    "scores",
-    "slurm",
-)
 OURS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 # What is not the same on Linux and macOS, or absent on one: looked for wherever it is not dealt with.
 DIFFERS = {

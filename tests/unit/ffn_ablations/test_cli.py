@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
+from base.files import PACKAGES
 from ffn_ablations.cli import find_command, main, overview
 from ffn_ablations.commands import COMMANDS, FORMER
 
@@ -46,17 +47,7 @@ def test_no_module_but_two_runs_by_itself() -> None:
     """The command, and what a launcher of several processes starts."""
     running = {
         path.relative_to(ROOT).as_posix()
-        for package in (
-            "base",
-            "ffn_variants",
-            "pretrain",
-            "scores",
-            "eval",
-            "report",
-            "inside",
-            "slurm",
-            "ffn_ablations",
-        )
+        for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)

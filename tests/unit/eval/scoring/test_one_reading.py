@@ -14,6 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
+from base.files import PACKAGES
 from base.text.tokens import read, read_whole
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import encode
@@ -108,7 +109,7 @@ def test_texts_are_tokenised_in_one_place(repository: Path):
     }
     calling = {
         path.relative_to(repository).as_posix()
-        for package in ("base", "ffn_variants", "pretrain", "eval", "slurm")
+        for package in PACKAGES
         for path in (repository / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _tokenises(node.func)
