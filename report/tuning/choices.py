@@ -246,7 +246,7 @@ def _lines(
     """Return the lines of one setting along one field."""
     by_variant = {key: losses for key, x in choices.items() if (losses := _along(tuning, x, name))}
     values = tuple(dict.fromkeys(value for losses in by_variant.values() for value in losses))
-    values = tuple(sorted(values)) if all(map(is_number, values)) else values  # type: ignore[type-var]
+    values = tuple(sorted(values)) if all(map(is_number, values)) else values
     chosen = [values.index(choices[key].point[name]) for key in by_variant]
     table = _table(values, list(by_variant.values()))
     is_usable = np.all(np.isfinite(table[..., : len(tuning.plan.seeds)]), axis=-1)
