@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import os
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NoReturn
 
 import torch
@@ -101,7 +101,7 @@ def needs_plain_torch() -> bool:
     ``torch.compile`` stays in this process: it is given the kernels, as operations of its graph.
     """
     return (
-        torch.compiler.is_exporting()
+        torch.compiler._is_exporting_flag  # to Dynamo of torch 2.11, is_exporting() is always true
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
@@ -162,7 +162,7 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
     def fused() -> Callable[..., Any]:
         # Broken graphs would be slow without a word; so they are errors, and end in the eager function.
         try:
-            return torch.compile(function, dynamic=True, fullgraph=True, **_ISOLATED)
+            return torch.compile(_with_own_code(function), dynamic=True, fullgraph=True)
         except RuntimeError as error:  # this Python or system is not supported
             raise UnsupportedError(str(error)) from error
 
@@ -178,13 +178,16 @@ def _serves_by_hand(args: tuple[Any, ...]) -> bool:
     return _State.by_hand and all(t.is_cuda and t.dtype != torch.float64 for t in tensors)
 
 
-# Else the kernels of all bases, whose code is the same, share torch's limit of 8 compilations
-# of one function. Before torch 2.13 they do; past the limit all run eagerly, with a warning.
-_ISOLATED: dict[str, Any] = (
-    {"isolate_recompiles": True}
-    if "isolate_recompiles" in inspect.signature(torch.compile).parameters
-    else {}
-)
+def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with a code object of its own.
+
+    Dynamo counts its compilations by code object, eight at most; the kernels of all bases have one in common.
+    """
+    code = function.__code__.replace()
+    copy = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    return functools.update_wrapper(copy, function)
 
 
 def _kind(value: Any) -> Any:

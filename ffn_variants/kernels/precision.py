@@ -9,18 +9,23 @@ import torch
 from torch import Tensor, nn
 
 
+@torch.compiler.assume_constant_result
+def autocast_available(device: str) -> bool:
+    """Whether a type of device knows autocast; Dynamo of torch 2.11 cannot trace torch's own question."""
+    return torch.amp.is_autocast_available(device)
+
+
 def autocast_dtype(x: Tensor) -> torch.dtype | None:
     """The dtype in which autocast multiplies matrices where x lies; None where there is none."""
     device = x.device.type
-    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    on = autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if on else None
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """Compute in the dtypes of the operands where x lies."""
     device = x.device.type
-    available = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if available else contextlib.nullcontext()
+    return torch.autocast(device, enabled=False) if autocast_available(device) else contextlib.nullcontext()
 
 
 def in_float32(layer: nn.Module, x: Tensor) -> Tensor:

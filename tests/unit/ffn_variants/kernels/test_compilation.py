@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import os
 import subprocess
 import sys
@@ -95,10 +94,6 @@ def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
     assert before < seconds[0] == seconds[1] == seconds[2] < seconds[3] == seconds[4]
 
 
-@pytest.mark.skipif(
-    "isolate_recompiles" not in inspect.signature(torch.compile).parameters,
-    reason="before torch 2.13 all kernels share one limit of compilations",
-)
 @pytest.mark.ci
 def test_many_functions_of_one_code_share_no_limit_of_compilations(compiled_kernels):
     def kernel(operation):
