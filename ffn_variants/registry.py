@@ -16,54 +16,43 @@ from base.errors import UsageError, first_line, unknown_name
 from ffn_variants.spec import FFNSpec, check_spec
 from ffn_variants.variants import (
     activations,
-    cheby_kan,
+    bump_kan,
     edge_kan,
-    efficient_kan,
-    fourier_kan,
     gated,
-    gaussian_topk,
-    gr_kan,
     kan,
-    moe,
-    no_ffn,
-    polycom,
-    polynomial_kan,
-    product_key_memory,
-    rational,
-    rbf_kan,
-    relu_kan,
-    sine_kan,
+    learned_curves,
+    series_kan,
+    sparse,
     spline_kan,
-    xielu,
 )
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec
     for spec in (
-        *activations.SPECS,
-        xielu.SPEC,
-        *polycom.SPECS,
-        rational.SPEC,
-        gaussian_topk.SPEC,
-        no_ffn.SPEC,
-        *gated.SPECS,
-        kan.SPEC,
+        *activations.ACTIVATION_SPECS,
+        learned_curves.XIELU_SPEC,
+        *learned_curves.POLYCOM_SPECS,
+        learned_curves.RATIONAL_SPEC,
+        activations.GAUSSIAN_TOPK_SPEC,
+        gated.NO_FFN_SPEC,
+        *gated.GATED_SPECS,
+        kan.KAN_SPEC,
         kan.THESIS_SPEC,
-        *([efficient_kan.SPEC] if efficient_kan.INSTALLED else []),
-        fourier_kan.SPEC,
-        cheby_kan.SPEC,
-        polynomial_kan.JACOBI_SPEC,
-        polynomial_kan.HERMITE_SPEC,
-        rbf_kan.SPEC,
-        relu_kan.SPEC,
-        sine_kan.SPEC,
+        *([kan.EFFICIENT_SPEC] if kan.EFFICIENT_INSTALLED else []),
+        series_kan.FOURIER_SPEC,
+        series_kan.CHEBY_SPEC,
+        series_kan.JACOBI_SPEC,
+        series_kan.HERMITE_SPEC,
+        bump_kan.RBF_SPEC,
+        bump_kan.RELU_SPEC,
+        series_kan.SINE_SPEC,
         edge_kan.WAV_SPEC,
         edge_kan.MLP_EDGE_SPEC,
-        spline_kan.SPEC,
-        spline_kan.ACTIVATION_SPEC,
-        gr_kan.SPEC,
-        moe.SPEC,
-        product_key_memory.SPEC,
+        spline_kan.SPLINE_SPEC,
+        spline_kan.SPLINE_ACTIVATION_SPEC,
+        learned_curves.GR_KAN_SPEC,
+        sparse.MOE_SPEC,
+        sparse.PRODUCT_KEY_MEMORY_SPEC,
     )
 }
 """Every variant of this project, and what ``register`` added."""
@@ -81,8 +70,8 @@ def get_variant(name: str) -> FFNSpec:
     """
     if name in FFN_VARIANTS:
         return FFN_VARIANTS[name]
-    if name == efficient_kan.SPEC.name:
-        raise UsageError(efficient_kan.HOW_TO_INSTALL)
+    if name == kan.EFFICIENT_SPEC.name:
+        raise UsageError(kan.HOW_TO_INSTALL)
     if name in (found := installed_variants()):
         return _load(found[name])
     told = unknown_name("FFN variant", name, (*FFN_VARIANTS, *found))

@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ffn_variants.kernels.compilation import compiled, in_compiled_graph, needs_plain_torch
-from ffn_variants.kernels.naming import name_of, named
-from ffn_variants.kernels.precision import autocast_dtype
+from ffn_variants.kernels.operations import autocast_dtype, name_of, with_name
 from ffn_variants.kernels.triton_ops import triton_kernels
 
 Basis = Callable[..., Tensor]
@@ -120,7 +119,7 @@ _UNRECORDED = (torch.Tag.cudagraph_unsafe,)
 )
 def _operation(x: Tensor, weight: Tensor, basis: str, constants: list[Tensor]) -> Tensor:
     with in_compiled_graph():
-        return _values(x, weight, *_settled(named(basis), constants))
+        return _values(x, weight, *_settled(with_name(basis), constants))
 
 
 @_operation.register_fake
@@ -138,7 +137,7 @@ def _backward_operation(
     grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: list[Tensor], needs: list[bool]
 ) -> list[Tensor]:
     with in_compiled_graph():
-        found = _gradients(grad, x, weight, *_settled(named(basis), constants), needs)
+        found = _gradients(grad, x, weight, *_settled(with_name(basis), constants), needs)
     # An operation has tensors as its results; an empty one stands for none, also for the constants beyond
     # those that a basis settled on: it reads what it was given, so none of that is learned.
     found += [None] * (len(needs) - len(found))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.kernels.precision import autocast_dtype
+from ffn_variants.kernels.operations import autocast_dtype
 
 
 def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:

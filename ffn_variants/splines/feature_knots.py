@@ -1,4 +1,4 @@
-"""Knots of ``FeatureSplines`` that follow the data, are refitted, are added, and go where not needed.
+"""Knots of ``FeatureSplines`` that follow the data, are refitted, and go where not needed.
 
 An optimizer's step is the same for every knot and coefficient, so curves must not come to depend on large
 coefficients that cancel, or on knots far out, whose powers are large: one step would then destroy them. So
@@ -65,40 +65,6 @@ def refitted(x: Tensor, coefficients: Tensor, old: Tensor, new: Tensor) -> Tenso
     ridge = _ridge(_deviations(x, old.double().cpu(), coefficients), coefficients)
     solved = _solve(triangles[:, :, :count], targets, ridge)
     return torch.where((new == old).all(1, keepdim=True).cpu(), coefficients, solved)
-
-
-def inserted(x: Tensor, knots: Tensor, mask: Tensor, num_knots: int) -> tuple[Tensor, Tensor]:
-    """Put knots that are not used yet where most inputs lie.
-
-    One by one: into the gap between two used knots that holds the most inputs, at their median. Where no gap
-    holds any, into the middle of the widest one. So knots never leave their range.
-
-    Args:
-        x: (N, D) inputs; those that are not finite are left out.
-        knots: (D, C).
-        mask: (D, C), true for the knots that are used; two of each feature at least.
-        num_knots: How many are to be used; features that use as many are left alone.
-
-    Returns:
-        (D, C) knots in float64 on the CPU, and (D, C) mask of those that are used now.
-    """
-    new, used = knots.to("cpu", torch.float64, copy=True), mask.to("cpu", copy=True)
-    for own, chosen, column in zip(new, used, x.double().cpu().t(), strict=True):
-        column = column[column.isfinite()].sort().values
-        for place in (~chosen).nonzero().flatten()[: max(0, num_knots - int(chosen.sum()))]:
-            own[place] = _fullest_gap(column, own[chosen].sort().values)
-            chosen[place] = True
-    return new, used
-
-
-def _fullest_gap(column: Tensor, ends: Tensor) -> Tensor:
-    """The median of the sorted inputs of a feature in that gap between increasing knots with most of them."""
-    first, last = torch.searchsorted(column, ends[:-1], right=True), torch.searchsorted(column, ends[1:])
-    gap = (last - first).argmax()
-    if last[gap] <= first[gap]:
-        gap = ends.diff().argmax()
-        return (ends[gap] + ends[gap + 1]) / 2
-    return column[first[gap] : last[gap]].median()
 
 
 def eliminated(

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base import kan_layers
-from ffn_variants.kernels.edge_sums import edge_sums
+from ffn_variants.kernels.elementwise import edge_sums
 from ffn_variants.spec import FFNSpec
 
 MORLET_FREQUENCY = 5.0
@@ -187,7 +187,7 @@ WAV_SPEC = FFNSpec(
     options=kan_layers.WAV_KAN.options,
     multiply_adds=lambda d, f, **_: 2 * d * f,
     caution=EDGES,
-    earlier_sources=("ee9392b9e190", "ba66091c9a37"),
+    earlier_sources=("ee9392b9e190", "ba66091c9a37", "9093af20d669"),
 )
 
 MLP_EDGE_SPEC = FFNSpec(
@@ -199,5 +199,5 @@ MLP_EDGE_SPEC = FFNSpec(
     options=kan_layers.MLP_EDGE.options,
     multiply_adds=lambda d, f, units, **_: 4 * d * f * units,
     caution=EDGES,
-    earlier_sources=("f905fe77ff91", "78612141550e"),
+    earlier_sources=("f905fe77ff91", "78612141550e", "c712623aa41a"),
 )

@@ -6,10 +6,16 @@
 (https://github.com/Blealtan/efficient-kan), so that its state dicts load; the code is this project's own.
 
 Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
+
+`efficient-kan`: the package of that name, where it is installed; what `kan` is measured against.
+
+It is the same function of the same weights as `kan`, and their state dicts load into one another, but it
+takes several times the time and the memory. https://github.com/Blealtan/efficient-kan
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from dataclasses import replace
 from typing import Any
@@ -22,10 +28,8 @@ from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
-from ffn_variants.splines.b_splines import GridSplines, b_splines
-from ffn_variants.splines.kan_grid import adapted_grid, refitted
-from ffn_variants.splines.pruning import largest_levels
-from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer
+from ffn_variants.splines.b_splines import GridSplines, adapted_grid, b_splines, refitted
+from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer, largest_levels
 
 
 class KANLinear(SplineLayer):
@@ -223,7 +227,7 @@ def _multiply_adds(d: int, f: int, grid_size: int, spline_order: int, layers: st
 _LAYERS = Option(default="both", choices=("both", "first"), help="which linear layers become KAN layers")
 _ACTIVATION = Option(default="none", choices=("none", "gelu"), help="what stands between the two layers")
 
-SPEC = FFNSpec(
+KAN_SPEC = FFNSpec(
     name="kan",
     kind="block",
     build=KANFFN,
@@ -243,6 +247,7 @@ SPEC = FFNSpec(
         "358844d9d677",
         "75ba612311e3",
         "fff65116f7c2",
+        "1cfe24b75226",
     ),
 )
 
@@ -253,8 +258,8 @@ THESIS_SPEC = FFNSpec(
     formula="kan with grid 3 and a GELU between its layers",
     reference='the source study\'s "KAN", AISE-TUDelft/tiny-transformers',
     options={
-        **SPEC.options,
-        "grid_size": replace(SPEC.options["grid_size"], default=3),
+        **KAN_SPEC.options,
+        "grid_size": replace(KAN_SPEC.options["grid_size"], default=3),
         "activation": replace(_ACTIVATION, default="gelu"),
     },
     multiply_adds=_multiply_adds,
@@ -265,5 +270,46 @@ THESIS_SPEC = FFNSpec(
         "fe9881d855b6",
         "4104431ae8df",
         "7590766d788a",
+        "dfccca14786b",
     ),
+)
+
+
+EFFICIENT_INSTALLED = importlib.util.find_spec("efficient_kan") is not None
+if EFFICIENT_INSTALLED:
+    from efficient_kan import KAN  # type: ignore[missing-import]
+
+HOW_TO_INSTALL = (
+    "FFN variant 'efficient-kan' needs the package of that name, which is not on PyPI: "
+    "pip install 'git+https://github.com/Blealtan/efficient-kan'; 'kan' is the same function"
+)
+
+
+def build_efficient(hidden_size: int, intermediate_size: int, grid_size: int, spline_order: int) -> nn.Module:
+    """Build the package's ``KAN([D, F, D])`` with the initial weights of `kan`.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        grid_size: Intervals of each spline's grid over [-1, 1].
+        spline_order: Degree of the pieces.
+    """
+    wanted = torch.get_default_device()
+    # Its constructor solves a least-squares problem, which the meta device of a loading model cannot.
+    with torch.device("cpu" if wanted.type == "meta" else wanted), torch.random.fork_rng():
+        layers = KAN([hidden_size, intermediate_size, hidden_size], grid_size, spline_order)
+    if wanted.type != "meta":
+        # The same draws, but its own solution differs in the last bits from one call to the next.
+        layers.load_state_dict(KANFFN(hidden_size, intermediate_size, grid_size, spline_order).state_dict())
+    return layers.to(wanted)
+
+
+EFFICIENT_SPEC = FFNSpec(
+    name="efficient-kan",
+    kind="block",
+    build=build_efficient,
+    formula="as kan, in the code of the package efficient-kan",
+    reference="Blealtan/efficient-kan",
+    options=kan_layers.KAN.options,
+    multiply_adds=lambda d, f, grid_size, spline_order: 2 * d * f * (grid_size + spline_order + 1),
 )

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
-from ffn_variants.variants.efficient_kan import INSTALLED
+from ffn_variants.variants.kan import EFFICIENT_INSTALLED
 
-needs_package = pytest.mark.skipif(not INSTALLED, reason="the package efficient-kan is not installed")
+needs_package = pytest.mark.skipif(
+    not EFFICIENT_INSTALLED, reason="the package efficient-kan is not installed"
+)
 
 
 @needs_package
@@ -46,7 +48,7 @@ def test_kan_draws_its_weights_as_the_package_does():
         torch.testing.assert_close(value, ours[key], atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.skipif(INSTALLED, reason="the package efficient-kan is installed")
+@pytest.mark.skipif(EFFICIENT_INSTALLED, reason="the package efficient-kan is installed")
 def test_without_the_package_the_error_says_where_to_get_it():
     assert "efficient-kan" not in FFN_VARIANTS
     with pytest.raises(UsageError, match=r"not on PyPI: pip install .*; 'kan' is the same function") as error:
