@@ -241,14 +241,6 @@ def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, ca
     assert f"3 of {len(CHECKS)} checks passed\n" in said
 
 
-def test_a_name_that_follows_the_file_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "thing.py"
-    path.write_text(FILE.replace("FORWARD", "x * self.a").replace('name="own"', "name=__file__[-8:-3]"))
-    monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC"])
-    with pytest.raises(UsageError, match="copies in runs and models do not have; write it as a text"):
-        main()
-
-
 def test_mistakes_of_whoever_typed_it_are_usage_errors(tmp_path, monkeypatch, repository):
     for words, message in (
         (["kann"], "did you mean 'kan'"),
