@@ -14,7 +14,7 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,12 @@ _FILE_NAMES = {
 }
 _OWN = "own_variant"
 _OPERATIONS = '"ffn_variants::'
+_IMPORT = re.compile(
+    rf"^(?P<indent> *)(?:from|import) (?P<module>(?:{'|'.join(PACKAGES)})\b[\w.]*)"
+    r"(?: import \([^)]*\))?[^\n]*\n",
+    re.MULTILINE,
+)
+"""A statement that imports something of this project, comments behind it included."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ def _auto_map(family: FamilySpec) -> dict[str, str]:
     return {auto: f"{_flat(module)}.{name}" for auto, (module, name) in places.items()}
 
 
-def _follow(family: FamilySpec, specs: list[Definition], own: Mapping[str, str]) -> dict[str, str]:
+def _follow(family: FamilySpec, specs: list[Definition], own_texts: Mapping[str, str]) -> dict[str, str]:
     """By module the new text of all that is needed."""
     waiting = [family.model_class.split(":")[0], family.config_class.split(":")[0]]
     done: dict[str, str] = {}
@@ -122,7 +128,7 @@ def _follow(family: FamilySpec, specs: list[Definition], own: Mapping[str, str])
         module = waiting.pop()
         if module in done:
             continue
-        text = own.get(module) or _read(module)
+        text = own_texts.get(module) or _read(module)
         done[module], needed = made_relative(text, _flat, module)
         _refuse_what_stays(module, needed)
         waiting += [each.module for each in needed]
@@ -215,41 +221,23 @@ def made_relative(text: str, flat: Callable[[str], str], origin: str) -> tuple[s
     Raises:
         UsageError: For an import that has no flat form: ``import package``, or of all names.
     """
-    tree, lines = ast.parse(text), text.encode().splitlines(keepends=True)
     needed: list[Definition] = []
-    for node in reversed(list(_imports(tree, origin))):
-        definitions = [_defined(node.module or "", alias.name) for alias in node.names]
-        bound = [alias.asname or alias.name for alias in node.names]
-        needed += definitions
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        # The columns of a syntax tree count bytes.
-        before = lines[node.lineno - 1][: node.col_offset]
-        after = lines[node.end_lineno - 1][node.end_col_offset :]
-        new = [
-            line.encode()
-            for each, name in zip(definitions, bound, strict=True)
-            for line in _import_lines(each, name, flat)
-        ]
-        indent = b"\n" + b" " * node.col_offset
-        lines[node.lineno - 1 : node.end_lineno] = [before + indent.join(new) + after]
-    return b"".join(lines).decode(), needed
 
-
-def _imports(tree: ast.Module, origin: str) -> Iterator[ast.ImportFrom]:
-    """The imports of this project, in the order of their lines."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
-        is_from = isinstance(node, ast.ImportFrom)
-        modules = [node.module or ""] if is_from else [each.name for each in node.names]
-        if not any(module.partition(".")[0] in PACKAGES for module in modules):
-            continue
-        if not is_from or any(alias.name == "*" for alias in node.names):
+    def rewritten(match: re.Match[str]) -> str:
+        (statement,) = ast.parse(match[0].strip()).body
+        if not isinstance(statement, ast.ImportFrom) or statement.names[0].name == "*":
             raise UsageError(
-                f"{origin}, line {node.lineno}: {ast.unparse(node)} does not say what a file that travels "
-                f"alone needs; write from {modules[0]} import NAME"
+                f"{origin}: {match[0].strip()} does not say what a file that travels alone needs; write from "
+                f"{match['module']} import NAME"
             )
-        yield node
+        lines = []
+        for alias in statement.names:
+            definition = _defined(statement.module or "", alias.name)
+            needed.append(definition)
+            lines += _import_lines(definition, alias.asname or alias.name, flat)
+        return "".join(match["indent"] + line + "\n" for line in lines)
+
+    return _IMPORT.sub(rewritten, text), needed
 
 
 def _defined(module: str, name: str) -> Definition:
@@ -267,10 +255,12 @@ def _defined(module: str, name: str) -> Definition:
         raise UsageError(f"there is no module {module}")
     if path.name == "__init__.py":
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    if (alias.asname or alias.name) == name:
-                        return _defined(node.module, alias.name)
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and name in [each.name for each in node.names]
+            ):
+                return _defined(node.module, name)
     return Definition(module, name)
 
 

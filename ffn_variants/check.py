@@ -15,16 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import PreTrainedModel
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError, first_line
 from base.families import FAMILIES
-from base.names import BASELINE
 from base.sections import Section
 from ffn_variants.files import load_variant, names_file, variant_file
 from ffn_variants.models.families import build_model
-from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import build_ffn, get_variant
 
 DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
@@ -243,15 +240,11 @@ def compiles(name: str, options: Options) -> None:
     )
 
 
-def _model(family: str, name: str, options: Options | None = None) -> PreTrainedModel:
-    torch.manual_seed(0)
-    return build_model(family, name, options, **MODEL)
-
-
 def trains(name: str, options: Options) -> None:
     """In every family a step of training has a finite loss, and so has the next."""
     for family in FAMILIES:
-        model: Any = _model(family, name, options)
+        torch.manual_seed(0)
+        model: Any = build_model(family, name, options, **MODEL)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         ids = torch.arange(3, 43).view(2, 20)
         for step in (1, 2):
@@ -265,36 +258,10 @@ def trains(name: str, options: Options) -> None:
             optimizer.step()
 
 
-def paired(name: str, options: Options) -> None:
-    """At one seed all weights outside the FFN are those of the baseline."""
-    for family in FAMILIES:
-        weights, others = _outside(_model(family, name, options)), _outside(_model(family, BASELINE))
-        differing = [
-            key for key, value in others.items() if key not in weights or not torch.equal(value, weights[key])
-        ]
-        assert not differing, (
-            f"in {family} {differing[0]} differs from the {BASELINE} model's at the same seed, so runs "
-            "would not be paired; leave torch's seed alone in the constructor"
-        )
-
-
-def _outside(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights outside the FFNs; the linear layers that an activation keeps count as inside."""
-    inside = {
-        id(tensor)
-        for layer in model.modules()
-        for part in ffn_modules(layer)
-        for tensor in part.state_dict(keep_vars=True).values()
-    }
-    state = model.state_dict(keep_vars=True)
-    return {key: tensor.detach() for key, tensor in state.items() if id(tensor) not in inside}
-
-
 CHECKS: dict[str, Callable[[str, Options], None]] = {
     "shapes and dtype": shapes,
     "meta device": meta_device,
     "initial weights": initial_weights,
-    "all other weights paired": paired,
     "each token by itself": tokens,
     "gradients": gradients,
     "bf16": bf16,
@@ -308,9 +275,9 @@ CHECKS: dict[str, Callable[[str, Options], None]] = {
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run every check; returns 1 where one failed."""
-    given = parse_flags(CheckArgs, args, prog="ffn-ablations check", description=DESCRIPTION)
-    spec = load_variant(given.variant) if names_file(given.variant) else get_variant(given.variant)
-    options = dict(given.ffn_options or {})
+    flags = parse_flags(CheckArgs, args, prog="ffn-ablations check", description=DESCRIPTION)
+    spec = load_variant(flags.variant) if names_file(flags.variant) else get_variant(flags.variant)
+    options = dict(flags.ffn_options or {})
     spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them
     print(f"{spec.name}: {spec.formula} ({spec.reference})")
     passed = [_passes(label, check, spec.name, options) for label, check in CHECKS.items()]

@@ -38,7 +38,6 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
         *gated.GATED_SPECS,
         kan.KAN_SPEC,
         kan.THESIS_SPEC,
-        *([kan.EFFICIENT_SPEC] if kan.EFFICIENT_INSTALLED else []),
         series_kan.FOURIER_SPEC,
         series_kan.CHEBY_SPEC,
         series_kan.JACOBI_SPEC,
@@ -65,17 +64,15 @@ def get_variant(name: str) -> FFNSpec:
     """Look a variant up; one of an installed package is loaded when it is first asked for.
 
     Raises:
-        UsageError: If there is none of that name; lists all and the closest match. For ``efficient-kan``,
-            if its package is missing; for a variant of a package, if that cannot be loaded.
+        UsageError: If there is none of that name; lists all and the closest match. For a
+            variant of a package, if that cannot be loaded.
     """
     if name in FFN_VARIANTS:
         return FFN_VARIANTS[name]
-    if name == kan.EFFICIENT_SPEC.name:
-        raise UsageError(kan.HOW_TO_INSTALL)
-    if name in (found := installed_variants()):
-        return _load(found[name])
-    told = unknown_name("FFN variant", name, (*FFN_VARIANTS, *found))
-    raise UsageError(f"{told}; one in a file of yours is path/to/mine.py:SPEC")
+    if name in (installed := installed_variants()):
+        return _load(installed[name])
+    message = unknown_name("FFN variant", name, (*FFN_VARIANTS, *installed))
+    raise UsageError(f"{message}; one in a file of yours is path/to/mine.py:SPEC")
 
 
 def is_registered(name: str) -> bool:
@@ -110,22 +107,22 @@ def register(spec: FFNSpec) -> FFNSpec:
 @functools.cache
 def installed_variants() -> dict[str, EntryPoint]:
     """Return the variants that installed packages name, by name; none of them is loaded by this."""
-    return {found.name: found for found in entry_points(group=ENTRY_POINTS)}
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
-def _load(found: EntryPoint) -> FFNSpec:
+def _load(entry: EntryPoint) -> FFNSpec:
     """Load the variant of a package, and keep it."""
-    place = f"FFN variant {found.name!r} of the installed package {found.dist.name if found.dist else '?'}"
+    place = f"FFN variant {entry.name!r} of the installed package {entry.dist.name if entry.dist else '?'}"
     try:
-        spec = found.load()
+        spec = entry.load()
     except Exception as error:  # the package's own code
-        told = f"{type(error).__name__}: {first_line(error)}"
-        raise UsageError(f"{place} cannot be loaded: {told}; mend the package or uninstall it") from None
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{place} cannot be loaded: {reason}; mend the package or uninstall it") from None
     try:
         check_spec(spec)
     except UsageError as error:
-        raise UsageError(f"{place} ({found.value}): {error}") from None
-    if spec.name != found.name:
+        raise UsageError(f"{place} ({entry.value}): {error}") from None
+    if spec.name != entry.name:
         raise UsageError(f"{place}: its spec calls itself {spec.name!r}; the two names must be one")
     FFN_VARIANTS[spec.name] = spec
     return spec

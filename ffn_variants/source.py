@@ -29,6 +29,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from base.files import CODE_ROOT, PACKAGES
+from ffn_variants.earlier_sources import EARLIER_SOURCES
 from ffn_variants.files import variant_file
 from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.spec import FFNSpec
@@ -292,7 +293,12 @@ def is_same_source(name: str, recorded: str | None) -> bool:
         UsageError: If there is no such variant.
     """
     present = source_fingerprint(name)
-    return not recorded or not present or recorded in (present, *get_variant(name).earlier_sources)
+    return not recorded or not present or recorded in (present, *earlier_sources(name))
+
+
+def earlier_sources(name: str) -> list[str]:
+    """Fingerprints of earlier source of a variant that computed the same."""
+    return [*EARLIER_SOURCES.get(name, "").split(), *get_variant(name).earlier_sources]
 
 
 def describe_change(name: str, recorded: str) -> str:

@@ -51,8 +51,8 @@ def _name_of_function(function: FunctionType) -> str | None:
 def with_name(name: str) -> Any:
     """Find what has a name."""
     module, qualified, fields = name.split(":", 2)
-    found = operator.attrgetter(qualified)(importlib.import_module(module))
-    return found(**ast.literal_eval(fields)) if fields else found
+    definition = operator.attrgetter(qualified)(importlib.import_module(module))
+    return definition(**ast.literal_eval(fields)) if fields else definition
 
 
 def autocast_dtype(x: Tensor) -> torch.dtype | None:

@@ -52,10 +52,6 @@ def _uneven(basis: Any, knots: Tensor, reciprocals: Tensor) -> dict[str, float]:
     return {"count": len(knots), "order": basis.spline_order}
 
 
-def _gaussian(basis: Any) -> dict[str, float]:
-    return {"grid_size": basis.grid_size, "low": -2.0, "step": 4.0 / (basis.grid_size - 1)}
-
-
 # By name, as what has a basis imports this package. A subclass may compute something else, so it has none.
 BY_HAND = {
     "ffn_variants.splines.b_splines.EvenSplines": Kernels("even", _even),
@@ -63,10 +59,6 @@ BY_HAND = {
     "ffn_variants.variants.series_kan.FourierBasis": Kernels(
         "fourier", lambda basis: {"grid_size": basis.grid_size}
     ),
-    "ffn_variants.variants.series_kan.ChebyshevBasis": Kernels(
-        "chebyshev", lambda basis: {"degree": basis.degree}
-    ),
-    "ffn_variants.variants.bump_kan.GaussianBasis": Kernels("gaussian", _gaussian),
 }
 
 
@@ -151,8 +143,8 @@ def call(
     kernel = getattr(_kernels(), f"{kernels.name}_{kind}")
     settings = kernels.settings(basis, *constants) | {"block": block, "num_warps": _warps(block)}
     # As they are stored everywhere in this project; others are copied.
-    read = [each.expand(-1, inputs).contiguous() for each in constants[: kernels.constants]]
-    return kernel, (rows, -(-inputs // block)), (*arguments, *read, inputs), settings
+    constant_inputs = [each.expand(-1, inputs).contiguous() for each in constants[: kernels.constants]]
+    return kernel, (rows, -(-inputs // block)), (*arguments, *constant_inputs, inputs), settings
 
 
 def _warps(block: int) -> int:

@@ -205,11 +205,11 @@ class GridSplines:
         if grid.is_inference():  # such a tensor does not count its changes
             return splines_on(grid, self.spline_order)
         key = grid._version, self.spline_order
-        known = _LOOKS.get(grid)
-        if known is None or known[0] != key:
+        look = _LOOKS.get(grid)
+        if look is None or look[0] != key:
             with torch.inference_mode(False):  # for what is trained later, which could not save its tensors
-                known = _LOOKS[grid] = (key, splines_on(grid, self.spline_order))
-        return known[1]
+                look = _LOOKS[grid] = (key, splines_on(grid, self.spline_order))
+        return look[1]
 
 
 SHORTEST_INTERVAL = 0.1
@@ -236,7 +236,7 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
     grid_size = grid.shape[1] - 2 * spline_order - 1
     shares = torch.arange(grid_size + 1, dtype=torch.float64) / grid_size
     new = grid.to("cpu", torch.float64, copy=True)
-    for own, column in zip(new, x.double().cpu().t(), strict=True):
+    for row, column in zip(new, x.double().cpu().t(), strict=True):
         values = column[column.isfinite()].unique()
         if len(values) < 2:
             continue
@@ -250,7 +250,7 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
         # Values that differ by less than the grid's dtype can divide count as one.
         rounded = knots.to(grid.dtype)
         if (rounded[-1] - rounded[0]).isfinite() and (rounded.diff() > 0).all():
-            own.copy_(knots)
+            row.copy_(knots)
     return new.to(grid)
 
 

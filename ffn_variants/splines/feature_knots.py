@@ -34,15 +34,15 @@ def quantile_knots(x: Tensor, knots: Tensor) -> Tensor:
         (D, C) knots, increasing where they have moved, in float64 on the CPU.
     """
     new = knots.to("cpu", torch.float64, copy=True)
-    for own, column in zip(new, x.double().cpu().t(), strict=True):
-        column = column[(column >= own.min()) & (column <= own.max())]
+    for row, column in zip(new, x.double().cpu().t(), strict=True):
+        column = column[(column >= row.min()) & (column <= row.max())]
         if len(column) < 2 or column.quantile(TAIL) == column.quantile(1 - TAIL):
             continue
-        ordered = own.sort().values
+        ordered = row.sort().values
         above = ordered[ordered > column.quantile(1 - TAIL)][:POLYNOMIAL]
-        movable = len(own) - len(above)
+        movable = len(row) - len(above)
         levels = torch.linspace(TAIL, 1 - TAIL, movable + (len(above) > 0), dtype=column.dtype)[:movable]
-        own.copy_(torch.cat([column.quantile(levels), above]))
+        row.copy_(torch.cat([column.quantile(levels), above]))
     return new
 
 
@@ -94,9 +94,9 @@ def eliminated(
     for _ in range(mask.shape[1]):
         trials = mask.unsqueeze(1) & without_one
         columns = triangles.unsqueeze(1) * trials.unsqueeze(2)
-        wanted = targets.unsqueeze(1).expand(trials.shape)
-        solutions = _solve(columns, wanted, ridge.unsqueeze(1).expand(mask.shape)) * trials
-        errors = ((columns @ solutions.unsqueeze(-1)).squeeze(-1) - wanted).norm(dim=-1)
+        values = targets.unsqueeze(1).expand(trials.shape)
+        solutions = _solve(columns, values, ridge.unsqueeze(1).expand(mask.shape)) * trials
+        errors = ((columns @ solutions.unsqueeze(-1)).squeeze(-1) - values).norm(dim=-1)
         errors[~mask] = torch.inf
         best = errors.argmin(1)
         fits = errors[rows, best] <= limits
@@ -116,8 +116,8 @@ def _triangles(x: Tensor, knots: Tensor) -> Tensor:
     """(D, C, C) triangles R of QR: for all that a least-squares problem asks, they are the (N, C) powers."""
     count = knots.shape[1]
     triangles = [
-        torch.linalg.qr(_powers(column, own), mode="r").R
-        for column, own in zip(x.double().cpu().t(), knots, strict=True)
+        torch.linalg.qr(_powers(column, row), mode="r").R
+        for column, row in zip(x.double().cpu().t(), knots, strict=True)
     ]
     # With fewer inputs than knots there are fewer rows.
     return torch.stack([torch.cat([r, r.new_zeros(count - len(r), count)]) for r in triangles])
@@ -126,7 +126,7 @@ def _triangles(x: Tensor, knots: Tensor) -> Tensor:
 def _deviations(x: Tensor, knots: Tensor, coefficients: Tensor) -> Tensor:
     """(D,) root sums of squares of the curves over the inputs, less their means."""
     columns = zip(x.double().cpu().t(), knots, coefficients, strict=True)
-    values = [_powers(column, own) @ c for column, own, c in columns]
+    values = [_powers(column, row) @ c for column, row, c in columns]
     return torch.stack([(v - v.mean()).norm() if len(v) else v.new_zeros(()) for v in values])
 
 
@@ -140,6 +140,6 @@ def _solve(columns: Tensor, targets: Tensor, ridge: Tensor) -> Tensor:
     """(..., C) ridge solutions, by columns (..., R, C), targets (..., R) and factors (...)."""
     penalties = ridge[..., None, None] * torch.eye(columns.shape[-1], dtype=columns.dtype)
     rows = torch.cat([columns, penalties.expand(*columns.shape[:-2], -1, -1)], -2)
-    wanted = torch.cat([targets, targets.new_zeros(penalties.shape[:-1])], -1).unsqueeze(-1)
+    values = torch.cat([targets, targets.new_zeros(penalties.shape[:-1])], -1).unsqueeze(-1)
     # gelsd also solves what has no inputs, and so neither errors nor a ridge.
-    return torch.linalg.lstsq(rows, wanted, driver="gelsd").solution.squeeze(-1)
+    return torch.linalg.lstsq(rows, values, driver="gelsd").solution.squeeze(-1)

@@ -45,20 +45,41 @@ class GELU(nn.Module):
         return F.gelu(x, approximate=self.approximate)
 
 
-class LearnableGELU(nn.Module):
-    """Tanh-GELU scaled per channel: beta * GELU(x).
+class PerChannel(nn.Module):
+    """A function with a learnable beta for each channel.
 
     Args:
+        function: Of (..., F) inputs and (F,) betas, in the dtype of the inputs.
         intermediate_size: Number of channels F.
-        init: Initial beta; at 1 the module is GELU.
+        init: Initial beta.
     """
 
-    def __init__(self, intermediate_size: int, init: float = 1.0):
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], intermediate_size: int, init: float):
         super().__init__()
+        self.function = function
         self.beta = nn.Parameter(torch.full((intermediate_size,), init))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.beta.to(x.dtype) * F.gelu(x, approximate="tanh")
+        return self.function(x, self.beta.to(x.dtype))
+
+
+def learnable_gelu(x: Tensor, beta: Tensor) -> Tensor:
+    """Tanh-GELU scaled per channel; at a beta of 1 it is GELU."""
+    return beta * F.gelu(x, approximate="tanh")
+
+
+def swish(x: Tensor, beta: Tensor) -> Tensor:
+    """Swish with a learnable beta (Ramachandran et al. 2017); at 1 it is SiLU."""
+    return x * torch.sigmoid(beta * x)
+
+
+def thesis_swish(x: Tensor, beta: Tensor) -> Tensor:
+    """What the source study trained as "swish": x * SiLU(beta * x) = beta * x^2 * sigmoid(beta * x).
+
+    It multiplies by the input once more than Swish does (``LearnableSwish`` in the study's
+    ``activations_gpt_neo.py``), under a name of its own so that the published scores can be reproduced.
+    """
+    return x * F.silu(beta * x)
 
 
 class SquaredReLU(nn.Module):
@@ -101,41 +122,6 @@ class PReLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         return F.prelu(rows, self.weight.to(x.dtype)).view_as(x)
-
-
-class Swish(nn.Module):
-    """Swish with a learnable beta per channel: x * sigmoid(beta * x) (Ramachandran et al. 2017).
-
-    Args:
-        intermediate_size: Number of channels F.
-        init: Initial beta; at 1 the module is SiLU.
-    """
-
-    def __init__(self, intermediate_size: int, init: float = 1.0):
-        super().__init__()
-        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * torch.sigmoid(self.beta.to(x.dtype) * x)
-
-
-class ThesisSwish(nn.Module):
-    """What the source study trained as "swish": x * SiLU(beta * x) = beta * x^2 * sigmoid(beta * x).
-
-    It multiplies by the input once more than Swish does (``LearnableSwish`` in the study's
-    ``activations_gpt_neo.py``). Kept under its own name so that the published scores can be reproduced.
-
-    Args:
-        intermediate_size: Number of channels F.
-        init: Initial beta.
-    """
-
-    def __init__(self, intermediate_size: int, init: float = 1.0):
-        super().__init__()
-        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * F.silu(self.beta.to(x.dtype) * x)
 
 
 def snake(x: Tensor, frequency: Tensor) -> Tensor:
@@ -203,7 +189,6 @@ def _activation(
     formula: str,
     reference: str,
     options: Mapping[str, Option] | None = None,
-    earlier_sources: tuple[str, ...] = (),
 ) -> FFNSpec:
     """Make the spec of an elementwise variant."""
     return FFNSpec(
@@ -214,7 +199,6 @@ def _activation(
         reference=reference,
         options=options or {},
         multiply_adds=lambda d, f, **_: 2 * d * f,
-        earlier_sources=earlier_sources,
     )
 
 
@@ -238,7 +222,7 @@ ACTIVATION_SPECS = (
     ),
     _activation(
         "learnable-gelu",
-        LearnableGELU,
+        lambda f, init: PerChannel(learnable_gelu, f, init),
         "beta_f GELU_tanh(x)",
         "AISE-TUDelft/tiny-transformers",
         _initial(1.0, "beta"),
@@ -262,7 +246,7 @@ ACTIVATION_SPECS = (
     _activation("silu", lambda _: nn.SiLU(), "x sigmoid(x)", "Elfwing et al. 2017, arXiv:1702.03118"),
     _activation(
         "swish",
-        Swish,
+        lambda f, init: PerChannel(swish, f, init),
         "x sigmoid(beta_f x)",
         "Ramachandran et al. 2017, arXiv:1710.05941",
         _initial(1.0, "beta"),
@@ -273,12 +257,11 @@ ACTIVATION_SPECS = (
         "x + sin(a_f x)^2 / a_f",
         "Ziyin et al. 2020, arXiv:2006.08195",
         _initial(1.0, "frequency a"),
-        ("3d075db404c6", "ccce8204db16", "05fa114fc7e2"),
     ),
     _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
     _activation(
         "thesis-swish",
-        ThesisSwish,
+        lambda f, init: PerChannel(thesis_swish, f, init),
         "x SiLU(beta_f x) = beta_f x^2 sigmoid(beta_f x)",
         'the source study\'s "swish", AISE-TUDelft/tiny-transformers',
         _initial(1.0, "beta"),
@@ -332,5 +315,4 @@ GAUSSIAN_TOPK_SPEC = FFNSpec(
     reference="Gemma 3n, Google 2025 (transformers' Gemma3nTextMLP); Spark Transformer, arXiv:2506.06644",
     options={"sparsity": Option(default=0.95, help="share of channels that is to be zero, between 0 and 1")},
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("ea876dc63d25", "9b9595ccafb4", "362b80a81ffe", "196d84faf13e"),
 )

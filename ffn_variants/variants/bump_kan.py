@@ -3,7 +3,10 @@
 `rbf-kan`: layers whose edges are sums of Gaussian bumps, after FastKAN (Li 2024, arXiv:2405.06721).
 
 y = sum_i sum_g v_oig exp(-((n_i - t_g) / h)^2) + W SiLU(x) + b, with n = LayerNorm(x) and t evenly spaced
-over [-2, 2] at distance h, as in https://github.com/ZiyaoLi/fast-kan. The code is this project's own.
+over [-2, 2] at distance h, as in https://github.com/ZiyaoLi/fast-kan. FastKAN's own draw gives the
+bumps' sum a deviation of 2.2 at a width of 512, which drowns the 0.02 of a model's embeddings:
+``configs/tiny.yaml`` then ended at a held-out loss of 2.00 nats, at 0.1 at 1.93 (one seed each). The code is
+this project's own.
 
 `relu-kan`: layers whose edges are sums of bumps of two ReLUs (Qiu et al. 2024, arXiv:2406.02075).
 
@@ -25,15 +28,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base import kan_layers
-from ffn_variants.kernels.basis_linear import basis_linear
+from ffn_variants.kernels.basis_linear import FeatureByFeature, basis_linear
 from ffn_variants.kernels.operations import in_float32
 from ffn_variants.spec import FFNSpec
+from ffn_variants.variants.series_kan import TwoLayers
 
 GRID_RANGE = (-2.0, 2.0)
 
 
 @dataclass(frozen=True)
-class GaussianBasis:
+class GaussianBasis(FeatureByFeature):
     """exp(-((x - t_g) / h)^2) for every centre t_g.
 
     Attributes:
@@ -42,13 +46,11 @@ class GaussianBasis:
 
     grid_size: int
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate (N, I) inputs to (N, grid_size, I) features."""
+    def each(self, x: Tensor) -> list[Tensor]:
+        """Evaluate (N, I) inputs to features (N, I) each."""
         low, high = GRID_RANGE
         step = (high - low) / (self.grid_size - 1)
-        return torch.stack(
-            [torch.exp(-(((x - (low + g * step)) * (1 / step)) ** 2)) for g in range(self.grid_size)], 1
-        )
+        return [torch.exp(-(((x - (low + g * step)) * (1 / step)) ** 2)) for g in range(self.grid_size)]
 
 
 class RBFKANLinear(nn.Module):
@@ -94,50 +96,16 @@ def _mean_square_of_gaussians(grid_size: int) -> float:
     return sum(math.exp(-2 * t**2 / (h**2 + 4)) for t in centres) / math.sqrt(1 + 4 / h**2)
 
 
-class RBFKANFFN(nn.Module):
-    """Two FastKAN layers in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        grid_size: Number of Gaussians of each edge.
-        init_scale: Standard deviation of their sum at the start. FastKAN's own draw makes it 2.2 at a width
-            of 512, which drowns the 0.02 of a model's embeddings: ``configs/tiny.yaml`` then ended at a
-            held-out loss of 2.00 nats, at 0.1 at 1.93 (one seed each).
-    """
-
-    def __init__(self, hidden_size: int, intermediate_size: int, grid_size: int = 8, init_scale: float = 0.1):
-        super().__init__()
-        self.layers = nn.ModuleList(
-            [
-                RBFKANLinear(hidden_size, intermediate_size, grid_size, init_scale),
-                RBFKANLinear(intermediate_size, hidden_size, grid_size, init_scale),
-            ]
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 RBF_SPEC = FFNSpec(
     name="rbf-kan",
     kind="block",
-    build=RBFKANFFN,
+    build=lambda d, f, grid_size, init_scale: TwoLayers(
+        RBFKANLinear(d, f, grid_size, init_scale), RBFKANLinear(f, d, grid_size, init_scale)
+    ),
     formula="per layer: sum_i sum_g v_oig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
     reference=kan_layers.RBF_KAN.reference,
     options=kan_layers.RBF_KAN.options,
     multiply_adds=lambda d, f, grid_size, **_: 2 * d * f * (grid_size + 1),
-    earlier_sources=(
-        "3af8694d6a48",
-        "c092f1652f93",
-        "84352026e98e",
-        "d1134df78dfc",
-        "51f50ab545ca",
-        "7676ed64840b",
-        "573650461925",
-    ),
 )
 
 
@@ -155,10 +123,10 @@ class Bumps:
 
     factor: float
 
-    def __call__(self, x: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Evaluate x (N, I) with ends (K, I) to (N, K, I)."""
         u = x.unsqueeze(1)
-        return (self.factor * torch.relu(right - u) * torch.relu(u - left)).square()
+        return (self.factor * torch.relu(end - u) * torch.relu(u - start)).square()
 
 
 class ReLUKANLinear(nn.Module):
@@ -212,42 +180,15 @@ def _mean_square_of_bumps(starts: list[float], width: float) -> float:
     return total / sum(shares)
 
 
-class ReLUKANFFN(nn.Module):
-    """Two layers of bumps in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        grid_size: Intervals of the grid.
-        spline_order: By how much bumps are more than intervals.
-        init_scale: Standard deviation of its output at the start.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        intermediate_size: int,
-        grid_size: int = 5,
-        spline_order: int = 3,
-        init_scale: float = 0.1,
-    ):
-        super().__init__()
-        self.layers = nn.Sequential(
-            ReLUKANLinear(hidden_size, intermediate_size, grid_size, spline_order, HIDDEN_SCALE),
-            ReLUKANLinear(intermediate_size, hidden_size, grid_size, spline_order, init_scale),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 RELU_SPEC = FFNSpec(
     name="relu-kan",
     kind="block",
-    build=ReLUKANFFN,
+    build=lambda d, f, grid_size, spline_order, init_scale: TwoLayers(
+        ReLUKANLinear(d, f, grid_size, spline_order, HIDDEN_SCALE),
+        ReLUKANLinear(f, d, grid_size, spline_order, init_scale),
+    ),
     formula="per layer: sum_i sum_g w_ogi (r relu(e_gi - x_i) relu(x_i - s_gi))^2, + bias_o; s, e learned",
     reference=kan_layers.RELU_KAN.reference,
     options=kan_layers.RELU_KAN.options,
     multiply_adds=lambda d, f, grid_size, spline_order, **_: 2 * d * f * (grid_size + spline_order),
-    earlier_sources=("2893aee522aa", "8f1cc7c83ab7", "3877ccbb1d90"),
 )

@@ -107,7 +107,6 @@ def _gated(
     gate: Callable[[Tensor], Tensor],
     formula: str,
     reference: str = SHAZEER,
-    earlier_sources: tuple[str, ...] = (),
 ) -> FFNSpec:
     return FFNSpec(
         name=gate.__name__.replace("_", "-"),
@@ -116,7 +115,6 @@ def _gated(
         formula=formula,
         reference=reference,
         multiply_adds=lambda d, f: 3 * d * f,
-        earlier_sources=earlier_sources,
     )
 
 
@@ -135,7 +133,6 @@ GATED_SPECS = (
         clamped_swiglu,
         "W_2 (g sigmoid(1.702 g) * (v + 1)), g = min(W x, 7), v = V x in [-7, 7], no biases",
         "gpt-oss, OpenAI 2025, arXiv:2508.10925",
-        ("b55c473e2b7f", "4451ae81b638", "5ed722bdf6c9"),
     ),
 )
 

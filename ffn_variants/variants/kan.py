@@ -6,16 +6,10 @@
 (https://github.com/Blealtan/efficient-kan), so that its state dicts load; the code is this project's own.
 
 Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
-
-`efficient-kan`: the package of that name, where it is installed; what `kan` is measured against.
-
-It is the same function of the same weights as `kan`, and their state dicts load into one another, but it
-takes several times the time and the memory. https://github.com/Blealtan/efficient-kan
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from dataclasses import replace
 from typing import Any
@@ -240,15 +234,6 @@ KAN_SPEC = FFNSpec(
         "splines": SPLINES_OPTION,
     },
     multiply_adds=_multiply_adds,
-    earlier_sources=(
-        "596177ab86ff",
-        "ff83987fc922",
-        "45a2897a4056",
-        "358844d9d677",
-        "75ba612311e3",
-        "fff65116f7c2",
-        "1cfe24b75226",
-    ),
 )
 
 THESIS_SPEC = FFNSpec(
@@ -263,53 +248,4 @@ THESIS_SPEC = FFNSpec(
         "activation": replace(_ACTIVATION, default="gelu"),
     },
     multiply_adds=_multiply_adds,
-    earlier_sources=(
-        "7a95d0221159",
-        "050b62d93b85",
-        "88e065ff8ac9",
-        "fe9881d855b6",
-        "4104431ae8df",
-        "7590766d788a",
-        "dfccca14786b",
-    ),
-)
-
-
-EFFICIENT_INSTALLED = importlib.util.find_spec("efficient_kan") is not None
-if EFFICIENT_INSTALLED:
-    from efficient_kan import KAN  # type: ignore[missing-import]
-
-HOW_TO_INSTALL = (
-    "FFN variant 'efficient-kan' needs the package of that name, which is not on PyPI: "
-    "pip install 'git+https://github.com/Blealtan/efficient-kan'; 'kan' is the same function"
-)
-
-
-def build_efficient(hidden_size: int, intermediate_size: int, grid_size: int, spline_order: int) -> nn.Module:
-    """Build the package's ``KAN([D, F, D])`` with the initial weights of `kan`.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        grid_size: Intervals of each spline's grid over [-1, 1].
-        spline_order: Degree of the pieces.
-    """
-    wanted = torch.get_default_device()
-    # Its constructor solves a least-squares problem, which the meta device of a loading model cannot.
-    with torch.device("cpu" if wanted.type == "meta" else wanted), torch.random.fork_rng():
-        layers = KAN([hidden_size, intermediate_size, hidden_size], grid_size, spline_order)
-    if wanted.type != "meta":
-        # The same draws, but its own solution differs in the last bits from one call to the next.
-        layers.load_state_dict(KANFFN(hidden_size, intermediate_size, grid_size, spline_order).state_dict())
-    return layers.to(wanted)
-
-
-EFFICIENT_SPEC = FFNSpec(
-    name="efficient-kan",
-    kind="block",
-    build=build_efficient,
-    formula="as kan, in the code of the package efficient-kan",
-    reference="Blealtan/efficient-kan",
-    options=kan_layers.KAN.options,
-    multiply_adds=lambda d, f, grid_size, spline_order: 2 * d * f * (grid_size + spline_order + 1),
 )

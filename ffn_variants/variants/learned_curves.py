@@ -266,7 +266,6 @@ GR_KAN_SPEC = FFNSpec(
         "init": Option(default="swish", choices=("swish", "gelu"), help="what the second rational starts as"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("5ece01ba712b", "f6b626f17ee6", "764d1f97daa8", "4eb5181856af"),
 )
 
 
@@ -319,10 +318,6 @@ RATIONAL_SPEC = FFNSpec(
         )
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=(
-        "278e6aac0405",
-        "5a060d331b2e",
-    ),
 )
 
 
@@ -364,7 +359,7 @@ class PolyCom(nn.Module):
         return elementwise(self.function, x, self.weight, self.bias)
 
 
-def _polycom(function: Function, formula: str, *earlier_sources: str) -> FFNSpec:
+def _polycom(function: Function, formula: str) -> FFNSpec:
     return FFNSpec(
         name=function.__name__,  # type: ignore[missing-attribute]
         kind="activation",
@@ -372,7 +367,6 @@ def _polycom(function: Function, formula: str, *earlier_sources: str) -> FFNSpec
         formula=formula,
         reference="Zhuo et al. 2024, arXiv:2411.03884",
         multiply_adds=lambda d, f: 2 * d * f,
-        earlier_sources=earlier_sources,
     )
 
 
@@ -380,18 +374,10 @@ POLYCOM_SPECS = (
     _polycom(
         polyrelu,
         "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer",
-        "37d8d4a7ab5b",
-        "295e46383664",
-        "b60d8a4706c2",
-        "0d237c227227",
     ),
     _polycom(
         polynorm,
         "a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3), n divides by the RMS over F; a of a layer",
-        "274ecba44b14",
-        "b90751e7d4b6",
-        "1d24a80a1e2f",
-        "5da28e7a3870",
     ),
 )
 
@@ -452,5 +438,4 @@ XIELU_SPEC = FFNSpec(
         "beta": Option(default=0.5, minimum=0, help="b, the slope at 0; not learned"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("c9fb46ba9150", "fcfb03159df1", "0aba78d61fba", "3deadc4ef7a5"),
 )

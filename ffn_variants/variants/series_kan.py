@@ -22,10 +22,10 @@ what a first layer gives at the start, tanh leaves next to nothing but a constan
 
 `fourier-kan`: layers whose edges are truncated Fourier series, after FourierKAN (GistNoesis 2024).
 
-y_j = bias_j + sum_i sum_{k=1..G} a_jik cos(k x_i) + b_jik sin(k x_i). The coefficients have the name,
-the shape and, at ``init_scale`` 1, the initialisation of https://github.com/GistNoesis/FourierKAN; the FFN's
-start at a tenth of that (``FourierKANFFN``). The bias is a vector, as in a linear layer. The code is this
-project's own.
+y_j = bias_j + sum_i sum_{k=1..G} a_jik cos(k x_i) + b_jik sin(k x_i). The coefficients have the name, the
+shape and, at ``init_scale`` 1, the initialisation of https://github.com/GistNoesis/FourierKAN, which drowns
+the 0.02 of a model's embeddings: ``configs/tiny.yaml`` then ended at a held-out loss of 4.19 nats, at 0.1 at
+2.07, at 0.02 at 2.09 (one seed each). The bias is a vector, as in a linear layer.
 
 `sine-kan`: layers whose edges are sums of sines, with frequencies that all edges learn (SineKAN 2024).
 
@@ -46,12 +46,29 @@ from torch import Tensor, nn
 from base import kan_layers
 from base.errors import UsageError
 from base.options import Option
-from ffn_variants.kernels.basis_linear import Basis, basis_linear
+from ffn_variants.kernels.basis_linear import Basis, FeatureByFeature, basis_linear
 from ffn_variants.spec import FFNSpec
 
 
+class TwoLayers(nn.Module):
+    """Two KAN layers in place of the whole feed-forward network: D to F to D.
+
+    Args:
+        hidden: From (..., D) to (..., F).
+        output: From (..., F) to (..., D).
+        norm_width: F, for a LayerNorm between them; 0 for none.
+    """
+
+    def __init__(self, hidden: nn.Module, output: nn.Module, norm_width: int = 0):
+        super().__init__()
+        self.layers = nn.Sequential(hidden, *([nn.LayerNorm(norm_width)] if norm_width else []), output)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
 @dataclass(frozen=True)
-class JacobiBasis:
+class JacobiBasis(FeatureByFeature):
     """P_0(tanh x) ... P_n(tanh x), orthogonal for the weight (1 - u)^alpha (1 + u)^beta, by their recurrence.
 
     Attributes:
@@ -64,8 +81,8 @@ class JacobiBasis:
     alpha: float
     beta: float
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate (N, I) inputs to (N, n + 1, I) features."""
+    def each(self, x: Tensor) -> list[Tensor]:
+        """Evaluate (N, I) inputs to features (N, I) each."""
         a, b = self.alpha, self.beta
         u = torch.tanh(x)
         polynomials = [torch.ones_like(u), ((a + b + 2) / 2) * u + (a - b) / 2]
@@ -75,11 +92,11 @@ class JacobiBasis:
             slope, shift = (s - 1) * s * (s - 2) / whole, (s - 1) * (a * a - b * b) / whole
             last = 2 * (n + a - 1) * (n + b - 1) * s / whole
             polynomials.append((slope * u + shift) * polynomials[-1] - last * polynomials[-2])
-        return torch.stack(polynomials, 1)
+        return polynomials
 
 
 @dataclass(frozen=True)
-class HermiteBasis:
+class HermiteBasis(FeatureByFeature):
     """H_0(tanh x) ... H_n(tanh x) by the recurrence H_{k+1}(u) = 2 u H_k(u) - 2 k H_{k-1}(u).
 
     Attributes:
@@ -88,13 +105,13 @@ class HermiteBasis:
 
     degree: int
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate (N, I) inputs to (N, n + 1, I) features."""
+    def each(self, x: Tensor) -> list[Tensor]:
+        """Evaluate (N, I) inputs to features (N, I) each."""
         u = torch.tanh(x)
         polynomials = [torch.ones_like(u), 2 * u]
         for k in range(1, self.degree):
             polynomials.append(2 * (u * polynomials[-1] - k * polynomials[-2]))
-        return torch.stack(polynomials, 1)
+        return polynomials
 
 
 class PolynomialKANLinear(nn.Module):
@@ -121,56 +138,22 @@ class PolynomialKANLinear(nn.Module):
         return basis_linear(x, weight, self.basis)
 
 
-def with_norm(hidden: nn.Module, width: int, output: nn.Module, layer_norm: int) -> nn.Sequential:
-    """Stack two layers, with a LayerNorm of the ``width`` hidden channels between them or without one."""
-    return nn.Sequential(hidden, *([nn.LayerNorm(width)] if layer_norm else []), output)
+def _polynomial_kan(d: int, f: int, basis: Basis, norms: Sequence[float], layer_norm: int) -> nn.Module:
+    hidden, output = PolynomialKANLinear(d, f, basis, norms), PolynomialKANLinear(f, d, basis, norms)
+    return TwoLayers(hidden, output, f if layer_norm else 0)
 
 
-class PolynomialKANFFN(nn.Module):
-    """Two layers of polynomials in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        basis: The polynomials.
-        norms: As in ``PolynomialKANLinear``.
-        layer_norm: Whether a LayerNorm stands between them, 1 or 0.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        intermediate_size: int,
-        basis: Basis,
-        norms: Sequence[float],
-        layer_norm: int = 1,
-    ):
-        super().__init__()
-        self.layers = with_norm(
-            PolynomialKANLinear(hidden_size, intermediate_size, basis, norms),
-            intermediate_size,
-            PolynomialKANLinear(intermediate_size, hidden_size, basis, norms),
-            layer_norm,
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
-def _jacobi(
-    hidden_size: int, intermediate_size: int, degree: int, alpha: float, beta: float, layer_norm: int
-) -> nn.Module:
+def _jacobi(d: int, f: int, degree: int, alpha: float, beta: float, layer_norm: int) -> nn.Module:
     if min(alpha, beta) <= -1:
         raise UsageError(
             f"'jacobi-kan' options alpha and beta must be above -1, got alpha {alpha:g}, beta {beta:g}"
         )
-    basis = JacobiBasis(degree, alpha, beta)
-    return PolynomialKANFFN(hidden_size, intermediate_size, basis, [1.0] * (degree + 1), layer_norm)
+    return _polynomial_kan(d, f, JacobiBasis(degree, alpha, beta), [1.0] * (degree + 1), layer_norm)
 
 
-def _hermite(hidden_size: int, intermediate_size: int, degree: int, layer_norm: int) -> nn.Module:
+def _hermite(d: int, f: int, degree: int, layer_norm: int) -> nn.Module:
     norms = [math.sqrt(2**k * math.factorial(k)) for k in range(degree + 1)]
-    return PolynomialKANFFN(hidden_size, intermediate_size, HermiteBasis(degree), norms, layer_norm)
+    return _polynomial_kan(d, f, HermiteBasis(degree), norms, layer_norm)
 
 
 JACOBI_SPEC = FFNSpec(
@@ -181,7 +164,6 @@ JACOBI_SPEC = FFNSpec(
     reference=kan_layers.JACOBI_KAN.reference,
     options={**kan_layers.JACOBI_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=("196f0339024d", "931c4c670899", "8319621145e7"),
 )
 
 HERMITE_SPEC = FFNSpec(
@@ -192,12 +174,11 @@ HERMITE_SPEC = FFNSpec(
     reference=kan_layers.HERMITE_KAN.reference,
     options={**kan_layers.HERMITE_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=("cbb288d75cbd", "c582fa178616", "0fc93361ea22"),
 )
 
 
 @dataclass(frozen=True)
-class ChebyshevBasis:
+class ChebyshevBasis(FeatureByFeature):
     """T_0(tanh x) ... T_n(tanh x) by the recurrence T_{k+1}(u) = 2 u T_k(u) - T_{k-1}(u).
 
     Attributes:
@@ -206,13 +187,13 @@ class ChebyshevBasis:
 
     degree: int
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate (N, I) inputs to (N, n + 1, I) features."""
+    def each(self, x: Tensor) -> list[Tensor]:
+        """Evaluate (N, I) inputs to features (N, I) each."""
         u = torch.tanh(x)
         polynomials = [torch.ones_like(u), u]
         for _ in range(self.degree - 1):
             polynomials.append(2 * u * polynomials[-1] - polynomials[-2])
-        return torch.stack(polynomials, 1)
+        return polynomials
 
 
 class ChebyKANLinear(nn.Module):
@@ -238,38 +219,16 @@ class ChebyKANLinear(nn.Module):
         return basis_linear(x, weight, ChebyshevBasis(self.degree))
 
 
-class ChebyKANFFN(nn.Module):
-    """Two Chebyshev layers in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        degree: Highest degree of the polynomials.
-        layer_norm: Whether a LayerNorm stands between them, 1 or 0.
-    """
-
-    def __init__(self, hidden_size: int, intermediate_size: int, degree: int = 4, layer_norm: int = 1):
-        super().__init__()
-        self.layers = with_norm(
-            ChebyKANLinear(hidden_size, intermediate_size, degree),
-            intermediate_size,
-            ChebyKANLinear(intermediate_size, hidden_size, degree),
-            layer_norm,
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 CHEBY_SPEC = FFNSpec(
     name="cheby-kan",
     kind="block",
-    build=ChebyKANFFN,
+    build=lambda d, f, degree, layer_norm: TwoLayers(
+        ChebyKANLinear(d, f, degree), ChebyKANLinear(f, d, degree), f if layer_norm else 0
+    ),
     formula="per layer: sum_i sum_k c_iok T_k(tanh x_i)",
     reference=kan_layers.CHEBY_KAN.reference,
     options={**kan_layers.CHEBY_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=("1d0f0dc07509", "97f333400251", "6fb35ed716b9"),
 )
 
 
@@ -329,33 +288,12 @@ class FourierKANLinear(nn.Module):
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
-class FourierKANFFN(nn.Module):
-    """Two Fourier layers in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        grid_size: Number of frequencies of every edge.
-        init_scale: Standard deviation of each layer's output at the start. FourierKAN has 1, which drowns the
-            0.02 of a model's embeddings: ``configs/tiny.yaml`` then ended at a held-out loss of 4.19 nats, at
-            0.1 at 2.07, at 0.02 at 2.09 (one seed each).
-    """
-
-    def __init__(self, hidden_size: int, intermediate_size: int, grid_size: int = 5, init_scale: float = 0.1):
-        super().__init__()
-        self.layers = nn.Sequential(
-            FourierKANLinear(hidden_size, intermediate_size, grid_size, init_scale),
-            FourierKANLinear(intermediate_size, hidden_size, grid_size, init_scale),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 FOURIER_SPEC = FFNSpec(
     name="fourier-kan",
     kind="block",
-    build=FourierKANFFN,
+    build=lambda d, f, grid_size, init_scale: TwoLayers(
+        FourierKANLinear(d, f, grid_size, init_scale), FourierKANLinear(f, d, grid_size, init_scale)
+    ),
     formula="per layer: sum_i sum_k a_oik cos(k x_i) + b_oik sin(k x_i), + bias_o",
     reference=kan_layers.FOURIER_KAN.reference,
     options={
@@ -367,15 +305,6 @@ FOURIER_SPEC = FFNSpec(
         ),
     },
     multiply_adds=lambda d, f, grid_size, **_: 4 * d * f * grid_size,
-    earlier_sources=(
-        "8553da5e7ec0",
-        "aefe4dbcfeea",
-        "ff82f69df7fa",
-        "56c8ef546d11",
-        "b0db1694e08c",
-        "2acdfe5ab857",
-        "4fe2ff4e6eac",
-    ),
 )
 
 
@@ -405,8 +334,8 @@ class SineKANLinear(nn.Module):
         super().__init__()
         numbers = torch.arange(1, grid_size + 1, dtype=torch.get_default_dtype())
         shape = (out_features, in_features, 1)
-        drawn = 0.4 * torch.randn(shape) if is_first else 2 * torch.rand(shape) - 1
-        self.amplitudes = nn.Parameter(drawn / out_features / numbers)
+        draws = 0.4 * torch.randn(shape) if is_first else 2 * torch.rand(shape) - 1
+        self.amplitudes = nn.Parameter(draws / out_features / numbers)
         self.frequency = nn.Parameter(numbers / (1 if is_first else grid_size + 1))
         self.bias = nn.Parameter(torch.full((out_features,), 1 / out_features))
         self.register_buffer("phase", _phases(numbers, in_features))
@@ -428,33 +357,14 @@ def _phases(numbers: Tensor, in_features: int) -> Tensor:
     return ((numbers / (grid_size + 1)).unsqueeze(1) + of_inputs).mul(growth).remainder(2 * math.pi)
 
 
-class SineKANFFN(nn.Module):
-    """Two layers of sines in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        grid_size: Number of sines of every edge.
-    """
-
-    def __init__(self, hidden_size: int, intermediate_size: int, grid_size: int = 8):
-        super().__init__()
-        self.layers = nn.Sequential(
-            SineKANLinear(hidden_size, intermediate_size, grid_size),
-            SineKANLinear(intermediate_size, hidden_size, grid_size, is_first=False),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 SINE_SPEC = FFNSpec(
     name="sine-kan",
     kind="block",
-    build=SineKANFFN,
+    build=lambda d, f, grid_size: TwoLayers(
+        SineKANLinear(d, f, grid_size), SineKANLinear(f, d, grid_size, is_first=False)
+    ),
     formula="per layer: sum_i sum_g A_oig sin(w_g x_i + p_gi), + bias_o; w learned, p fixed",
     reference=kan_layers.SINE_KAN.reference,
     options=kan_layers.SINE_KAN.options,
     multiply_adds=lambda d, f, grid_size: 2 * d * f * grid_size,
-    earlier_sources=("aa694bb55f3c", "f351781ff1bf", "6646673812f5", "4054a305f8a8"),
 )

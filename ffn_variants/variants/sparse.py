@@ -16,8 +16,9 @@ training loop calls ``after_update``; without such a loop, and in fine-tuning, t
 
 ``intermediate_size`` is the width F of one expert. All parameters are E (2 D F + F + D) + E D, of which a
 token meets those of the router and of k experts; FLOPs are counted for these. On a CPU each token visits its
-experts only. On a GPU all experts are computed for all tokens, and most weighted with zero: to gather a
-number of tokens that nobody knows beforehand, it would have to wait for the host.
+experts only. On a GPU, and in a graph of ``torch.compile``, all experts are computed for all tokens, and most
+weighted with zero: to gather a number of tokens that nobody knows beforehand, it would have to wait for the
+host.
 
 Shapes: N tokens, E experts, k chosen ones.
 
@@ -95,23 +96,24 @@ class MoEFFN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         scores = in_float32(self.router, rows).sigmoid()
-        chosen = (scores.detach() + self.balance_rate * self.shifts).topk(self.top_k).indices
+        expert = (scores.detach() + self.balance_rate * self.shifts).topk(self.top_k).indices
         if self.training and torch.is_grad_enabled() and not needs_plain_torch():
-            self.load += F.one_hot(chosen, self.experts).sum((0, 1))
-        gates = scores.gather(1, chosen)
-        return self._mix(x.device.type)(rows, chosen, gates).reshape(x.shape)
+            self.load += F.one_hot(expert, self.experts).sum((0, 1))
+        gates = scores.gather(1, expert)
+        return self._mix(x.device.type)(rows, expert, gates).reshape(x.shape)
 
     def _mix(self, device: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         if not (_is_bare(self.c_fc) and _is_bare(self.c_proj)):
             return self._called
-        return self._visited if device == "cpu" and not needs_plain_torch() else self._all
+        is_eager = not (torch.compiler.is_compiling() or needs_plain_torch())
+        return self._visited if device == "cpu" and is_eager else self._all
 
-    def _visited(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
+    def _visited(self, rows: Tensor, experts: Tensor, gates: Tensor) -> Tensor:
         """Compute the chosen experts: (N, D) tokens, (N, k) numbers and weights of experts."""
-        expert = chosen.flatten()
+        expert = experts.flatten()
         repeated = rows.unsqueeze(1).expand(-1, self.top_k, -1).reshape(-1, rows.shape[1])
         hidden = F.gelu(self._through(self.c_fc, repeated, expert), approximate="tanh")
-        out = self._through(self.c_proj, hidden, expert).unflatten(0, chosen.shape)
+        out = self._through(self.c_proj, hidden, expert).unflatten(0, experts.shape)
         return (out * gates.unsqueeze(-1)).sum(1).to(out.dtype)
 
     def _through(self, layer: nn.Linear, x: Tensor, expert: Tensor) -> Tensor:
@@ -119,27 +121,27 @@ class MoEFFN(nn.Module):
         bias: Tensor = layer.bias
         return out + bias.view(self.experts, -1)[expert].to(out.dtype)
 
-    def _all(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
+    def _all(self, rows: Tensor, experts: Tensor, gates: Tensor) -> Tensor:
         """Compute all experts; arguments as in ``_visited``."""
-        weights = torch.zeros_like(gates[:, :1]).expand(-1, self.experts).scatter(1, chosen, gates)
+        weights = torch.zeros_like(gates[:, :1]).expand(-1, self.experts).scatter(1, experts, gates)
         hidden = F.gelu(self.c_fc(rows), approximate="tanh").unflatten(-1, (self.experts, -1))
         weights = weights.to(hidden.dtype)
         outer = self.c_proj.weight.unflatten(0, (self.experts, -1)).transpose(0, 1).flatten(1)
         out = F.linear((hidden * weights.unsqueeze(-1)).flatten(1), outer)
         return out + weights @ self.c_proj.bias.view(self.experts, -1).to(weights.dtype)
 
-    def _called(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
+    def _called(self, rows: Tensor, experts: Tensor, gates: Tensor) -> Tensor:
         """Compute what the layers give as they are called, adapters and all; arguments as in ``_visited``.
 
         Each call is of all experts, so it costs E / k times as much, and E times behind the activation.
         """
-        hidden = F.gelu(self._of_chosen(self.c_fc(rows).unsqueeze(1), chosen), approximate="tanh")
-        out = self._of_chosen(self.c_proj(hidden), chosen)
+        hidden = F.gelu(self._of_chosen(self.c_fc(rows).unsqueeze(1), experts), approximate="tanh")
+        out = self._of_chosen(self.c_proj(hidden), experts)
         return (out * gates.unsqueeze(-1)).sum(1).to(out.dtype)
 
-    def _of_chosen(self, out: Tensor, chosen: Tensor) -> Tensor:
+    def _of_chosen(self, out: Tensor, experts: Tensor) -> Tensor:
         """Take (N, k or 1, E W) to the (N, k, W) of the chosen experts."""
-        return out.unflatten(-1, (self.experts, -1)).take_along_dim(chosen[..., None, None], 2).squeeze(2)
+        return out.unflatten(-1, (self.experts, -1)).take_along_dim(experts[..., None, None], 2).squeeze(2)
 
     @torch.no_grad()
     def after_update(self, total: Callable[[Tensor], Tensor]) -> None:
@@ -186,7 +188,6 @@ MOE_SPEC = FFNSpec(
         "on a GPU every expert is computed for every token, as choices have no fixed shape: the FFN takes "
         "experts / top_k times these FLOPs there, and as much more memory"
     ),
-    earlier_sources=("80e50e2067e5", "a00490777e58", "fba04f92a980"),
 )
 
 
@@ -217,9 +218,9 @@ class ProductKeyMemory(nn.Module):
         scores, places = self._best(in_float32(self.query, rows))
         # Under autocast read in its dtype: what is read is many times as large as the memory.
         values = self.values.to(autocast_dtype(x) or x.dtype)
-        read = F.embedding(places.flatten(1), values)  # (N, H k, D)
+        vectors = F.embedding(places.flatten(1), values)  # (N, H k, D)
         weights = scores.softmax(-1).flatten(1).to(x.dtype)
-        return torch.bmm(weights.unsqueeze(1), read).view(x.shape)
+        return torch.bmm(weights.unsqueeze(1), vectors).view(x.shape)
 
     def _best(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores of the best pairs and the places of their values, both (N, H, k)."""
@@ -257,8 +258,8 @@ class Sizes:
     def multiply_adds(self) -> int:
         """Count those of one token: query, comparisons and the sum of values."""
         queries = 2 * self.heads * self.channels
-        read = self.heads * self.values_read * self.hidden_size
-        return self.hidden_size * queries + queries * self.half_keys + read
+        reads = self.heads * self.values_read * self.hidden_size
+        return self.hidden_size * queries + queries * self.half_keys + reads
 
     def active_params(self) -> int:
         """Count the parameters that one token meets: those, and the biases of the queries."""
@@ -278,5 +279,4 @@ PRODUCT_KEY_MEMORY_SPEC = FFNSpec(
     multiply_adds=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).multiply_adds(),
     active_params=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).active_params(),
     caution="what is read is kept for the backward pass: heads x top_k x hidden_size numbers a token a layer",
-    earlier_sources=("20e68fd79e46", "9507b50b896a"),
 )

@@ -106,8 +106,8 @@ class FeatureSplines(SplineLayer):
         """Take out knots that the others can make up for, with refitted coefficients."""
         mask = self.needed_mask()
         rows = x.reshape(-1, x.shape[-1])
-        kept, coefficients = eliminated(rows, self.knots, self.curve_coefficients(), mask, threshold)
-        mask.copy_(kept)
+        needed, coefficients = eliminated(rows, self.knots, self.curve_coefficients(), mask, threshold)
+        mask.copy_(needed)
         self.coefficients.copy_(coefficients)
 
 
@@ -214,15 +214,6 @@ SPLINE_SPEC = FFNSpec(
         ),
     },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,
-    earlier_sources=(
-        "02a43a71da6d",
-        "0ee2139325d5",
-        "9c9ae24ba9ae",
-        "184fc08fc7e6",
-        "ad2167640527",
-        "01702e7ed5e8",
-        "90dc04705030",
-    ),
 )
 
 SPLINE_ACTIVATION_SPEC = FFNSpec(
@@ -237,13 +228,4 @@ SPLINE_ACTIVATION_SPEC = FFNSpec(
         "splines": _SPLINES,
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=(
-        "a87314a58a26",
-        "2da0aa154b1d",
-        "3aedf58056b4",
-        "b1f7f6937c60",
-        "8dd641b7294f",
-        "b2daf9294f2c",
-        "417183aa4731",
-    ),
 )

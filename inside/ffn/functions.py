@@ -33,7 +33,7 @@ from ffn_variants.models.layers import ffn_modules
 from ffn_variants.splines.b_splines import splines_on
 from ffn_variants.variants.bump_kan import GaussianBasis, RBFKANLinear, ReLUKANLinear
 from ffn_variants.variants.edge_kan import MLPEdgeLinear, WavKANLinear
-from ffn_variants.variants.kan import EFFICIENT_INSTALLED, KANLinear
+from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.learned_curves import GroupRational
 from ffn_variants.variants.series_kan import (
     ChebyKANLinear,
@@ -159,10 +159,6 @@ def _b_spline_edges(layer: Any) -> Edges:
 
 
 edges_of.register(KANLinear, _b_spline_edges)
-if EFFICIENT_INSTALLED:
-    from efficient_kan import KANLinear as PackageKANLinear  # type: ignore[missing-import]
-
-    edges_of.register(PackageKANLinear, _b_spline_edges)
 
 
 @edges_of.register

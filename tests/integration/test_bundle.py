@@ -276,15 +276,15 @@ def test_this_project_loads_it_without_consent_and_runs_none_of_it(tmp_path: Pat
     [
         (
             "import ffn_variants.kernels.basis_linear",
-            "line 1: import ffn_variants.kernels.basis_linear does not say",
+            "mine.py: import ffn_variants.kernels.basis_linear does not say",
         ),
         ("import ffn_variants as ffn", "write from ffn_variants import NAME"),
-        ("from ffn_variants import *", r"line 1: from ffn_variants import \* does not say"),
+        ("from ffn_variants import *", r"mine.py: from ffn_variants import \* does not say"),
     ],
 )
 def test_an_import_that_cannot_travel_is_told(line: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        made_relative(line, str, "mine.py")
+        made_relative(f"{line}\n", str, "mine.py")
 
 
 def test_what_a_stand_in_lacks_is_told(tmp_path: Path, repository: Path, own_variants: None) -> None:
