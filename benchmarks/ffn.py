@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import datetime
+import importlib.util
 import platform
 import re
 import shlex
@@ -36,7 +37,7 @@ import torch._dynamo
 import transformers
 from torch import Tensor, nn
 
-from ffn_variants import FFN_VARIANTS, build_ffn
+from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 
 HIDDEN_SIZE = 512
@@ -48,6 +49,8 @@ NARROW = (
 )
 """Variants measured at ``KAN_WIDTH``, as the source study trained its KAN."""
 UNCOMPILED = ("efficient-kan",)
+if importlib.util.find_spec("efficient_kan"):
+    load_variant(str(Path(__file__).with_name("package_kan.py:SPEC")))
 MODES: dict[str, bool | None] = {"eager": False, "compiled": True, "torch.compile": None}
 """What ``use_compiled_kernels`` is told."""
 RECOMPILE_LIMIT = 64

@@ -28,7 +28,7 @@ SIZE, SMALL = 9.5, 8.5  # points
 X = torch.linspace(-3, 3, 61)
 FACTORS = torch.tensor([1, 0.5, 2])
 """What the learned parameters of the three curves of a panel are multiplied by, where they start alike."""
-LEFT_OUT = ("efficient-kan", "thesis-kan")  # kan's functions
+LEFT_OUT = ("thesis-kan",)  # kan's function
 OF_ALL_CHANNELS = ("polynorm", "gaussian-topk")
 OTHERS = torch.special.ndtri((torch.arange(99) + 0.5) / 99)
 """What the other channels of such a function hold: the quantiles of a normal variable."""

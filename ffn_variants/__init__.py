@@ -13,20 +13,6 @@ from ffn_variants.models.configuration import (
     FFNT5Config,
 )
 from ffn_variants.models.families import build_config, build_model, count_flops, count_parameters
-from ffn_variants.models.modeling import (
-    FFNGPTNeoForCausalLM,
-    FFNGPTNeoForSequenceClassification,
-    FFNGPTNeoModel,
-    FFNLlamaForCausalLM,
-    FFNLlamaForSequenceClassification,
-    FFNLlamaModel,
-    FFNRobertaForMaskedLM,
-    FFNRobertaForSequenceClassification,
-    FFNRobertaModel,
-    FFNT5ForConditionalGeneration,
-    FFNT5ForSequenceClassification,
-    FFNT5Model,
-)
 from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant, register
 from ffn_variants.spec import FFNSpec
 
@@ -35,22 +21,10 @@ __all__ = [
     "FFN_VARIANTS",
     "Budget",
     "FFNGPTNeoConfig",
-    "FFNGPTNeoForCausalLM",
-    "FFNGPTNeoForSequenceClassification",
-    "FFNGPTNeoModel",
     "FFNLlamaConfig",
-    "FFNLlamaForCausalLM",
-    "FFNLlamaForSequenceClassification",
-    "FFNLlamaModel",
     "FFNRobertaConfig",
-    "FFNRobertaForMaskedLM",
-    "FFNRobertaForSequenceClassification",
-    "FFNRobertaModel",
     "FFNSpec",
     "FFNT5Config",
-    "FFNT5ForConditionalGeneration",
-    "FFNT5ForSequenceClassification",
-    "FFNT5Model",
     "FamilySpec",
     "Option",
     "UsageError",

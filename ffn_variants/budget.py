@@ -63,18 +63,18 @@ def matching_width(
     resolved = spec.resolve(options)
     cost = _cost(spec, hidden_size, budget, resolved, biases)
     target = _cost(get_variant(BASELINE), hidden_size, budget, {}, biases)(baseline_width)
-    wanted = f"{BASELINE}'s {target:,} {_WORDS[budget]} at intermediate_size {baseline_width}"
+    goal = f"{BASELINE}'s {target:,} {_WORDS[budget]} at intermediate_size {baseline_width}"
     unit = _smallest_width(spec, hidden_size, resolved)
     if cost(unit) == cost(2 * unit):
         raise UsageError(
             f"FFN variant {ffn!r} has {cost(unit):,} {_WORDS[budget]} at any intermediate_size, so none "
-            f"matches {wanted}; set its ffn_budget to width"
+            f"matches {goal}; set its ffn_budget to width"
         )
     width = _nearest_width(cost, target, unit)
     if abs(cost(width) - target) > TOLERANCE * target:
         raise UsageError(
             f"FFN variant {ffn!r} comes no nearer than {cost(width):,} (intermediate_size {width}) to "
-            f"{wanted}, more than {TOLERANCE:.0%} off; choose other ffn_options or a wider baseline, or set "
+            f"{goal}, more than {TOLERANCE:.0%} off; choose other ffn_options or a wider baseline, or set "
             "its ffn_budget to width"
         )
     return width

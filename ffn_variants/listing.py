@@ -48,8 +48,8 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
         if not 1 <= getattr(args, label) <= LARGEST:
             flag = label.replace("_", "-")
             raise UsageError(f"--{flag} must be from 1 to {LARGEST:,}, got {getattr(args, label)}")
-    chosen = ("F",) if args.ffn_budget != "width" else ()
-    header = ("name", "kind", "formula", *chosen, "parameters", "FLOPs/token", "reference")
+    width_column = ("F",) if args.ffn_budget != "width" else ()
+    header = ("name", "kind", "formula", *width_column, "parameters", "FLOPs/token", "reference")
     return [header, *(_row(args, spec) for spec in all_variants())]
 
 
@@ -70,15 +70,15 @@ def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
         width = matching_width(spec.name, {}, args.hidden_size, args.intermediate_size, args.ffn_budget)
     except UsageError:
         return (*described, "-", "-", "-", spec.reference)
-    chosen = (f"{width:,}",) if args.ffn_budget != "width" else ()
+    width_column = (f"{width:,}",) if args.ffn_budget != "width" else ()
     sizes = (args.hidden_size, width)
     params, flops = spec.num_params(*sizes), spec.flops_per_token(*sizes)
-    return (*described, *chosen, f"{params:,}", f"{flops:,}", spec.reference)
+    return (*described, *width_column, f"{params:,}", f"{flops:,}", spec.reference)
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
-    asked = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
-    print(format_table(table_rows(asked)))
-    if asked.options:
+    table = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
+    print(format_table(table_rows(table)))
+    if table.options:
         print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))

@@ -16,54 +16,42 @@ from base.errors import UsageError, first_line, unknown_name
 from ffn_variants.spec import FFNSpec, check_spec
 from ffn_variants.variants import (
     activations,
-    cheby_kan,
+    bump_kan,
     edge_kan,
-    efficient_kan,
-    fourier_kan,
     gated,
-    gaussian_topk,
-    gr_kan,
     kan,
-    moe,
-    no_ffn,
-    polycom,
-    polynomial_kan,
-    product_key_memory,
-    rational,
-    rbf_kan,
-    relu_kan,
-    sine_kan,
+    learned_curves,
+    series_kan,
+    sparse,
     spline_kan,
-    xielu,
 )
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec
     for spec in (
-        *activations.SPECS,
-        xielu.SPEC,
-        *polycom.SPECS,
-        rational.SPEC,
-        gaussian_topk.SPEC,
-        no_ffn.SPEC,
-        *gated.SPECS,
-        kan.SPEC,
+        *activations.ACTIVATION_SPECS,
+        learned_curves.XIELU_SPEC,
+        *learned_curves.POLYCOM_SPECS,
+        learned_curves.RATIONAL_SPEC,
+        activations.GAUSSIAN_TOPK_SPEC,
+        gated.NO_FFN_SPEC,
+        *gated.GATED_SPECS,
+        kan.KAN_SPEC,
         kan.THESIS_SPEC,
-        *([efficient_kan.SPEC] if efficient_kan.INSTALLED else []),
-        fourier_kan.SPEC,
-        cheby_kan.SPEC,
-        polynomial_kan.JACOBI_SPEC,
-        polynomial_kan.HERMITE_SPEC,
-        rbf_kan.SPEC,
-        relu_kan.SPEC,
-        sine_kan.SPEC,
+        series_kan.FOURIER_SPEC,
+        series_kan.CHEBY_SPEC,
+        series_kan.JACOBI_SPEC,
+        series_kan.HERMITE_SPEC,
+        bump_kan.RBF_SPEC,
+        bump_kan.RELU_SPEC,
+        series_kan.SINE_SPEC,
         edge_kan.WAV_SPEC,
         edge_kan.MLP_EDGE_SPEC,
-        spline_kan.SPEC,
-        spline_kan.ACTIVATION_SPEC,
-        gr_kan.SPEC,
-        moe.SPEC,
-        product_key_memory.SPEC,
+        spline_kan.SPLINE_SPEC,
+        spline_kan.SPLINE_ACTIVATION_SPEC,
+        learned_curves.GR_KAN_SPEC,
+        sparse.MOE_SPEC,
+        sparse.PRODUCT_KEY_MEMORY_SPEC,
     )
 }
 """Every variant of this project, and what ``register`` added."""
@@ -76,17 +64,15 @@ def get_variant(name: str) -> FFNSpec:
     """Look a variant up; one of an installed package is loaded when it is first asked for.
 
     Raises:
-        UsageError: If there is none of that name; lists all and the closest match. For ``efficient-kan``,
-            if its package is missing; for a variant of a package, if that cannot be loaded.
+        UsageError: If there is none of that name; lists all and the closest match. For a
+            variant of a package, if that cannot be loaded.
     """
     if name in FFN_VARIANTS:
         return FFN_VARIANTS[name]
-    if name == efficient_kan.SPEC.name:
-        raise UsageError(efficient_kan.HOW_TO_INSTALL)
-    if name in (found := installed_variants()):
-        return _load(found[name])
-    told = unknown_name("FFN variant", name, (*FFN_VARIANTS, *found))
-    raise UsageError(f"{told}; one in a file of yours is path/to/mine.py:SPEC")
+    if name in (installed := installed_variants()):
+        return _load(installed[name])
+    message = unknown_name("FFN variant", name, (*FFN_VARIANTS, *installed))
+    raise UsageError(f"{message}; one in a file of yours is path/to/mine.py:SPEC")
 
 
 def is_registered(name: str) -> bool:
@@ -121,22 +107,22 @@ def register(spec: FFNSpec) -> FFNSpec:
 @functools.cache
 def installed_variants() -> dict[str, EntryPoint]:
     """Return the variants that installed packages name, by name; none of them is loaded by this."""
-    return {found.name: found for found in entry_points(group=ENTRY_POINTS)}
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
-def _load(found: EntryPoint) -> FFNSpec:
+def _load(entry: EntryPoint) -> FFNSpec:
     """Load the variant of a package, and keep it."""
-    place = f"FFN variant {found.name!r} of the installed package {found.dist.name if found.dist else '?'}"
+    place = f"FFN variant {entry.name!r} of the installed package {entry.dist.name if entry.dist else '?'}"
     try:
-        spec = found.load()
+        spec = entry.load()
     except Exception as error:  # the package's own code
-        told = f"{type(error).__name__}: {first_line(error)}"
-        raise UsageError(f"{place} cannot be loaded: {told}; mend the package or uninstall it") from None
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{place} cannot be loaded: {reason}; mend the package or uninstall it") from None
     try:
         check_spec(spec)
     except UsageError as error:
-        raise UsageError(f"{place} ({found.value}): {error}") from None
-    if spec.name != found.name:
+        raise UsageError(f"{place} ({entry.value}): {error}") from None
+    if spec.name != entry.name:
         raise UsageError(f"{place}: its spec calls itself {spec.name!r}; the two names must be one")
     FFN_VARIANTS[spec.name] = spec
     return spec

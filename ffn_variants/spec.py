@@ -57,8 +57,8 @@ class FFNSpec:
         sizes = (hidden_size, intermediate_size) if self.kind == "block" else (intermediate_size,)
         with torch.device("meta"):
             module = self.build(*sizes, **self.resolve(options))
-        own = sum(parameter.numel() for parameter in module.parameters())
-        return own + (around if self.kind == "activation" else 0)
+        count = sum(parameter.numel() for parameter in module.parameters())
+        return count + (around if self.kind == "activation" else 0)
 
     def num_active_params(self, hidden_size: int, intermediate_size: int, **options: Any) -> int:
         """Count those of ``num_params`` that one token meets on its way."""
@@ -90,30 +90,23 @@ def check_spec(spec: object) -> None:
     if spec.name.endswith(".py"):
         raise UsageError(f"FFNSpec.name: {spec.name!r} looks like a file; leave out .py")
     options = spec.options if isinstance(spec.options, Mapping) else {"": None}
-    for field_name, fits, wanted in (
+    for field_name, fits, allowed in (
         ("kind", spec.kind in get_args(Kind), "'activation' or 'block'"),
         ("build", callable(spec.build), "a function that returns the module"),
         ("multiply_adds", callable(spec.multiply_adds), "a function of D, F and the options"),
-        (
-            "active_params",
-            spec.active_params is None or callable(spec.active_params),
-            "None or a function of D, F and the options",
-        ),
         ("formula", _is_text(spec.formula), "a line of text"),
         ("reference", _is_text(spec.reference), "a line of text, such as the paper"),
         ("options", all(isinstance(each, Option) for each in options.values()), "a dict of Option by name"),
-        ("caution", spec.caution == "" or _is_text(spec.caution), "a line of text"),
-        ("earlier_sources", isinstance(spec.earlier_sources, tuple), "a tuple of fingerprints"),
     ):
         if not fits:
             value = shown(getattr(spec, field_name))
-            raise UsageError(f"FFNSpec {spec.name!r}: {field_name} is {value}, and must be {wanted}")
+            raise UsageError(f"FFNSpec {spec.name!r}: {field_name} is {value}, and must be {allowed}")
     _check_signatures(spec)
 
 
 def _check_signatures(spec: FFNSpec) -> None:
     sizes = ("hidden_size", "intermediate_size")
-    for name, function, given in (
+    for name, function, arguments in (
         ("build", spec.build, sizes if spec.kind == "block" else sizes[1:]),
         ("multiply_adds", spec.multiply_adds, sizes),
         *([("active_params", spec.active_params, sizes)] if spec.active_params else []),
@@ -123,9 +116,9 @@ def _check_signatures(spec: FFNSpec) -> None:
         except ValueError:  # written in C, it tells none
             continue
         try:
-            signature.bind(*given, **spec.options)
+            signature.bind(*arguments, **spec.options)
         except TypeError as error:
-            called = ", ".join((*given, *(f"{option}=..." for option in spec.options)))
+            called = ", ".join((*arguments, *(f"{option}=..." for option in spec.options)))
             raise UsageError(
                 f"FFNSpec {spec.name!r}: {name} does not take what it is given, {name}({called}): {error}"
             ) from None

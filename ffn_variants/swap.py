@@ -52,8 +52,8 @@ def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
     config, count = model.config, len(layers_of(model))
     if hasattr(config, "ffn"):
         return [ffn_of_layer(config, number) for number in range(count)]  # type: ignore[bad-argument-type]
-    named = [getattr(config, name, None) for name in (*_CHOOSES_ACTIVATION, "dense_act_fn")]
-    name, options = ACTIVATIONS.get(next(filter(None, reversed(named)), ""), (None, None))
+    activations = [getattr(config, name, None) for name in (*_CHOOSES_ACTIVATION, "dense_act_fn")]
+    name, options = ACTIVATIONS.get(next(filter(None, reversed(activations)), ""), (None, None))
     if getattr(config, "is_gated_act", False):
         name, options = None, None
     if config.model_type == "llama":  # of three linear layers
@@ -100,34 +100,34 @@ def swap_ffn(
             f"{', '.join(FAMILIES)}, ours or stock"
         )
     old = present_ffns(model)
-    chosen = set(range(len(old)) if layers is None else layers)
-    if unknown := sorted(chosen - set(range(len(old)))):
+    replaced = set(range(len(old)) if layers is None else layers)
+    if unknown := sorted(replaced - set(range(len(old)))):
         raise UsageError(f"layer {unknown[0]}: the model's layers with an FFN are 0 to {len(old) - 1}")
-    staying = [entry for number, entry in enumerate(old) if number not in chosen]
+    staying = [entry for number, entry in enumerate(old) if number not in replaced]
     if any(entry["ffn"] is None for entry in staying):
         raise UsageError(
             "the FFNs that stay have an activation that no variant of the registry has; replace all layers"
         )
     options = dict(ffn_options) if ffn_options else None
-    width = intermediate_size or old[min(chosen, default=0)]["intermediate_size"]
+    width = intermediate_size or old[min(replaced, default=0)]["intermediate_size"]
     size = matching_width(ffn, options, model.config.hidden_size, width, budget, family.has_ffn_biases)
     new = {"ffn": ffn, "ffn_options": options, "intermediate_size": size}
-    ffns = [new if number in chosen else entry for number, entry in enumerate(old)]
+    ffns = [new if number in replaced else entry for number, entry in enumerate(old)]
     target_class: Any = resolve_name(family.model_class)
     target = target_class(_config(model, family, new, ffns if staying else None)).eval()
-    _take_over(model, target, old, chosen, family.stock_ffn)
+    _take_over(model, target, old, replaced, family.stock_ffn)
     return target.to(model.device)
 
 
 def _config(
     source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any], ffns: list[dict[str, Any]] | None
 ) -> FFNConfig:
-    own: Any = resolve_name(family.config_class)
-    width = own.attribute_map.get("intermediate_size", "intermediate_size")
+    config_class: Any = resolve_name(family.config_class)
+    width = config_class.attribute_map.get("intermediate_size", "intermediate_size")
     left_out = {*_CHOOSES_ACTIVATION, *_OWN, width}
     stored = source.config.to_dict()
-    known = {field.name for field in fields(own)} & set(stored)
-    values = {name: stored[name] for name in sorted(known - left_out)}
+    shared = {field.name for field in fields(config_class)} & set(stored)
+    values = {name: stored[name] for name in sorted(shared - left_out)}
     return build_config(
         family.name,
         new["ffn"],
@@ -142,49 +142,49 @@ def _take_over(
     source: PreTrainedModel,
     target: PreTrainedModel,
     old: list[dict[str, Any]],
-    chosen: Collection[int],
+    replaced: Collection[int],
     stock_ffn: str,
 ) -> None:
     """Copy all weights of the source but those of chosen FFNs that the variant does not keep."""
     weights, state = _in_our_names(source.state_dict()), target.state_dict()
     fresh: set[str] = set()
     for number, (name, layer) in enumerate(layers_of(target).items()):
-        if number not in chosen:
+        if number not in replaced:
             continue
         new = ffn_of_layer(target.config, number)  # type: ignore[bad-argument-type]
-        own, linear = _ffn_keys(name, layer)
+        ffn, linear = _ffn_keys(name, layer)
         is_stock = new["ffn"] == old[number]["ffn"] == stock_ffn
         keeps = (is_stock or get_variant(new["ffn"]).kind == "activation") and all(
             key in weights and weights[key].shape == state[key].shape for key in linear
         )
-        fresh |= own - linear if keeps and old[number] != new else set() if keeps else own
-    taken = {key: value for key, value in weights.items() if key in state and key not in fresh}
-    assert state.keys() == taken.keys() | fresh, "a weight outside the FFNs has no counterpart"
-    target.load_state_dict(taken, strict=False)
+        fresh |= ffn - linear if keeps and old[number] != new else set() if keeps else ffn
+    copied = {key: value for key, value in weights.items() if key in state and key not in fresh}
+    assert state.keys() == copied.keys() | fresh, "a weight outside the FFNs has no counterpart"
+    target.load_state_dict(copied, strict=False)
     target.tie_weights()
 
 
 def _in_our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Name the FFN weights of a stock Llama as those of ``swiglu``: its gate above what it gates."""
-    named = dict(weights)
+    renamed = dict(weights)
     for key in weights:
         if key.endswith(".mlp.gate_proj.weight"):
             ffn = key.removesuffix("gate_proj.weight")
-            parts = [named.pop(f"{ffn}{name}.weight") for name in ("gate_proj", "up_proj")]
-            named[f"{ffn}c_fc.weight"] = torch.cat(parts)
-            named[f"{ffn}c_proj.weight"] = named.pop(f"{ffn}down_proj.weight")
-    return named
+            parts = [renamed.pop(f"{ffn}{name}.weight") for name in ("gate_proj", "up_proj")]
+            renamed[f"{ffn}c_fc.weight"] = torch.cat(parts)
+            renamed[f"{ffn}c_proj.weight"] = renamed.pop(f"{ffn}down_proj.weight")
+    return renamed
 
 
 def _ffn_keys(name: str, layer: nn.Module) -> tuple[set[str], set[str]]:
     """The names in a state dict of all that a layer's FFN has, and of its linear layers alone."""
-    own, linear = set(), set()
+    ffn, linear = set(), set()
     inside = {id(part) for part in ffn_modules(layer)}
     for path, module in layer.named_modules(prefix=name):
         if id(module) in inside:
-            own |= {f"{path}.{key}" for key in module.state_dict()}
+            ffn |= {f"{path}.{key}" for key in module.state_dict()}
             for below, part in module.named_modules(prefix=path):
                 linear |= (
                     {f"{below}.{key}" for key in part.state_dict()} if type(part) is nn.Linear else set()
                 )
-    return own, linear
+    return ffn, linear

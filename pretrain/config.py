@@ -208,13 +208,10 @@ class TrainConfig(Section):
 
 
 class SplineConfig(Section):
-    """Knots that follow the data in training, are added or pruned; for variants with an option `splines`."""
+    """Knots that follow the data in training or are pruned; for variants with an option `splines`."""
 
     knot_updates: tuple[Fraction, ...] = ()
     """Shares of the run after which knots move to quantiles of their inputs, as 0 0.1; none = never."""
-    grow_at: tuple[Fraction, ...] = ()
-    """Shares of the run after which splines use more of their knots, each time as many more, in the end all;
-    needs the option `splines growing`, with which a spline starts with 4. None = never."""
     penalty: float = Field(0.0, ge=0)
     """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
     prune_below: float | None = Field(None, gt=0, lt=1)
@@ -222,6 +219,14 @@ class SplineConfig(Section):
     needs the option `splines sparse`. None = never."""
     prune_at: Unlisted[Fraction] = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_gone(cls, values: Any) -> Any:
+        """Drop an empty ``grow_at``, which runs from before recorded; it changed no result and no hash."""
+        if isinstance(values, dict) and not values.get("grow_at"):
+            return {name: value for name, value in values.items() if name != "grow_at"}
+        return values
 
 
 class OutputConfig(Section):
@@ -290,11 +295,11 @@ class RunConfig(Section):
     def _sections_agree(self) -> RunConfig:
         family = get_family(self.family)
         family.check_heads(self.model.hidden_size, self.model.num_attention_heads, section="model.")
-        changed = (self.splines.knot_updates, self.splines.grow_at, self.splines.prune_below)
+        changed = (self.splines.knot_updates, self.splines.prune_below)
         if any(changed) and self.train.compile_model:
             raise ValueError(
-                "train.compile_model compiles the layers as they are, which splines.knot_updates, "
-                "splines.grow_at and splines.prune_below change; leave one out"
+                "train.compile_model compiles the layers as they are, which splines.knot_updates "
+                "and splines.prune_below change; leave one out"
             )
         needed = self.data.block_size + family.first_position()
         given = self.model.max_position_embeddings

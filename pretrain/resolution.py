@@ -16,7 +16,6 @@ from base.names import Budget
 from base.sections import Typed
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
-from ffn_variants.variants.spline_kan import FIRST_KNOTS
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources
 from pretrain.optimizers import get_optimizer
@@ -110,14 +109,12 @@ def _told_of(place: str) -> Iterator[None]:
 
 
 def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | None) -> None:
-    for name in ("knot_updates", "grow_at", "penalty", "prune_below"):
+    for name in ("knot_updates", "penalty", "prune_below"):
         if getattr(splines, name) and "splines" not in get_variant(ffn).options:
             raise UsageError(
                 f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
                 f"under `variants:` for those that have, or leave it out"
             )
-    if "splines" in get_variant(ffn).options:
-        _check_growth(splines, get_variant(ffn).resolve(options))
     if splines.prune_below and (options or {}).get("splines") != "sparse":
         raise UsageError(
             "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
@@ -126,30 +123,6 @@ def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | No
         raise UsageError(
             f"splines.knot_updates {max(splines.knot_updates)} is after splines.prune_at {splines.prune_at}: "
             "pruned coefficients belong to their knots; move them before"
-        )
-
-
-def _check_growth(splines: SplineConfig, options: dict[str, Any]) -> None:
-    grows = options["splines"] == "growing"
-    if splines.grow_at and not grows:
-        raise UsageError(
-            "splines.grow_at needs model.ffn_options splines growing (spline-kan, spline-activation), with "
-            "which a spline starts with 4 knots"
-        )
-    if grows and not splines.grow_at:
-        raise UsageError(
-            "model.ffn_options splines growing stays at 4 knots without splines.grow_at; give shares of the "
-            "run, for example --splines.grow-at 0.1 0.3"
-        )
-    if grows and options["num_knots"] <= FIRST_KNOTS:
-        raise UsageError(
-            "model.ffn_options splines growing has no effect with num_knots "
-            f"{options['num_knots']}, as a spline starts with {FIRST_KNOTS}; give more"
-        )
-    if grows and splines.knot_updates:
-        raise UsageError(
-            "splines.knot_updates moves knots that model.ffn_options splines growing places itself; leave "
-            "one out"
         )
 
 

@@ -186,8 +186,6 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "tracker": ({"train": {"tracker": "wandbb"}}, "did you mean 'wandb'?"),
     "masks": ({"family": "roberta", "train": {"mlm_probability": 1.0}}, "must be less than 1"),
     "suite": ({"train": {"eval_every": 2, "eval_suite": "blimpp"}}, "unknown suite"),
-    "growth-of-none": ({"splines": {"grow_at": [0.1]}}, "which has no splines"),
-    "growth-without": ({"model": {"ffn": "spline-kan"}, "splines": {"grow_at": [0.1]}}, "splines growing"),
     "initialisation": (
         {"model": {"ffn": "spline-kan", "ffn_options": {"initialisation": "publishd"}}},
         "did you mean 'published'?",

@@ -25,10 +25,9 @@ from benchmarks.gpu import inductor
 from benchmarks.gpu.inductor import ROWS, Shape, written
 from ffn_variants.kernels import basis_linear, elementwise, triton_ops
 from ffn_variants.splines.b_splines import EvenSplines, UnevenSplines
-from ffn_variants.variants import gr_kan, spline_kan
-from ffn_variants.variants.cheby_kan import ChebyshevBasis
-from ffn_variants.variants.fourier_kan import FourierBasis
-from ffn_variants.variants.rbf_kan import GaussianBasis
+from ffn_variants.variants import learned_curves, spline_kan
+from ffn_variants.variants.bump_kan import GaussianBasis
+from ffn_variants.variants.series_kan import ChebyshevBasis, FourierBasis
 from pretrain.model import linear_cross_entropy
 
 F32, BF16, INT64 = torch.float32, torch.bfloat16, torch.int64
@@ -148,15 +147,6 @@ def ptx_by_hand(case: BasisCase, kind: str, capability: int) -> str:
     return _ptx(*call, capability=capability)
 
 
-def rational_by_hand(name: str) -> Row:
-    """The same for the gradients of `gr-kan`; 8 groups, one numerator for all."""
-    x = torch.empty(ROWS, 8, INPUTS // 8, dtype=BF16, device="meta")
-    numerator, denominator = torch.empty(6, device="meta").expand(8, 6), torch.empty(8, 4, device="meta")
-    sums = x.new_empty(10, 1, 8, dtype=F32)
-    call = triton_ops.rational_call(x, x, x, sums, numerator, denominator)
-    return _compiled_row(name, lambda capability: _ptx(*call, capability=capability))
-
-
 def _compiled_row(name: str, ptx: Callable[[int], str]) -> Row:
     return Row(
         name, "Triton", 1, (), {capability: _resources(ptx(capability)) for capability in CAPABILITIES}
@@ -222,13 +212,14 @@ def rows(only: str = "") -> Iterator[Row]:
 
 
 def _basis_rows() -> dict[str, Callable[[], Row]]:
-    """Features and slopes of every basis, by hand and by Inductor."""
+    """Features and slopes of every basis, by Inductor and, where there is one, by the kernel by hand."""
     makers: dict[str, Callable[[], Row]] = {}
     for case in BASES:
         functions = basis_linear._features(case.basis), basis_linear._slopes(case.basis, ())
         for kind, function in zip(("features", "slopes"), functions, strict=True):
             name = f"{case.name}, {kind}"
-            makers[f"{name}, Triton"] = functools.partial(by_hand, case, kind)
+            if triton_ops.triton_kernels(case.basis) is not None:
+                makers[f"{name}, Triton"] = functools.partial(by_hand, case, kind)
             makers[f"{name}, Inductor"] = functools.partial(
                 by_inductor, name, function, *case.arguments(kind)
             )
@@ -249,15 +240,13 @@ def _other_rows() -> dict[str, Callable[[], Row]]:
     functions: dict[str, tuple[Any, ...]] = {
         "spline-kan, values": (values, x, knots, knots),
         "spline-kan, gradients": (gradients, x, x, x, knots, knots),
-        "gr-kan, values": (gr_kan._values, grouped, *coefficients),
-        "gr-kan, gradients": (gr_kan._gradients, grouped, grouped, *coefficients),
+        "gr-kan, values": (learned_curves._rational_values, grouped, *coefficients),
+        "gr-kan, gradients": (learned_curves._rational_gradients, grouped, grouped, *coefficients),
         "sum of weight gradients": (basis_linear._add, (weight, F32), (weight, BF16)),
         "cross-entropy and gradient": (lambda x, t, out: loss(x, None, t, out), logits, targets, losses),
         "cross-entropy and gradient, bias": (loss, logits, bias, targets, losses),
     }
-    makers = {name: functools.partial(by_inductor, name, *rest) for name, rest in functions.items()}
-    by_hand = functools.partial(rational_by_hand, "gr-kan, gradients")
-    return {"gr-kan, gradients, Triton": by_hand, **makers}
+    return {name: functools.partial(by_inductor, name, *given) for name, given in functions.items()}
 
 
 def grows_with_features(row: Row, inputs: int = INPUTS) -> bool:

@@ -20,7 +20,7 @@ from eval.classification.inputs.layout import padded_inputs
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded, Resident
 from eval.models.transfers import all_to_device
-from ffn_variants.models.autocast import cast_inputs_once
+from ffn_variants.models.faster_layers import cast_inputs_once
 from scores.heads.spec import Reads
 
 Batch = Encoded | Resident | Segmented

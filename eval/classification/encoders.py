@@ -27,8 +27,7 @@ from eval.classification.inputs.tokens import Encoded, Resident
 from eval.models.memory import attend_with_one_query
 from ffn_variants.models import packed_attention
 from ffn_variants.models.attention import GPTNeoBackendAttention
-from ffn_variants.models.autocast import cast_inputs_once
-from ffn_variants.models.dropout import replace_dropouts
+from ffn_variants.models.faster_layers import cast_inputs_once, replace_dropouts
 
 
 class PackedEncoder(nn.Module):

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from ffn_variants.models.dropout import dropout
+from ffn_variants.models.faster_layers import dropout
 from pretrain.training.memory import is_out_of_memory
 
 

@@ -19,7 +19,7 @@ from base.records import peek_record
 from base.run.folders import RunFolder
 from base.run.manifest import read_completion, refuse_archived
 from eval.push.card import make_card
-from ffn_variants.bundle.bundle import bundle_code
+from ffn_variants.bundle import bundle_code
 from pretrain.run.run_dir import read_run
 
 _DATA = (".safetensors", ".json", ".txt", ".model")

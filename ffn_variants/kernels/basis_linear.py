@@ -18,14 +18,29 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ffn_variants.kernels.compilation import compiled, in_compiled_graph, needs_plain_torch
-from ffn_variants.kernels.naming import name_of, named
-from ffn_variants.kernels.precision import autocast_dtype
+from ffn_variants.kernels.operations import autocast_dtype, name_of, with_name
 from ffn_variants.kernels.triton_ops import triton_kernels
 
 Basis = Callable[..., Tensor]
 """``basis(x, *constants)``: (N, I) inputs to (N, K, I) features, each input on its own; constants are tensors
 that broadcast over the rows, learned or not. Hashable, as kernels are kept by it: a function of a module or a
 frozen dataclass."""
+
+
+class FeatureByFeature:
+    """A basis whose features are made one after the other; a frozen dataclass.
+
+    Inductor makes one kernel of such a list and of its gradients, where a stacked tensor would be written to
+    memory in float32 first (``python -m benchmarks.gpu.kernels``).
+    """
+
+    def each(self, x: Tensor) -> list[Tensor]:
+        """Evaluate (N, I) inputs to K features (N, I)."""
+        raise NotImplementedError
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate (N, I) inputs to (N, K, I) features."""
+        return torch.stack(self.each(x), 1)
 
 
 class Unsettled(Protocol):
@@ -103,8 +118,8 @@ class _BasisLinear(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         x, weight, *constants = ctx.saved_tensors
         needs_x, needs_weight, _, *needs = ctx.needs_input_grad
-        found = _gradients(grads[0], x, weight, ctx.basis, constants, [needs_x, needs_weight, *needs])
-        return *found[:2], None, *found[2:]
+        gradients = _gradients(grads[0], x, weight, ctx.basis, constants, [needs_x, needs_weight, *needs])
+        return *gradients[:2], None, *gradients[2:]
 
 
 # The same as an operation of a graph, which neither Dynamo nor Inductor looks into. Not for CUDA graphs that
@@ -120,7 +135,7 @@ _UNRECORDED = (torch.Tag.cudagraph_unsafe,)
 )
 def _operation(x: Tensor, weight: Tensor, basis: str, constants: list[Tensor]) -> Tensor:
     with in_compiled_graph():
-        return _values(x, weight, *_settled(named(basis), constants))
+        return _values(x, weight, *_settled(with_name(basis), constants))
 
 
 @_operation.register_fake
@@ -138,11 +153,11 @@ def _backward_operation(
     grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: list[Tensor], needs: list[bool]
 ) -> list[Tensor]:
     with in_compiled_graph():
-        found = _gradients(grad, x, weight, *_settled(named(basis), constants), needs)
+        gradients = _gradients(grad, x, weight, *_settled(with_name(basis), constants), needs)
     # An operation has tensors as its results; an empty one stands for none, also for the constants beyond
     # those that a basis settled on: it reads what it was given, so none of that is learned.
-    found += [None] * (len(needs) - len(found))
-    return [x.new_empty(0) if each is None else each for each in found]
+    gradients += [None] * (len(needs) - len(gradients))
+    return [x.new_empty(0) if each is None else each for each in gradients]
 
 
 @_backward_operation.register_fake
@@ -150,11 +165,11 @@ def _(
     grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: list[Tensor], needs: list[bool]
 ) -> list[Tensor]:
     # That of x is laid out as x is; sums over blocks are contiguous.
-    made = (
+    results = (
         torch.empty_like(x),
         *(parameter.new_empty(parameter.shape) for parameter in (weight, *constants)),
     )
-    return [each if need else x.new_empty(0) for each, need in zip(made, needs, strict=True)]
+    return [each if need else x.new_empty(0) for each, need in zip(results, needs, strict=True)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -166,8 +181,9 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight, *constants = ctx.saved_tensors
     needs_x, needs_weight, _, needs_constants = ctx.needs_input_grad
     needs = [needs_x, needs_weight, *needs_constants]
-    found = _backward_operation(grad, x, weight, ctx.basis, constants, needs)
-    of_x, of_weight, *of_constants = (each if need else None for each, need in zip(found, needs, strict=True))
+    gradients = _backward_operation(grad, x, weight, ctx.basis, constants, needs)
+    needed = (each if need else None for each, need in zip(gradients, needs, strict=True))
+    of_x, of_weight, *of_constants = needed
     return of_x, of_weight, None, of_constants
 
 
@@ -222,12 +238,12 @@ def _zeros(parameter: Tensor) -> Tensor:
     return torch.zeros_like(parameter, dtype=_wide(parameter), memory_format=torch.contiguous_format)
 
 
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+def add_product(total: Tensor, first: Tensor, second: Tensor) -> None:
     """Add a matrix product to a sum over blocks, whose dtype may be wider than that of the factors."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
+    if total.dtype == first.dtype:
+        total.addmm_(first, second)
     else:
-        _add(total, torch.mm(left, right))
+        _add(total, torch.mm(first, second))
 
 
 @compiled
@@ -240,7 +256,8 @@ def _features(basis: Basis) -> Callable[..., None]:
     """Make the features of a block, written where it is told."""
 
     def features(x: Tensor, out: Tensor, *constants: Tensor) -> None:
-        out.copy_(_exact(basis, x, *constants))
+        values = _exact(getattr(basis, "each", basis), x, *constants)
+        out.copy_(values if isinstance(values, Tensor) else torch.stack([v.to(out.dtype) for v in values], 1))
 
     by_hand = triton_kernels(basis)
     return compiled(features, by_hand and by_hand[0])
@@ -255,12 +272,15 @@ def _slopes(basis: Basis, learned: tuple[int, ...]) -> Callable[..., tuple[Tenso
 
     def slopes(x: Tensor, grad: Tensor, out: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
         def with_learned(x: Tensor, *values: Tensor) -> Tensor:
-            given = dict(enumerate(constants)) | dict(zip(learned, values, strict=True))
-            return _exact(basis, x, *given.values())
+            by_number = dict(enumerate(constants)) | dict(zip(learned, values, strict=True))
+            return _exact(getattr(basis, "each", basis), x, *by_number.values())
 
         values = (constants[index].to(_wide(constants[index])) for index in learned)
-        made, pull_back = torch.func.vjp(with_learned, x, *values)  # type: ignore[bad-unpacking]
-        first, *parts = pull_back(grad.to(made.dtype))
+        features, pull_back = torch.func.vjp(with_learned, x, *values)  # type: ignore[bad-unpacking]
+        if isinstance(features, Tensor):
+            first, *parts = pull_back(grad.to(features.dtype))
+        else:
+            first, *parts = pull_back([g.to(f.dtype) for g, f in zip(grad.unbind(1), features, strict=True)])
         out.copy_(first)
         return tuple(parts)
 

@@ -74,8 +74,8 @@ def eager_kernels() -> Iterator[None]:
 
 def compiled_kernels_in_use() -> bool:
     """Whether kernels are compiled: chosen, and not found impossible."""
-    chosen = _THREAD.in_graph if _State.choice is None else _State.choice
-    return chosen and not _State.failure
+    is_wanted = _THREAD.in_graph if _State.choice is None else _State.choice
+    return is_wanted and not _State.failure
 
 
 def compile_failure() -> str:
@@ -129,7 +129,7 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
         The same function. Inside somebody else's ``torch.compile``, an export or ``torch.func`` it is traced
         as it stands.
     """
-    seen: set[tuple[Any, ...]] = set()
+    kinds: set[tuple[Any, ...]] = set()
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
@@ -144,8 +144,8 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
         kind = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *map(_kind, args))
         start = time.perf_counter()
         try:
-            chosen = by_hand if by_hand is not None and _serves_by_hand(args) else fused()
-            result = chosen(*args)
+            kernel = by_hand if by_hand is not None and _serves_by_hand(args) else fused()
+            result = kernel(*args)
         except _compile_errors() as error:
             _check_fallback(error, args)
             spent = time.perf_counter() - start
@@ -153,8 +153,8 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
             _State.seconds += spent
             _give_up(error)
             return result
-        if kind not in seen:
-            seen.add(kind)
+        if kind not in kinds:
+            kinds.add(kind)
             _State.seconds += time.perf_counter() - start
         return result
 

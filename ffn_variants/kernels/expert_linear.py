@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.kernels.precision import autocast_dtype
+from ffn_variants.kernels.operations import autocast_dtype
 
 
 def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """Apply the layer; under autocast in its dtype. It cannot be differentiated twice.
 
-    In somebody's ``torch.compile`` it is one operation, ``ffn_variants::expert_linear``: the number of rows
-    of an expert is no shape of a graph.
+    Not for graphs of ``torch.compile``: the number of rows of an expert is no shape of one.
 
     Args:
         x: (N, I) inputs.
@@ -34,8 +33,6 @@ def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """
     dtype = autocast_dtype(x)
     x, weight = x.to(dtype or x.dtype), weight.to(dtype or weight.dtype)
-    if torch.compiler.is_compiling():
-        return _operation(x, weight, expert)
     return _ExpertLinear.apply(x, weight, expert)  # type: ignore[bad-return]
 
 
@@ -49,45 +46,6 @@ class _ExpertLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         return *_gradients(grads[0], *ctx.saved_tensors), None
-
-
-@torch.library.custom_op(
-    "ffn_variants::expert_linear",
-    mutates_args=(),
-    schema="(Tensor x, Tensor weight, Tensor expert) -> Tensor",
-)
-def _operation(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
-    return _values(x, weight, expert)
-
-
-@_operation.register_fake
-def _(x: Tensor, weight: Tensor, _: Tensor) -> Tensor:
-    return x.new_empty(x.shape[0], weight.shape[1])
-
-
-@torch.library.custom_op(
-    "ffn_variants::expert_linear_backward",
-    mutates_args=(),
-    schema="(Tensor grad, Tensor x, Tensor weight, Tensor expert) -> (Tensor, Tensor)",
-)
-def _backward_operation(grad: Tensor, x: Tensor, weight: Tensor, expert: Tensor) -> tuple[Tensor, Tensor]:
-    return _gradients(grad, x, weight, expert)
-
-
-@_backward_operation.register_fake
-def _(grad: Tensor, x: Tensor, weight: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), weight.new_empty(weight.shape)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return *_backward_operation(grad, *ctx.saved_tensors), None
-
-
-_operation.register_autograd(_backward, setup_context=_keep)
 
 
 def _values(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:

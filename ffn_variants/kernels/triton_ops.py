@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ffn_variants.kernels.compilation import UnsupportedError
-from ffn_variants.kernels.naming import name_of, named
+from ffn_variants.kernels.operations import name_of, with_name
 
 MAX_BLOCK = 1024
 """Inputs of a row in one program; a thread has four of them, which are one 16-byte access in float32."""
@@ -33,13 +33,11 @@ class Kernels:
     """Where the kernels of a basis are.
 
     Attributes:
-        module: Of this package.
         name: What their names begin with: ``name_features`` and ``name_slopes``.
         settings: From the basis and its constants, what is fixed when they are compiled.
         constants: How many of the constants the kernels read.
     """
 
-    module: str
     name: str
     settings: Callable[..., dict[str, float]]
     constants: int = 0
@@ -54,21 +52,13 @@ def _uneven(basis: Any, knots: Tensor, reciprocals: Tensor) -> dict[str, float]:
     return {"count": len(knots), "order": basis.spline_order}
 
 
-def _gaussian(basis: Any) -> dict[str, float]:
-    return {"grid_size": basis.grid_size, "low": -2.0, "step": 4.0 / (basis.grid_size - 1)}
-
-
 # By name, as what has a basis imports this package. A subclass may compute something else, so it has none.
 BY_HAND = {
-    "ffn_variants.splines.b_splines.EvenSplines": Kernels("triton_splines", "even", _even),
-    "ffn_variants.splines.b_splines.UnevenSplines": Kernels("triton_splines", "uneven", _uneven, 1),
-    "ffn_variants.variants.fourier_kan.FourierBasis": Kernels(
-        "triton_smooth", "fourier", lambda basis: {"grid_size": basis.grid_size}
+    "ffn_variants.splines.b_splines.EvenSplines": Kernels("even", _even),
+    "ffn_variants.splines.b_splines.UnevenSplines": Kernels("uneven", _uneven, 1),
+    "ffn_variants.variants.series_kan.FourierBasis": Kernels(
+        "fourier", lambda basis: {"grid_size": basis.grid_size}
     ),
-    "ffn_variants.variants.cheby_kan.ChebyshevBasis": Kernels(
-        "triton_smooth", "chebyshev", lambda basis: {"degree": basis.degree}
-    ),
-    "ffn_variants.variants.rbf_kan.GaussianBasis": Kernels("triton_smooth", "gaussian", _gaussian),
 }
 
 
@@ -140,7 +130,7 @@ def launch(kind: str, x: Tensor, arguments: tuple[Any, ...], constants: list[Ten
     """Start the kernel of x (rows, I)."""
     if not x.numel():
         return
-    start(*call(kind, x, arguments, constants, named(basis)), on=x)
+    start(*call(kind, x, arguments, constants, with_name(basis)), on=x)
 
 
 def call(
@@ -150,11 +140,11 @@ def call(
     kernels = BY_HAND[_full_name(basis)]
     rows, inputs = x.shape
     block = min(MAX_BLOCK, 1 << (inputs - 1).bit_length())
-    kernel = getattr(_module(kernels.module), f"{kernels.name}_{kind}")
+    kernel = getattr(_kernels(), f"{kernels.name}_{kind}")
     settings = kernels.settings(basis, *constants) | {"block": block, "num_warps": _warps(block)}
     # As they are stored everywhere in this project; others are copied.
-    read = [each.expand(-1, inputs).contiguous() for each in constants[: kernels.constants]]
-    return kernel, (rows, -(-inputs // block)), (*arguments, *read, inputs), settings
+    constant_inputs = [each.expand(-1, inputs).contiguous() for each in constants[: kernels.constants]]
+    return kernel, (rows, -(-inputs // block)), (*arguments, *constant_inputs, inputs), settings
 
 
 def _warps(block: int) -> int:
@@ -198,78 +188,17 @@ def _triton_error() -> type[Exception]:
 
 
 @functools.cache
-def _module(name: str) -> ModuleType:
-    """The module of a kernel.
+def _kernels() -> ModuleType:
+    """The module of the kernels, which imports Triton.
 
     Raises:
         UnsupportedError: If Triton is installed and cannot be imported.
     """
     try:
-        return importlib.import_module(f"{__package__}.{name}")
+        return importlib.import_module(f"{__package__}.triton_kernels")
     except ImportError as error:
         raise UnsupportedError(f"Triton: {error}") from error
 
 
 def _full_name(basis: Any) -> str:
     return f"{type(basis).__module__}.{type(basis).__qualname__}"
-
-
-@torch.library.custom_op("ffn_variants::rational_gradients", mutates_args=())
-def rational_gradients(
-    grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Differentiate the functions P / (1 + |A|) of groups of channels, as ``gr_kan`` defines them.
-
-    Args:
-        grad: (R, G, C) gradient of the result.
-        x: (R, G, C) input.
-        numerator: (G, 6).
-        denominator: (G, 4).
-
-    Returns:
-        (R, G, C) gradient of x, and (10, parts, G) gradients of the coefficients in float32, to be summed
-        over the parts. No float64.
-    """
-    grad_x, sums = _rational_buffers(x)
-    if x.numel():
-        # The kernel knows the strides of the rows of coefficients alone: one numerator serves all groups.
-        a, b = (each if each.stride(1) == 1 else each.contiguous() for each in (numerator, denominator))
-        start(*rational_call(grad.contiguous(), x.contiguous(), grad_x, sums, a, b), on=x)
-    return grad_x, sums
-
-
-def rational_call(
-    grad: Tensor, x: Tensor, grad_x: Tensor, sums: Tensor, numerator: Tensor, denominator: Tensor
-) -> tuple[Any, tuple[int, int, int], tuple[Any, ...], dict[str, Any]]:
-    """Find what to start for the gradients of a rational, as ``call`` does."""
-    rows, groups, channels = x.shape
-    tile_rows, tile_channels = _rational_tile(channels)
-    return (
-        _module("triton_rational").rational_gradients,
-        (-(-rows // tile_rows), groups, -(-channels // tile_channels)),
-        (
-            *(grad, x, grad_x, sums),
-            *(numerator, numerator.stride(0), denominator, denominator.stride(0)),
-            *(rows, groups, channels),
-        ),
-        {"tile_rows": tile_rows, "tile_channels": tile_channels, "num_warps": _warps(MAX_BLOCK)},
-    )
-
-
-@rational_gradients.register_fake
-def _(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
-    return _rational_buffers(x)
-
-
-def _rational_buffers(x: Tensor) -> tuple[Tensor, Tensor]:
-    rows, groups, channels = x.shape
-    tile_rows, tile_channels = _rational_tile(channels)
-    parts = -(-rows // tile_rows) * -(-channels // tile_channels)
-    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-    return grad_x, x.new_empty(10, parts, groups, dtype=torch.float32)
-
-
-def _rational_tile(channels: int) -> tuple[int, int]:
-    """Rows and channels of a program, 1,024 numbers in all, or as many channels as there are."""
-    tile_channels = min(MAX_BLOCK, 1 << (channels - 1).bit_length())
-    return MAX_BLOCK // tile_channels, tile_channels

@@ -34,15 +34,17 @@ def count_from_first_token(model: nn.Module, args: tuple, kwargs: dict[str, Any]
     Returns:
         Both, with (B, T) ``position_ids``; as they are where there is no (B, K) ``attention_mask``.
     """
-    given = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
-    mask, cache = given.get("attention_mask"), given.get("past_key_values")
-    if given.get("position_ids") is not None or mask is None or mask.dim() != 2:
+    inputs = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
+    mask, cache = inputs.get("attention_mask"), inputs.get("past_key_values")
+    if inputs.get("position_ids") is not None or mask is None or mask.dim() != 2:
         return args, kwargs
-    shape = next(given[name].shape for name in ("input_ids", "inputs_embeds") if given.get(name) is not None)
-    seen = 0 if cache is None else cache.get_seq_length()
-    places = torch.arange(shape[1], device=mask.device) + seen
+    shape = next(
+        inputs[name].shape for name in ("input_ids", "inputs_embeds") if inputs.get(name) is not None
+    )
+    past_length = 0 if cache is None else cache.get_seq_length()
+    places = torch.arange(shape[1], device=mask.device) + past_length
     positions = (places - mask.long().argmax(-1, keepdim=True)).clamp(min=0)
-    return (), {**given, "position_ids": positions}
+    return (), {**inputs, "position_ids": positions}
 
 
 class GPTNeoBackendAttention(nn.Module):

@@ -6,6 +6,7 @@ annotations themselves and do not resolve strings.
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
@@ -15,52 +16,26 @@ from base.errors import UsageError
 from ffn_variants.registry import get_variant, is_registered
 
 
-def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config | LlamaConfig, activation_field: str) -> None:
-    """Refuse an unknown variant or option, and an activation chosen in two places.
+@dataclass(kw_only=True)
+class FFNFields:
+    """What the configs of all families have beside their family's own.
 
-    Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
-    """
-    for each in [{"ffn": config.ffn, "ffn_options": config.ffn_options}, *(config.layer_ffns or [])]:
-        # A variant in a file beside the weights is run by the model, and only with consent.
-        if is_registered(each["ffn"]) or each["ffn"] not in (config.ffn_files or {}):
-            get_variant(each["ffn"]).resolve(each["ffn_options"])
-    default = type(config).__dataclass_fields__[activation_field].default
-    if getattr(config, activation_field) != default:
-        raise UsageError(
-            f"{activation_field} {getattr(config, activation_field)!r} would contradict ffn {config.ffn!r}; "
-            f"leave it at {default!r} and choose the activation with ffn"
-        )
-
-
-class InstalledCode:
-    """Keeps transformers from copying this project's own files beside weights of remote code."""
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
-        """Do nothing: what travels with a model is its variant's file alone."""
-
-
-@strict
-class FFNGPTNeoConfig(InstalledCode, GPTNeoConfig):
-    r"""GPT-Neo whose feed-forward networks are all of one variant.
-
-    ``activation_function`` stays at its default and takes effect only where ``ffn`` is "gelu".
-
-    Args:
-        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
-        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
-        paired_intermediate_size (`int`, *optional*): ``intermediate_size`` of the run that this one is
-            paired with, if it differs. Initial weights outside the FFN are then drawn as in a model of that
-            width, so that at one seed both models start from the same ones.
-        ffn_source (`str`, *optional*): ``ffn_variants.source.source_fingerprint`` of the variant that the
-            weights are trained through; kept when a model is loaded and saved. None in older models.
-        layer_ffns (`list`, *optional*): A dict with ``ffn``, ``ffn_options`` and ``intermediate_size`` for
-            each layer, where not all have the same; then ``ffn`` is that of the layers that were replaced.
-        ffn_files (`dict`, *optional*): By variant the file beside the weights that it is in, and the name of
-            its spec there, as ``"ffn_mine.py:SPEC"``. None where all come from this project or a package.
+    Attributes:
+        ffn: Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options: The variant's options, for example ``{"grid_size": 3}``.
+        paired_intermediate_size: ``intermediate_size`` of the run that this one is paired with, if it
+            differs. Initial weights outside the FFN are then drawn as in a model of that width, so that at
+            one seed both models start from the same ones.
+        ffn_source: ``ffn_variants.source.source_fingerprint`` of the variant that the weights are trained
+            through; stays when a model is loaded and saved. None in older models.
+        layer_ffns: A dict with ``ffn``, ``ffn_options`` and ``intermediate_size`` for each layer, where not
+            all have the same; then ``ffn`` is that of the layers that were replaced.
+        ffn_files: By variant the file beside the weights that it is in, and the name of its spec there, as
+            ``"ffn_mine.py:SPEC"``. None where all come from this project or a package.
     """
 
-    model_type = "ffn_gpt_neo"
+    activation_field: ClassVar[str]
+    """The family's own field for an activation; it has effect only where ``ffn`` is "gelu"."""
 
     ffn: str = "gelu"
     ffn_options: dict | None = None
@@ -70,8 +45,37 @@ class FFNGPTNeoConfig(InstalledCode, GPTNeoConfig):
     ffn_files: dict | None = None
 
     def __post_init__(self, **kwargs):
-        super().__post_init__(**kwargs)
-        _check_ffn(self, "activation_function")
+        # Here, as the errors of ``validate_*`` methods lose their text to a wrapper.
+        super().__post_init__(**kwargs)  # type: ignore[missing-attribute]
+        whole: dict[str, Any] = {"ffn": self.ffn, "ffn_options": self.ffn_options}
+        for each in [whole, *(self.layer_ffns or [])]:
+            # A variant in a file beside the weights is run by the model, and only with consent.
+            if is_registered(each["ffn"]) or each["ffn"] not in (self.ffn_files or {}):
+                get_variant(each["ffn"]).resolve(each["ffn_options"])
+        field = self.activation_field
+        default, activation = type(self).__dataclass_fields__[field].default, getattr(self, field)
+        if activation != default:
+            raise UsageError(
+                f"{field} {activation!r} would contradict ffn {self.ffn!r}; leave it at {default!r} and "
+                "choose the activation with ffn"
+            )
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Do nothing, so that transformers copies no file of this project beside weights of remote code."""
+
+    @staticmethod
+    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields that follow from others where they are None; most families have none."""
+        return {}
+
+
+@strict
+class FFNGPTNeoConfig(FFNFields, GPTNeoConfig):
+    r"""GPT-Neo whose feed-forward networks are all of one variant; fields beside GPT-Neo's: ``FFNFields``."""
+
+    model_type = "ffn_gpt_neo"
+    activation_field = "activation_function"
 
     @staticmethod
     def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,73 +87,29 @@ class FFNGPTNeoConfig(InstalledCode, GPTNeoConfig):
 
 
 @strict
-class FFNRobertaConfig(InstalledCode, RobertaConfig):
-    r"""RoBERTa whose feed-forward networks are all of one variant.
-
-    ``hidden_act`` stays at its default and takes effect only where ``ffn`` is "gelu".
-
-    Args:
-        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
-        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
-        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
-        ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
-        layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
-        ffn_files (`dict`, *optional*): As in ``FFNGPTNeoConfig``.
-    """
+class FFNRobertaConfig(FFNFields, RobertaConfig):
+    r"""RoBERTa whose feed-forward networks are all of one variant; fields beside its own: ``FFNFields``."""
 
     model_type = "ffn_roberta"
-
-    ffn: str = "gelu"
-    ffn_options: dict | None = None
-    paired_intermediate_size: int | None = None
-    ffn_source: str | None = None
-    layer_ffns: list | None = None
-    ffn_files: dict | None = None
-
-    def __post_init__(self, **kwargs):
-        super().__post_init__(**kwargs)
-        _check_ffn(self, "hidden_act")
-
-    @staticmethod
-    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return no field: none follows from others."""
-        return {}
+    activation_field = "hidden_act"
 
 
 @strict
-class FFNT5Config(InstalledCode, T5Config):
-    r"""T5 whose feed-forward networks, in encoder and decoder, are all of one variant.
+class FFNT5Config(FFNFields, T5Config):
+    r"""T5 whose feed-forward networks, in encoder and decoder, are all of one variant; see ``FFNFields``.
 
-    ``feed_forward_proj`` stays at its default and takes effect only where ``ffn`` is "gelu". T5 has no table
-    of positions: ``max_position_embeddings`` is the length of text that the model was made for, which is what
-    scoring and fine-tuning cut texts to.
-
-    Args:
-        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
-        ffn_options (`dict`, *optional*): The variant's options, for example ``{"num_knots": 5}``.
-        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
-        ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
-        layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
-        ffn_files (`dict`, *optional*): As in ``FFNGPTNeoConfig``.
+    T5 has no table of positions: ``max_position_embeddings`` is the length of text that the model was made
+    for, which is what scoring and fine-tuning cut texts to.
     """
 
     model_type = "ffn_t5"
+    activation_field = "feed_forward_proj"
     attribute_map: ClassVar[dict[str, str]] = {**T5Config.attribute_map, "intermediate_size": "d_ff"}
 
     feed_forward_proj: str = "gelu_new"
     max_position_embeddings: int = 512
     bos_token_id: int | None = None
     decoder_start_token_id: int | None = 0
-    ffn: str = "gelu"
-    ffn_options: dict | None = None
-    paired_intermediate_size: int | None = None
-    ffn_source: str | None = None
-    layer_ffns: list | None = None
-    ffn_files: dict | None = None
-
-    def __post_init__(self, **kwargs):
-        super().__post_init__(**kwargs)
-        _check_ffn(self, "feed_forward_proj")
 
     @staticmethod
     def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,43 +121,25 @@ class FFNT5Config(InstalledCode, T5Config):
 
 
 @strict
-class FFNLlamaConfig(InstalledCode, LlamaConfig):
-    r"""Llama whose feed-forward networks are all of one variant.
+class FFNLlamaConfig(FFNFields, LlamaConfig):
+    r"""Llama whose feed-forward networks are all of one variant, its own "swiglu"; see ``FFNFields``.
 
-    Its own is "swiglu". ``hidden_act`` and ``mlp_bias`` stay at their defaults and have no effect.
-
-    Args:
-        ffn (`str`, defaults to "swiglu"): Name in ``ffn_variants.FFN_VARIANTS``.
-        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
-        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
-        ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
-        layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
-        ffn_files (`dict`, *optional*): As in ``FFNGPTNeoConfig``.
+    ``hidden_act`` and ``mlp_bias`` stay at their defaults and have no effect.
     """
 
     model_type = "ffn_llama"
+    activation_field = "hidden_act"
     # Every device has the whole FFN: the stock plan splits that of three linear layers by their names.
     base_model_tp_plan: ClassVar[dict[str, str]] = {
         name: how for name, how in (LlamaConfig.base_model_tp_plan or {}).items() if ".mlp." not in name
     }
 
     ffn: str = "swiglu"
-    ffn_options: dict | None = None
-    paired_intermediate_size: int | None = None
-    ffn_source: str | None = None
-    layer_ffns: list | None = None
-    ffn_files: dict | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
-        _check_ffn(self, "hidden_act")
         if self.mlp_bias:
             raise UsageError("mlp_bias has no effect: which biases an FFN has is the variant's; leave it out")
-
-    @staticmethod
-    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return no field: transformers fills in those that follow from others."""
-        return {}
 
 
 FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config | FFNLlamaConfig
@@ -226,7 +168,7 @@ def config_of_layer(config: FFNConfig, number: int) -> FFNConfig:
     """The config of a model that has the FFN of one of its layers in all of them."""
     if config.layer_ffns is None:
         return config
-    own = copy.copy(config)
+    layer_config = copy.copy(config)
     for name, value in ffn_of_layer(config, number).items():
-        setattr(own, name, value)
-    return own
+        setattr(layer_config, name, value)
+    return layer_config

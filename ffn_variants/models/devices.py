@@ -36,10 +36,10 @@ def visible_gpus() -> list[str]:
     They are those of that variable, where it is set: numbers, UUIDs, or MIG devices.
     """
     number = 0 if is_cpu_asked_for() else torch.cuda.device_count()
-    given = os.environ.get(VISIBLE)
-    if given is None or not number:
+    visible = os.environ.get(VISIBLE)
+    if visible is None or not number:
         return [str(index) for index in range(number)]
-    names = [*takewhile(bool, (name.strip() for name in given.split(",")))]
+    names = [*takewhile(bool, (name.strip() for name in visible.split(",")))]
     # A process counts one MIG device at most, however many it is given.
     return names if names[0].startswith("MIG-") else names[:number]
 
@@ -105,8 +105,8 @@ def _trouble() -> str:
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
-            given = os.environ.get(VISIBLE)
-            return _sentence(error) + (f" under {VISIBLE}={shown(given)}" if given else "")
+            visible = os.environ.get(VISIBLE)
+            return _sentence(error) + (f" under {VISIBLE}={shown(visible)}" if visible else "")
     return "it finds none"
 
 

@@ -42,13 +42,13 @@ def build_config(
     spec = get_family(family)
     get_variant(ffn).resolve(ffn_options)
     config_class: Any = resolve_name(spec.config_class)
-    known = {f.name for f in fields(config_class)} - {"ffn_source"}
+    field_names = {f.name for f in fields(config_class)} - {"ffn_source"}
     aliases = config_class.attribute_map
     values = {aliases.get(name, name): value for name, value in {**spec.defaults, **config}.items()}
     for name in values:
         # transformers would store an unknown field without a word.
-        if name not in known and name != "num_labels":
-            raise unknown_name(f"{family} config field", name, sorted(known | set(aliases)))
+        if name not in field_names and name != "num_labels":
+            raise unknown_name(f"{family} config field", name, sorted(field_names | set(aliases)))
     width, heads = (values[aliases.get(name, name)] for name in ("hidden_size", "num_attention_heads"))
     spec.check_heads(width, heads, values.get("head_dim"))
     shared = values.get("num_key_value_heads")  # Llama's
@@ -57,11 +57,11 @@ def build_config(
     for name, value in config_class.derived_values(values).items():
         if values.get(name) is None:
             values[name] = value
-    own = {
+    ffn_fields = {
         "ffn_options": dict(ffn_options) if ffn_options else None,
         "ffn_source": source_fingerprint(ffn) or None,
     }
-    return config_class(ffn=ffn, **own, **values)
+    return config_class(ffn=ffn, **ffn_fields, **values)
 
 
 def build_model(
@@ -139,9 +139,9 @@ def count_flops(
 
 def _ffn_flops(config: FFNConfig, number: int) -> int:
     """Floating-point operations of one token in the FFN of a layer."""
-    own = ffn_of_layer(config, number)
-    options = own["ffn_options"] or {}
-    return get_variant(own["ffn"]).flops_per_token(config.hidden_size, own["intermediate_size"], **options)
+    layer = ffn_of_layer(config, number)
+    options, width = layer["ffn_options"] or {}, layer["intermediate_size"]
+    return get_variant(layer["ffn"]).flops_per_token(config.hidden_size, width, **options)
 
 
 def count_parameters(model: PreTrainedModel) -> dict[str, int]:

@@ -42,6 +42,14 @@ def replace_ffn(layer: nn.Module, config: FFNConfig) -> None:
     raise NotImplementedError(f"no FFN replacement is registered for {type(layer).__name__}")
 
 
+def _new_block(config: FFNConfig, width: int) -> nn.Module | None:
+    """Build a variant that replaces the whole network; None for an elementwise one."""
+    spec = get_variant(config.ffn)
+    if spec.kind != "block":
+        return None
+    return spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+
+
 def _new_activation(config: FFNConfig, width: int, family_gelu: str) -> nn.Module:
     """Build an elementwise variant; a GELU of no stated form gets that of the family."""
     spec = get_variant(config.ffn)
@@ -75,10 +83,8 @@ def _(layer: GPTNeoBlock) -> tuple[nn.Module, ...]:
 
 @replace_ffn.register
 def _(layer: GPTNeoBlock, config: FFNGPTNeoConfig) -> None:
-    spec = get_variant(config.ffn)
     width = config.intermediate_size or 4 * config.hidden_size
-    if spec.kind == "block":
-        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+    if (ffn := _new_block(config, width)) is not None:
         layer.register_module("mlp", DroppedOutFFN(ffn, layer.mlp.dropout))
         return
     if layer.mlp.c_fc.out_features != width:
@@ -95,10 +101,8 @@ def _(layer: RobertaLayer) -> tuple[nn.Module, ...]:
 
 @replace_ffn.register
 def _(layer: RobertaLayer, config: FFNRobertaConfig) -> None:
-    spec = get_variant(config.ffn)
     width = config.intermediate_size
-    if spec.kind == "block":
-        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+    if (ffn := _new_block(config, width)) is not None:
         layer.register_module("intermediate", ffn)
         layer.output.register_module("dense", nn.Identity())
         return
@@ -116,10 +120,8 @@ def _(layer: T5LayerFF) -> tuple[nn.Module, ...]:
 @replace_ffn.register
 def _(layer: T5LayerFF, config: FFNT5Config) -> None:
     # The layer itself has norm, residual and the dropout on what its FFN gives.
-    spec = get_variant(config.ffn)
     width: int = config.intermediate_size
-    if spec.kind == "block":
-        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+    if (ffn := _new_block(config, width)) is not None:
         layer.register_module("DenseReluDense", ffn)
         _initialize_as_t5(ffn, config.initializer_factor)
         return
@@ -137,11 +139,9 @@ def _(layer: LlamaDecoderLayer) -> tuple[nn.Module, ...]:
 def _(layer: LlamaDecoderLayer, config: FFNLlamaConfig) -> None:
     # An activation stands between two linear layers as in the other families, here without biases; the stock
     # FFN, of three, is the block swiglu.
-    spec = get_variant(config.ffn)
     width: int = config.intermediate_size
-    if spec.kind == "block":
-        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
-    else:
+    ffn = _new_block(config, width)
+    if ffn is None:
         activation = _new_activation(config, width, family_gelu="none")
         ffn = ActivationFFN(config.hidden_size, width, activation, bias=False)
     layer.register_module("mlp", ffn)

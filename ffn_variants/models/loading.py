@@ -116,8 +116,8 @@ def check_loaded(info: dict, backbone: str | None, folder: Path) -> None:
         missing = [key for key in missing if key.startswith(f"{backbone}.")]
     mismatched = sorted(str(key) for key in info["mismatched_keys"])
     if missing or mismatched:
-        named = ", ".join([*missing, *mismatched][:3])
+        first_keys = ", ".join([*missing, *mismatched][:3])
         raise UsageError(
-            f"{folder}: {len(missing)} weights are missing, {len(mismatched)} have another shape ({named}); "
-            "they would be random numbers, save the model again"
+            f"{folder}: {len(missing)} weights are missing, {len(mismatched)} have another shape "
+            f"({first_keys}); they would be random numbers, save the model again"
         )

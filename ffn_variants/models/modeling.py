@@ -64,12 +64,12 @@ _TOLD: set[tuple[str, str]] = set()
 @contextmanager
 def _paired_width(config: FFNConfig) -> Iterator[None]:
     """Let the stock constructor take ``paired_intermediate_size``, where it is set, for intermediate_size."""
-    own = config.intermediate_size
-    setattr(config, "intermediate_size", config.paired_intermediate_size or own)  # noqa: B010
+    width = config.intermediate_size
+    setattr(config, "intermediate_size", config.paired_intermediate_size or width)  # noqa: B010
     try:
         yield
     finally:
-        setattr(config, "intermediate_size", own)  # noqa: B010
+        setattr(config, "intermediate_size", width)  # noqa: B010
 
 
 class FFNVariantMixin(_Base):
@@ -110,8 +110,8 @@ class FFNVariantMixin(_Base):
 
     def _take_initial_values(self) -> None:
         with torch.device("cpu"):
-            made = type(self)(copy.deepcopy(self.config))  # type: ignore[bad-argument-type]
-        for name, initial in made.named_modules():
+            initialised = type(self)(copy.deepcopy(self.config))  # type: ignore[bad-argument-type]
+        for name, initial in initialised.named_modules():
             module = self.get_submodule(name)
             if not getattr(module, "_is_hf_initialized", False):
                 for key, tensor in _own_tensors(initial).items():
@@ -159,8 +159,8 @@ class FFNVariantMixin(_Base):
             return  # transformers then takes all from arguments
         config: Any = kwargs.get("config")
         if not isinstance(config, PreTrainedConfig):
-            wanted: Any = cls.config_class
-            config = wanted.from_pretrained(config or model, **hub_arguments(kwargs))
+            config_class: Any = cls.config_class
+            config = config_class.from_pretrained(config or model, **hub_arguments(kwargs))
         load_variants(config, model, bool(kwargs.get("trust_remote_code")), **hub_arguments(kwargs))
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
@@ -216,14 +216,14 @@ class FFNGPTNeoMixin(FFNVariantMixin):
     _supports_attention_backend = True
 
     def __init__(self, config: FFNGPTNeoConfig, *args: Any, **kwargs: Any):
-        wanted = config._attn_implementation
+        implementation = config._attn_implementation
         # The stock constructor knows no other, and a model inside this one would refuse it.
         config._attn_implementation = "eager"
         super().__init__(config, *args, **kwargs)
         for module in self.modules():
             if isinstance(module, GPTNeoAttention) and isinstance(module.attention, GPTNeoSelfAttention):
                 module.register_module("attention", GPTNeoBackendAttention(module.attention))
-        config._attn_implementation = self.get_correct_attn_implementation(wanted, is_init_check=True)
+        config._attn_implementation = self.get_correct_attn_implementation(implementation, is_init_check=True)
         self.base_model.register_forward_pre_hook(count_from_first_token, with_kwargs=True)
 
     @classmethod

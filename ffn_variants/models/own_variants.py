@@ -7,13 +7,13 @@ which it takes where this project was not imported before and ``trust_remote_cod
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers.utils.hub import cached_file
 
-from base.errors import UsageError, first_line
+from base.errors import UsageError
 from base.model_folders import REMOTE_MODULE
 from base.records import peek_record
 from ffn_variants.files import load_variant, variant_file
@@ -72,7 +72,7 @@ def need_variants(config: FFNConfig) -> None:
     for name, place in (config.ffn_files or {}).items():
         if not is_registered(name):
             raise UsageError(
-                f"FFN variant {name!r} is in {_file_of(place)} beside the weights, which was not run; "
+                f"FFN variant {name!r} is in {_file_name(place)} beside the weights, which was not run; "
                 "read that file, then load the model by from_pretrained with trust_remote_code=True"
             )
 
@@ -95,21 +95,16 @@ def load_variants(config: FFNConfig, model: str | Path, trust: bool, **arguments
         UsageError: Without consent, if a file is not there or cannot be loaded, or if this process has
             another variant of that name.
     """
-    for name, place in (config.ffn_files or {}).items():
-        file = _file_of(place)
-        if is_registered(name):
-            source = config.ffn_source if name == config.ffn else None
-            if _is_here(name, source, _find_beside(model, file, arguments) if variant_file(name) else None):
-                continue
-        if not trust:
-            raise _no_consent(model, name, place)
-        try:
+
+    def find(file: str) -> Path | None:
+        with contextlib.suppress(OSError):
             path = cached_file(str(model), file, **arguments)
-        except OSError as error:
-            raise UsageError(
-                f"{model}: has no {file} with its variant {name!r}: {first_line(error)}"
-            ) from None
-        _run(str(path), name, place)
+            return Path(path) if path else None
+        return None
+
+    for name, place in (config.ffn_files or {}).items():
+        source = config.ffn_source if name == config.ffn else None
+        _load_variant(model, name, place, source, trust, find)
 
 
 def admit_variants(folder: Path, trust_remote_code: bool = False) -> None:
@@ -129,12 +124,46 @@ def admit_variants(folder: Path, trust_remote_code: bool = False) -> None:
     files = stored.get("ffn_files")
     for name, place in (files if isinstance(files, Mapping) else {}).items():
         source = stored.get("ffn_source") if name == stored.get("ffn") else None
-        if is_registered(name) and _is_here(name, source, folder / _file_of(place)):
-            continue
-        if not trust_remote_code:
-            raise _no_consent(folder, name, place)
-        # Where another variant has the name, this says so.
-        _run(folder / _file_of(place), name, place)
+        _load_variant(folder, name, place, source, trust_remote_code, folder.joinpath)
+
+
+def _load_variant(
+    model: str | Path,
+    name: str,
+    place: object,
+    source: str | None,
+    trust: bool,
+    find: Callable[[str], Path | None],
+) -> None:
+    """Load one variant of a model, unless this process has it already.
+
+    Args:
+        model: Its folder, or its name on the hub.
+        name: The variant.
+        place: As the config has it: the file beside the weights, and the name of the spec in it.
+        source: The fingerprint that the model has of it, if any.
+        trust: Whether the user consents to run the file.
+        find: From the file's name to where it lies here; None where the model has none.
+    """
+    file, attribute = _file_name(place), str(place).rpartition(":")[2]
+    if is_registered(name) and _is_here(name, source, find(file) if variant_file(name) else None):
+        return
+    if not trust:
+        raise UsageError(
+            f"{model} brings its FFN variant {name!r} in {file}, which is code; read that file, then "
+            "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
+        )
+    path = find(file)
+    if path is None:
+        raise UsageError(f"{model}: has no {file} with its variant {name!r}")
+    spec = load_variant(f"{path}:{attribute}")  # where another variant has the name, this says so
+    if spec.name != name:
+        raise UsageError(f"{path}: holds the variant {spec.name!r}, and the model's config says {name!r}")
+
+
+def _file_name(place: object) -> str:
+    """The name of a file beside the weights; never a path out of their folder."""
+    return Path(str(place).rpartition(":")[0]).name or "a file"
 
 
 def _is_here(name: str, source: str | None, beside: str | Path | None) -> bool:
@@ -145,34 +174,9 @@ def _is_here(name: str, source: str | None, beside: str | Path | None) -> bool:
         source: The fingerprint that the model has of it, if any.
         beside: The file that the model brings, which is compared and not run.
     """
-    if (own := variant_file(name)) is not None and beside is not None:
+    file = variant_file(name)
+    if file is not None and beside is not None:
         with contextlib.suppress(OSError):
-            if Path(beside).read_bytes() == own.content:
+            if Path(beside).read_bytes() == file.content:
                 return True
-    return is_same_source(name, source) if source or own is None else False
-
-
-def _find_beside(model: str | Path, file: str, arguments: Mapping[str, Any]) -> str | None:
-    """Find a file of a model, downloaded if need be; None where it has none."""
-    with contextlib.suppress(OSError):
-        return cached_file(str(model), file, **arguments)
-    return None
-
-
-def _run(path: str | Path, name: str, place: object) -> None:
-    """Load a variant that a config names from where its file is."""
-    loaded = load_variant(f"{path}:{str(place).rpartition(':')[2]}")
-    if loaded.name != name:
-        raise UsageError(f"{path}: holds the variant {loaded.name!r}, and the model's config says {name!r}")
-
-
-def _no_consent(model: str | Path, name: str, place: object) -> UsageError:
-    return UsageError(
-        f"{model} brings its FFN variant {name!r} in {_file_of(place)}, which is code; read that file, then "
-        "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
-    )
-
-
-def _file_of(place: object) -> str:
-    """The name of a file beside the weights; never a path out of their folder."""
-    return Path(str(place).rpartition(":")[0]).name or "a file"
+    return is_same_source(name, source) if source or file is None else False

@@ -1,4 +1,4 @@
-"""Knots of ``FeatureSplines`` that follow the data, are refitted, are added, and go where not needed.
+"""Knots of ``FeatureSplines`` that follow the data, are refitted, and go where not needed.
 
 An optimizer's step is the same for every knot and coefficient, so curves must not come to depend on large
 coefficients that cancel, or on knots far out, whose powers are large: one step would then destroy them. So
@@ -34,15 +34,15 @@ def quantile_knots(x: Tensor, knots: Tensor) -> Tensor:
         (D, C) knots, increasing where they have moved, in float64 on the CPU.
     """
     new = knots.to("cpu", torch.float64, copy=True)
-    for own, column in zip(new, x.double().cpu().t(), strict=True):
-        column = column[(column >= own.min()) & (column <= own.max())]
+    for row, column in zip(new, x.double().cpu().t(), strict=True):
+        column = column[(column >= row.min()) & (column <= row.max())]
         if len(column) < 2 or column.quantile(TAIL) == column.quantile(1 - TAIL):
             continue
-        ordered = own.sort().values
+        ordered = row.sort().values
         above = ordered[ordered > column.quantile(1 - TAIL)][:POLYNOMIAL]
-        movable = len(own) - len(above)
+        movable = len(row) - len(above)
         levels = torch.linspace(TAIL, 1 - TAIL, movable + (len(above) > 0), dtype=column.dtype)[:movable]
-        own.copy_(torch.cat([column.quantile(levels), above]))
+        row.copy_(torch.cat([column.quantile(levels), above]))
     return new
 
 
@@ -65,40 +65,6 @@ def refitted(x: Tensor, coefficients: Tensor, old: Tensor, new: Tensor) -> Tenso
     ridge = _ridge(_deviations(x, old.double().cpu(), coefficients), coefficients)
     solved = _solve(triangles[:, :, :count], targets, ridge)
     return torch.where((new == old).all(1, keepdim=True).cpu(), coefficients, solved)
-
-
-def inserted(x: Tensor, knots: Tensor, mask: Tensor, num_knots: int) -> tuple[Tensor, Tensor]:
-    """Put knots that are not used yet where most inputs lie.
-
-    One by one: into the gap between two used knots that holds the most inputs, at their median. Where no gap
-    holds any, into the middle of the widest one. So knots never leave their range.
-
-    Args:
-        x: (N, D) inputs; those that are not finite are left out.
-        knots: (D, C).
-        mask: (D, C), true for the knots that are used; two of each feature at least.
-        num_knots: How many are to be used; features that use as many are left alone.
-
-    Returns:
-        (D, C) knots in float64 on the CPU, and (D, C) mask of those that are used now.
-    """
-    new, used = knots.to("cpu", torch.float64, copy=True), mask.to("cpu", copy=True)
-    for own, chosen, column in zip(new, used, x.double().cpu().t(), strict=True):
-        column = column[column.isfinite()].sort().values
-        for place in (~chosen).nonzero().flatten()[: max(0, num_knots - int(chosen.sum()))]:
-            own[place] = _fullest_gap(column, own[chosen].sort().values)
-            chosen[place] = True
-    return new, used
-
-
-def _fullest_gap(column: Tensor, ends: Tensor) -> Tensor:
-    """The median of the sorted inputs of a feature in that gap between increasing knots with most of them."""
-    first, last = torch.searchsorted(column, ends[:-1], right=True), torch.searchsorted(column, ends[1:])
-    gap = (last - first).argmax()
-    if last[gap] <= first[gap]:
-        gap = ends.diff().argmax()
-        return (ends[gap] + ends[gap + 1]) / 2
-    return column[first[gap] : last[gap]].median()
 
 
 def eliminated(
@@ -128,9 +94,9 @@ def eliminated(
     for _ in range(mask.shape[1]):
         trials = mask.unsqueeze(1) & without_one
         columns = triangles.unsqueeze(1) * trials.unsqueeze(2)
-        wanted = targets.unsqueeze(1).expand(trials.shape)
-        solutions = _solve(columns, wanted, ridge.unsqueeze(1).expand(mask.shape)) * trials
-        errors = ((columns @ solutions.unsqueeze(-1)).squeeze(-1) - wanted).norm(dim=-1)
+        values = targets.unsqueeze(1).expand(trials.shape)
+        solutions = _solve(columns, values, ridge.unsqueeze(1).expand(mask.shape)) * trials
+        errors = ((columns @ solutions.unsqueeze(-1)).squeeze(-1) - values).norm(dim=-1)
         errors[~mask] = torch.inf
         best = errors.argmin(1)
         fits = errors[rows, best] <= limits
@@ -150,8 +116,8 @@ def _triangles(x: Tensor, knots: Tensor) -> Tensor:
     """(D, C, C) triangles R of QR: for all that a least-squares problem asks, they are the (N, C) powers."""
     count = knots.shape[1]
     triangles = [
-        torch.linalg.qr(_powers(column, own), mode="r").R
-        for column, own in zip(x.double().cpu().t(), knots, strict=True)
+        torch.linalg.qr(_powers(column, row), mode="r").R
+        for column, row in zip(x.double().cpu().t(), knots, strict=True)
     ]
     # With fewer inputs than knots there are fewer rows.
     return torch.stack([torch.cat([r, r.new_zeros(count - len(r), count)]) for r in triangles])
@@ -160,7 +126,7 @@ def _triangles(x: Tensor, knots: Tensor) -> Tensor:
 def _deviations(x: Tensor, knots: Tensor, coefficients: Tensor) -> Tensor:
     """(D,) root sums of squares of the curves over the inputs, less their means."""
     columns = zip(x.double().cpu().t(), knots, coefficients, strict=True)
-    values = [_powers(column, own) @ c for column, own, c in columns]
+    values = [_powers(column, row) @ c for column, row, c in columns]
     return torch.stack([(v - v.mean()).norm() if len(v) else v.new_zeros(()) for v in values])
 
 
@@ -174,6 +140,6 @@ def _solve(columns: Tensor, targets: Tensor, ridge: Tensor) -> Tensor:
     """(..., C) ridge solutions, by columns (..., R, C), targets (..., R) and factors (...)."""
     penalties = ridge[..., None, None] * torch.eye(columns.shape[-1], dtype=columns.dtype)
     rows = torch.cat([columns, penalties.expand(*columns.shape[:-2], -1, -1)], -2)
-    wanted = torch.cat([targets, targets.new_zeros(penalties.shape[:-1])], -1).unsqueeze(-1)
+    values = torch.cat([targets, targets.new_zeros(penalties.shape[:-1])], -1).unsqueeze(-1)
     # gelsd also solves what has no inputs, and so neither errors nor a ridge.
-    return torch.linalg.lstsq(rows, wanted, driver="gelsd").solution.squeeze(-1)
+    return torch.linalg.lstsq(rows, values, driver="gelsd").solution.squeeze(-1)

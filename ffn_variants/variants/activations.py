@@ -2,16 +2,27 @@
 
 Shapes: D hidden_size, F intermediate_size. Learnable variants hold one parameter per channel (F in all). They
 cast it to the input's dtype, so that autocast keeps activations in bf16 instead of promoting them to float32.
+
+`gaussian-topk`: what of a token's channels exceeds their mean by a number of deviations (Gemma 3n).
+
+y = max(0, x - m - z s), with the mean m and the deviation s of a token's F values and the z that a normal
+variable exceeds with probability 1 - sparsity: no sorting, and about that share of the channels is left.
+Google 2025; the formula is that of ``Gemma3nTextMLP`` in transformers, which has it at a sparsity of 0.95 in
+the first ten layers, there with a GELU after it and in a gated network. Here it stands alone. The method is
+the statistical top-k of Spark Transformer (2025, arXiv:2506.06644; its abstract was read, its equation not).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from base.errors import UsageError
 from base.options import Option
 from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
@@ -34,20 +45,41 @@ class GELU(nn.Module):
         return F.gelu(x, approximate=self.approximate)
 
 
-class LearnableGELU(nn.Module):
-    """Tanh-GELU scaled per channel: beta * GELU(x).
+class PerChannel(nn.Module):
+    """A function with a learnable beta for each channel.
 
     Args:
+        function: Of (..., F) inputs and (F,) betas, in the dtype of the inputs.
         intermediate_size: Number of channels F.
-        init: Initial beta; at 1 the module is GELU.
+        init: Initial beta.
     """
 
-    def __init__(self, intermediate_size: int, init: float = 1.0):
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor], intermediate_size: int, init: float):
         super().__init__()
+        self.function = function
         self.beta = nn.Parameter(torch.full((intermediate_size,), init))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.beta.to(x.dtype) * F.gelu(x, approximate="tanh")
+        return self.function(x, self.beta.to(x.dtype))
+
+
+def learnable_gelu(x: Tensor, beta: Tensor) -> Tensor:
+    """Tanh-GELU scaled per channel; at a beta of 1 it is GELU."""
+    return beta * F.gelu(x, approximate="tanh")
+
+
+def swish(x: Tensor, beta: Tensor) -> Tensor:
+    """Swish with a learnable beta (Ramachandran et al. 2017); at 1 it is SiLU."""
+    return x * torch.sigmoid(beta * x)
+
+
+def thesis_swish(x: Tensor, beta: Tensor) -> Tensor:
+    """What the source study trained as "swish": x * SiLU(beta * x) = beta * x^2 * sigmoid(beta * x).
+
+    It multiplies by the input once more than Swish does (``LearnableSwish`` in the study's
+    ``activations_gpt_neo.py``), under a name of its own so that the published scores can be reproduced.
+    """
+    return x * F.silu(beta * x)
 
 
 class SquaredReLU(nn.Module):
@@ -90,41 +122,6 @@ class PReLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         return F.prelu(rows, self.weight.to(x.dtype)).view_as(x)
-
-
-class Swish(nn.Module):
-    """Swish with a learnable beta per channel: x * sigmoid(beta * x) (Ramachandran et al. 2017).
-
-    Args:
-        intermediate_size: Number of channels F.
-        init: Initial beta; at 1 the module is SiLU.
-    """
-
-    def __init__(self, intermediate_size: int, init: float = 1.0):
-        super().__init__()
-        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * torch.sigmoid(self.beta.to(x.dtype) * x)
-
-
-class ThesisSwish(nn.Module):
-    """What the source study trained as "swish": x * SiLU(beta * x) = beta * x^2 * sigmoid(beta * x).
-
-    It multiplies by the input once more than Swish does (``LearnableSwish`` in the study's
-    ``activations_gpt_neo.py``). Kept under its own name so that the published scores can be reproduced.
-
-    Args:
-        intermediate_size: Number of channels F.
-        init: Initial beta.
-    """
-
-    def __init__(self, intermediate_size: int, init: float = 1.0):
-        super().__init__()
-        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * F.silu(self.beta.to(x.dtype) * x)
 
 
 def snake(x: Tensor, frequency: Tensor) -> Tensor:
@@ -192,7 +189,6 @@ def _activation(
     formula: str,
     reference: str,
     options: Mapping[str, Option] | None = None,
-    earlier_sources: tuple[str, ...] = (),
 ) -> FFNSpec:
     """Make the spec of an elementwise variant."""
     return FFNSpec(
@@ -203,7 +199,6 @@ def _activation(
         reference=reference,
         options=options or {},
         multiply_adds=lambda d, f, **_: 2 * d * f,
-        earlier_sources=earlier_sources,
     )
 
 
@@ -211,7 +206,7 @@ def _initial(default: float, parameter: str) -> dict[str, Option]:
     return {"init": Option(default=default, help=f"initial {parameter} of every channel")}
 
 
-SPECS = (
+ACTIVATION_SPECS = (
     _activation(
         "gelu",
         lambda _, approximate: GELU(approximate),
@@ -227,7 +222,7 @@ SPECS = (
     ),
     _activation(
         "learnable-gelu",
-        LearnableGELU,
+        lambda f, init: PerChannel(learnable_gelu, f, init),
         "beta_f GELU_tanh(x)",
         "AISE-TUDelft/tiny-transformers",
         _initial(1.0, "beta"),
@@ -251,7 +246,7 @@ SPECS = (
     _activation("silu", lambda _: nn.SiLU(), "x sigmoid(x)", "Elfwing et al. 2017, arXiv:1702.03118"),
     _activation(
         "swish",
-        Swish,
+        lambda f, init: PerChannel(swish, f, init),
         "x sigmoid(beta_f x)",
         "Ramachandran et al. 2017, arXiv:1710.05941",
         _initial(1.0, "beta"),
@@ -262,14 +257,62 @@ SPECS = (
         "x + sin(a_f x)^2 / a_f",
         "Ziyin et al. 2020, arXiv:2006.08195",
         _initial(1.0, "frequency a"),
-        ("3d075db404c6", "ccce8204db16"),
     ),
     _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
     _activation(
         "thesis-swish",
-        ThesisSwish,
+        lambda f, init: PerChannel(thesis_swish, f, init),
         "x SiLU(beta_f x) = beta_f x^2 sigmoid(beta_f x)",
         'the source study\'s "swish", AISE-TUDelft/tiny-transformers',
         _initial(1.0, "beta"),
     ),
+)
+
+
+@dataclass(frozen=True)
+class AboveThreshold:
+    """What of each value is above its row's threshold.
+
+    Attributes:
+        deviations: z, how many deviations the threshold is above the mean.
+    """
+
+    deviations: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate (N, F) inputs."""
+        centred = x - x.mean(-1, keepdim=True)
+        # A row of equal values has no deviation, and sqrt no slope at zero.
+        variance = centred.square().mean(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
+        return torch.relu(centred - self.deviations * variance.sqrt())
+
+
+class GaussianTopK(nn.Module):
+    """The activation; it has no parameters.
+
+    Args:
+        sparsity: Share of channels that is to be zero.
+
+    Raises:
+        UsageError: Unless it is between 0 and 1.
+    """
+
+    def __init__(self, sparsity: float = 0.95):
+        super().__init__()
+        if not 0 < sparsity < 1:
+            raise UsageError(f"'gaussian-topk' option sparsity must be between 0 and 1, got {sparsity:g}")
+        self.function = AboveThreshold(NormalDist().inv_cdf(sparsity))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return elementwise(self.function, x)
+
+
+GAUSSIAN_TOPK_SPEC = FFNSpec(
+    name="gaussian-topk",
+    kind="activation",
+    build=lambda _, sparsity: GaussianTopK(sparsity),
+    formula="max(0, x - m - z s), m and s of a token's F values, z the quantile of the sparsity",
+    reference="Gemma 3n, Google 2025 (transformers' Gemma3nTextMLP); Spark Transformer, arXiv:2506.06644",
+    options={"sparsity": Option(default=0.95, help="share of channels that is to be zero, between 0 and 1")},
+    multiply_adds=lambda d, f, **_: 2 * d * f,
 )

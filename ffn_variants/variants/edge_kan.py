@@ -22,8 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base import kan_layers
-from ffn_variants.kernels.edge_sums import edge_sums
+from ffn_variants.kernels.elementwise import edge_sums
 from ffn_variants.spec import FFNSpec
+from ffn_variants.variants.series_kan import TwoLayers
 
 MORLET_FREQUENCY = 5.0
 MEXICAN_HAT_SCALE = 2 / (math.sqrt(3) * math.pi**0.25)
@@ -34,6 +35,10 @@ MEAN_SQUARES = {
 }
 """E[psi(x)^2] of each wavelet, for x ~ N(0, 1)."""
 HIDDEN_SCALE = 1.0
+"""Deviation between the layers at the start, as after the batch normalisation of Wav-KAN: two of the wavelets
+are even, and flat at zero. At 0.1 there, ``configs/tiny.yaml`` ended at a held-out loss of 2.17 nats with
+wavelets, at 1 at 2.05, without any FFN at 2.18; with small networks at 2.24 and 2.07 (as many parameters as
+gelu, one seed each)."""
 
 
 @dataclass(frozen=True)
@@ -85,36 +90,6 @@ class WavKANLinear(nn.Module):
         return edge_sums(self.function, x, self.weight, self.translation, self.scale)
 
 
-class WavKANFFN(nn.Module):
-    """Two layers of wavelets in place of the whole feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        wavelet: As in ``Wavelets``.
-        init_scale: Standard deviation of its output at the start. Between the layers it is 1, as after the
-            batch normalisation of Wav-KAN: two of the wavelets are even, and flat at zero. At 0.1 there,
-            ``configs/tiny.yaml`` ended at a held-out loss of 2.17 nats, without any FFN at 2.18, at 1 at 2.05
-            (as many parameters as gelu, one seed each).
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        intermediate_size: int,
-        wavelet: str = "mexican-hat",
-        init_scale: float = 0.1,
-    ):
-        super().__init__()
-        self.layers = nn.Sequential(
-            WavKANLinear(hidden_size, intermediate_size, wavelet, HIDDEN_SCALE),
-            WavKANLinear(intermediate_size, hidden_size, wavelet, init_scale),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 SILU_MEAN_SQUARE = 0.8
 """About E[SiLU(z)^2] for z ~ N(0, 2), as a hidden unit of an edge has it at the start."""
 
@@ -151,28 +126,6 @@ class MLPEdgeLinear(nn.Module):
         return out + self.bias.to(out.dtype)
 
 
-class MLPEdgeFFN(nn.Module):
-    """Two layers with a small network on each edge in place of the feed-forward network: D to F to D.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        units: Hidden units of each edge's network.
-        init_scale: Standard deviation of its output at the start, about. Between the layers it is 1, as for
-            wavelets: at 0.1 there, ``configs/tiny.yaml`` ended at a held-out loss of 2.24 nats, at 1 at 2.07.
-    """
-
-    def __init__(self, hidden_size: int, intermediate_size: int, units: int = 4, init_scale: float = 0.1):
-        super().__init__()
-        self.layers = nn.Sequential(
-            MLPEdgeLinear(hidden_size, intermediate_size, units, HIDDEN_SCALE),
-            MLPEdgeLinear(intermediate_size, hidden_size, units, init_scale),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 EDGES = (
     "every edge has a function of its own, and no matrix product does its work: 48 to 113 times as slow as "
     "an MLP of as many multiply-adds on a CPU (benchmarks/RESULTS.md)"
@@ -181,23 +134,25 @@ EDGES = (
 WAV_SPEC = FFNSpec(
     name="wav-kan",
     kind="block",
-    build=WavKANFFN,
+    build=lambda d, f, wavelet, init_scale: TwoLayers(
+        WavKANLinear(d, f, wavelet, HIDDEN_SCALE), WavKANLinear(f, d, wavelet, init_scale)
+    ),
     formula="per layer: sum_i w_oi psi((x_i - t_oi) / s_oi), psi a wavelet",
     reference=kan_layers.WAV_KAN.reference,
     options=kan_layers.WAV_KAN.options,
     multiply_adds=lambda d, f, **_: 2 * d * f,
     caution=EDGES,
-    earlier_sources=("ee9392b9e190", "ba66091c9a37"),
 )
 
 MLP_EDGE_SPEC = FFNSpec(
     name="mlp-edge",
     kind="block",
-    build=MLPEdgeFFN,
+    build=lambda d, f, units, init_scale: TwoLayers(
+        MLPEdgeLinear(d, f, units, HIDDEN_SCALE), MLPEdgeLinear(f, d, units, init_scale)
+    ),
     formula="per layer: sum_i sum_h v_hoi SiLU(a_hoi x_i + c_hoi), + bias_o",
     reference=kan_layers.MLP_EDGE.reference,
     options=kan_layers.MLP_EDGE.options,
     multiply_adds=lambda d, f, units, **_: 4 * d * f * units,
     caution=EDGES,
-    earlier_sources=("f905fe77ff91", "78612141550e"),
 )

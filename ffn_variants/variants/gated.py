@@ -6,6 +6,8 @@ and `clamped-swiglu` is the form of gpt-oss (OpenAI 2025), here without its bias
 
 They hold three D x F matrices where a stock FFN holds two, so at equal F they have 1.5 times its parameters
 and operations; the paper compares them at two thirds of F.
+
+`no-ffn`: no feed-forward network at all, the floor under all others; the layer is its attention.
 """
 
 from __future__ import annotations
@@ -105,7 +107,6 @@ def _gated(
     gate: Callable[[Tensor], Tensor],
     formula: str,
     reference: str = SHAZEER,
-    earlier_sources: tuple[str, ...] = (),
 ) -> FFNSpec:
     return FFNSpec(
         name=gate.__name__.replace("_", "-"),
@@ -114,11 +115,10 @@ def _gated(
         formula=formula,
         reference=reference,
         multiply_adds=lambda d, f: 3 * d * f,
-        earlier_sources=earlier_sources,
     )
 
 
-SPECS = (
+GATED_SPECS = (
     _gated(glu, "W_2 (sigmoid(W x) * V x), no biases: 3DF parameters"),
     _gated(bilinear, "W_2 (W x * V x), no biases: 3DF parameters"),
     _gated(reglu, "W_2 (max(0, W x) * V x), no biases: 3DF parameters"),
@@ -133,6 +133,22 @@ SPECS = (
         clamped_swiglu,
         "W_2 (g sigmoid(1.702 g) * (v + 1)), g = min(W x, 7), v = V x in [-7, 7], no biases",
         "gpt-oss, OpenAI 2025, arXiv:2508.10925",
-        ("b55c473e2b7f", "4451ae81b638"),
     ),
+)
+
+
+class NoFFN(nn.Module):
+    """Zeros in place of the whole feed-forward network, which the layer's residual connection goes past."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 0  # a gradient of zeros is one; and what is not finite upstream shows
+
+
+NO_FFN_SPEC = FFNSpec(
+    name="no-ffn",
+    kind="block",
+    build=lambda d, f: NoFFN(),
+    formula="0: attention alone, no parameters; ignores F",
+    reference="control: the floor",
+    multiply_adds=lambda d, f: 0,
 )

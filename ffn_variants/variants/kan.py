@@ -22,10 +22,8 @@ from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
-from ffn_variants.splines.b_splines import GridSplines, b_splines
-from ffn_variants.splines.kan_grid import adapted_grid, refitted
-from ffn_variants.splines.pruning import largest_levels
-from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer
+from ffn_variants.splines.b_splines import GridSplines, adapted_grid, b_splines, refitted
+from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer, largest_levels
 
 
 class KANLinear(SplineLayer):
@@ -223,7 +221,7 @@ def _multiply_adds(d: int, f: int, grid_size: int, spline_order: int, layers: st
 _LAYERS = Option(default="both", choices=("both", "first"), help="which linear layers become KAN layers")
 _ACTIVATION = Option(default="none", choices=("none", "gelu"), help="what stands between the two layers")
 
-SPEC = FFNSpec(
+KAN_SPEC = FFNSpec(
     name="kan",
     kind="block",
     build=KANFFN,
@@ -236,14 +234,6 @@ SPEC = FFNSpec(
         "splines": SPLINES_OPTION,
     },
     multiply_adds=_multiply_adds,
-    earlier_sources=(
-        "596177ab86ff",
-        "ff83987fc922",
-        "45a2897a4056",
-        "358844d9d677",
-        "75ba612311e3",
-        "fff65116f7c2",
-    ),
 )
 
 THESIS_SPEC = FFNSpec(
@@ -253,17 +243,9 @@ THESIS_SPEC = FFNSpec(
     formula="kan with grid 3 and a GELU between its layers",
     reference='the source study\'s "KAN", AISE-TUDelft/tiny-transformers',
     options={
-        **SPEC.options,
-        "grid_size": replace(SPEC.options["grid_size"], default=3),
+        **KAN_SPEC.options,
+        "grid_size": replace(KAN_SPEC.options["grid_size"], default=3),
         "activation": replace(_ACTIVATION, default="gelu"),
     },
     multiply_adds=_multiply_adds,
-    earlier_sources=(
-        "7a95d0221159",
-        "050b62d93b85",
-        "88e065ff8ac9",
-        "fe9881d855b6",
-        "4104431ae8df",
-        "7590766d788a",
-    ),
 )

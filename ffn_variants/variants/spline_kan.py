@@ -21,13 +21,11 @@ from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
-from ffn_variants.splines.feature_knots import eliminated, inserted, quantile_knots, refitted
+from ffn_variants.splines.feature_knots import eliminated, quantile_knots, refitted
 from ffn_variants.splines.spline_layer import SplineLayer
 
 KNOT_RANGE = (-2.0, 2.0)
 INITIAL_RMS = 0.2
-FIRST_KNOTS = 4
-"""Of a growing spline: as many as span all cubic polynomials."""
 
 PRE_ACTIVATION_STD = 0.45
 """Of a stock FFN's first linear layer at the start, for normalised inputs: initializer_range x sqrt(512)."""
@@ -40,9 +38,8 @@ class FeatureSplines(SplineLayer):
     Args:
         num_features: Number of features D.
         num_knots: Knots, and coefficients, of each spline.
-        splines: ``"sparse"`` for splines whose knots can be pruned; ``"growing"`` for ones that start with
-            ``FIRST_KNOTS`` and get the others by ``grow``; ``"attention"`` for ones that weigh their knots:
-            c_ik is multiplied by C softmax(a_i)_k, with a learnable and zero at the start.
+        splines: ``"sparse"`` for splines whose knots can be pruned; ``"attention"`` for ones that weigh their
+            knots: c_ik is multiplied by C softmax(a_i)_k, with a learnable and zero at the start.
         initialisation: ``"published"`` draws knots and coefficients from N(0, 1), as the KAT5 post does.
             The outputs of two sets then have a median size of 2 and a root mean square of over a million.
 
@@ -65,21 +62,16 @@ class FeatureSplines(SplineLayer):
         initialisation: str = "scaled",
     ):
         super().__init__()
-        self.grows = splines == "growing"
-        used = _spread(num_knots, FIRST_KNOTS) if self.grows else list(range(num_knots))
         low, high = self.knot_range
         # Not torch.linspace, which transformers puts on the CPU while it loads a model on the meta device.
         knots = low + (high - low) / (num_knots - 1) * torch.arange(num_knots)
-        coefficients = torch.zeros(num_features, num_knots)
-        coefficients[:, used] = self.draw_coefficients(num_features, knots[used])
+        coefficients = self.draw_coefficients(num_features, knots)
         knots = knots.repeat(num_features, 1)
         if initialisation == "published":
             knots, coefficients = torch.randn_like(knots), torch.randn_like(coefficients)
         self.knots, self.coefficients = nn.Parameter(knots), nn.Parameter(coefficients)
         self.attention = nn.Parameter(torch.zeros_like(knots)) if splines == "attention" else None
-        self.make_mask(self.coefficients, "sparse" if self.grows else splines)
-        if self.grows:
-            self.needed_mask()[:, [k for k in range(num_knots) if k not in used]] = False
+        self.make_mask(self.coefficients, splines)
 
     @staticmethod
     def draw_coefficients(num_features: int, knots: Tensor) -> Tensor:
@@ -110,26 +102,12 @@ class FeatureSplines(SplineLayer):
             self.attention.zero_()
 
     @torch.no_grad()
-    def grow(self, x: Tensor, num_knots: int) -> None:
-        """Let every curve use more of its knots. None changes by that: a new knot's coefficient is 0.
-
-        Args:
-            x: (..., features) typical inputs; values that are not finite are left out.
-            num_knots: How many to use from now on.
-        """
-        mask = self.needed_mask()
-        knots, used = inserted(x.reshape(-1, x.shape[-1]), self.knots, mask, num_knots)
-        self.coefficients.mul_(mask)
-        self.knots.copy_(knots)
-        mask.copy_(used)
-
-    @torch.no_grad()
     def prune(self, x: Tensor, threshold: float) -> None:
         """Take out knots that the others can make up for, with refitted coefficients."""
         mask = self.needed_mask()
         rows = x.reshape(-1, x.shape[-1])
-        kept, coefficients = eliminated(rows, self.knots, self.curve_coefficients(), mask, threshold)
-        mask.copy_(kept)
+        needed, coefficients = eliminated(rows, self.knots, self.curve_coefficients(), mask, threshold)
+        mask.copy_(needed)
         self.coefficients.copy_(coefficients)
 
 
@@ -147,11 +125,6 @@ def spline_gradients(
     slopes = square * (3 * coefficients)
     along = grad.unsqueeze(1)
     return -grad * slopes.sum(1), (slopes * along).sum(0), (square * reach * along).sum(0)
-
-
-def _spread(count: int, wanted: int) -> list[int]:
-    """Choose numbers below a count, evenly, both ends among them."""
-    return sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)})
 
 
 def _coefficient_std(knots: Tensor) -> Tensor:
@@ -221,11 +194,11 @@ class SplineKANFFN(nn.Module):
 
 _SPLINES = Option(
     default="dense",
-    choices=("dense", "sparse", "growing", "attention"),
-    help="sparse: knots can be pruned; growing: starts with 4 knots; attention: a softmax weighs the knots",
+    choices=("dense", "sparse", "attention"),
+    help="sparse: knots can be pruned; attention: a softmax weighs the knots",
 )
 
-SPEC = FFNSpec(
+SPLINE_SPEC = FFNSpec(
     name="spline-kan",
     kind="block",
     build=SplineKANFFN,
@@ -241,17 +214,9 @@ SPEC = FFNSpec(
         ),
     },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,
-    earlier_sources=(
-        "02a43a71da6d",
-        "0ee2139325d5",
-        "9c9ae24ba9ae",
-        "184fc08fc7e6",
-        "ad2167640527",
-        "01702e7ed5e8",
-    ),
 )
 
-ACTIVATION_SPEC = FFNSpec(
+SPLINE_ACTIVATION_SPEC = FFNSpec(
     name="spline-activation",
     kind="activation",
     build=SplineActivation,
@@ -263,12 +228,4 @@ ACTIVATION_SPEC = FFNSpec(
         "splines": _SPLINES,
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=(
-        "a87314a58a26",
-        "2da0aa154b1d",
-        "3aedf58056b4",
-        "b1f7f6937c60",
-        "8dd641b7294f",
-        "b2daf9294f2c",
-    ),
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ffn_variants.inside.activations import Activation, activations_of, curves
+from inside.ffn.functions import Activation, activations_of, curves
 from inside.ffn.probe import Probe
 from inside.ffn.record import ActivationLayer, rounded
 

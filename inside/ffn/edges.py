@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ffn_variants.inside.edges import Edges, edges_of, is_kan, model_edge_layers
+from inside.ffn.functions import Edges, edges_of, is_kan, model_edge_layers
 from inside.ffn.probe import Probe
 from inside.ffn.record import KINDS, Edge, EdgeLayer, rounded
 

@@ -12,9 +12,9 @@ from base.errors import UsageError
 from base.families import family_label
 from base.run.folders import RunFolder
 from eval.models.identity import admit_run, identify_run
-from ffn_variants.inside.edges import ffns_of
 from inside.ffn.activations import measure_activations, start_back
 from inside.ffn.edges import measure_edges
+from inside.ffn.functions import ffns_of
 from inside.ffn.probe import Probe, open_model, read_held_out, untrained
 from inside.ffn.pruning import pruning_curves
 from inside.ffn.record import RunInspection

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from ffn_variants.inside.edges import model_edge_layers
 from inside.ffn.edges import edges_in, variances
+from inside.ffn.functions import model_edge_layers
 from inside.ffn.probe import Probe
 from inside.ffn.record import PruningCurve
 

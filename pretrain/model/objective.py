@@ -18,8 +18,7 @@ from transformers import PreTrainedModel
 
 from base.families import get_family
 from ffn_variants.models import packed_attention
-from ffn_variants.models.autocast import BIASED, cast_inputs_once, product_dtype
-from ffn_variants.models.dropout import replace_dropouts
+from ffn_variants.models.faster_layers import BIASED, cast_inputs_once, product_dtype, replace_dropouts
 from pretrain.model.linear_cross_entropy import linear_cross_entropy
 
 

@@ -67,8 +67,6 @@ def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None
     decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
     if config.splines == SplineConfig():
         del decisive["splines"]
-    elif not config.splines.grow_at:
-        del decisive["splines"]["grow_at"]
     for name in ("txt_split", "validation_part"):
         if getattr(config.data, name) == getattr(DataConfig(), name):
             del decisive["data"][name]

@@ -11,7 +11,13 @@ from base.run.folders import RunFolder
 from base.run.recorded import recorded_source
 from ffn_variants.files import variant_file
 from ffn_variants.registry import get_variant
-from ffn_variants.source import cure, describe_change, is_same_source, source_fingerprint
+from ffn_variants.source import (
+    cure,
+    describe_change,
+    earlier_sources,
+    is_same_source,
+    source_fingerprint,
+)
 
 
 def source_facts(ffn: str) -> dict[str, Any]:
@@ -19,7 +25,7 @@ def source_facts(ffn: str) -> dict[str, Any]:
     spec = get_variant(ffn)
     return {
         "variant_source": source_fingerprint(ffn),
-        "variant_earlier_sources": list(spec.earlier_sources),
+        "variant_earlier_sources": earlier_sources(ffn),
         "variant_formula": spec.formula,
         "variant_reference": spec.reference,
     }

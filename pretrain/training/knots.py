@@ -1,4 +1,4 @@
-"""Splines in training: knots that move to their inputs or are added, a penalty on coefficients, and pruning.
+"""Splines in training: knots that move to their inputs, a penalty on coefficients, and pruning.
 
 All of it is a function of the config and the step, as everything that a run draws
 (see ``pretrain.data.batches``): a resumed run, and one on several processes, does the same.
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ffn_variants.splines.spline_layer import SplineLayer, sparsity_penalty, spline_layers
-from ffn_variants.variants.spline_kan import FIRST_KNOTS, FeatureSplines
 from pretrain.config import RunConfig
 
 NUM_TOKENS = 4096
@@ -36,15 +35,10 @@ class SplineSchedule:
         self.penalty, self.prune_below = splines.penalty, splines.prune_below
         self.layers = spline_layers(model)
         self.updates = {_step_at(share, max_steps) for share in splines.knot_updates}
-        # The share of the knots to come that are used from a step on.
-        self.growths = {
-            _step_at(share, max_steps): number / len(splines.grow_at)
-            for number, share in enumerate(sorted(splines.grow_at), start=1)
-        }
         self.prune_step = _step_at(splines.prune_at, max_steps) if splines.prune_below else None
 
     def adapt(self, step: int, run: Callable[[int], None], optimizer: Optimizer) -> None:
-        """Move knots, add and prune them, where it is time to.
+        """Move and prune knots, where it is time to.
 
         Args:
             step: Steps done; a checkpoint of the same step was made before.
@@ -56,12 +50,6 @@ class SplineSchedule:
             for layer, inputs in self._inputs(run):
                 with _forgetting(layer, optimizer):
                     layer.update_grid(inputs)
-        if step in self.growths:
-            for layer, inputs in self._inputs(run):
-                if isinstance(layer, FeatureSplines) and layer.grows:
-                    to_come = max(0, layer.knots.shape[1] - FIRST_KNOTS)
-                    layer.grow(inputs, FIRST_KNOTS + round(self.growths[step] * to_come))
-                    _share(layer)  # moments stay: those of knots that were not used are zero
         if step == self.prune_step:
             assert self.prune_below is not None
             for layer, inputs in self._inputs(run):

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM
 
 from base.families import get_family
 from base.run.folders import RunFolder
-from ffn_variants.inside.edges import ffns_of
 from inside.ffn import command
 from inside.ffn.activations import start_back
+from inside.ffn.functions import ffns_of
 from inside.ffn.measure import inspect_run
 from inside.ffn.probe import Probe, open_model, read_held_out, untrained
 from inside.ffn.pruning import SHARES

@@ -105,20 +105,6 @@ def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny,
     assert lines(path) == lines(whole)
 
 
-@pytest.mark.parametrize("ffn", ["spline-kan", pytest.param("spline-activation", marks=pytest.mark.slow)])
-def test_splines_grow_at_their_steps_and_a_killed_run_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
-    flags = ["--model.ffn-options", "splines", "growing", "--splines.grow-at", "0.75", "0.25"]
-    whole = train(tiny(ffn, *flags, "--run-name", "whole"))
-    # Growth is before steps 2 and 6.
-    path = train_killed(tiny(ffn, *flags, "--run-name", "killed"), [2, 3, 7], monkeypatch)
-    for name, tensor in weights(whole).items():
-        assert torch.equal(tensor, weights(path)[name]), name
-    assert lines(path) == lines(whole)
-    # Evaluated after 2, 4, 6 and 8 steps, with 4, 7, 7 and 10 of 10 knots.
-    shares = [line["knots_used"] / line["knots"] for line in lines(path) if "eval_loss" in line]
-    assert shares == [0.4, 0.7, 0.7, 1.0]
-
-
 def test_knots_move_when_they_are_told_to_and_coefficients_go_once(tiny, monkeypatch):
     grids, masks = [], []
 

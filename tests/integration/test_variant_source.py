@@ -13,7 +13,7 @@ from base.errors import UsageError
 from base.records import peek_record
 from ffn_variants import FFN_VARIANTS
 from ffn_variants.source import source_fingerprint
-from ffn_variants.variants.activations import ThesisSwish
+from ffn_variants.variants.activations import PerChannel, thesis_swish
 from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
@@ -36,7 +36,7 @@ def other_formula(monkeypatch):
 
     def change(**fields) -> None:
         spec = dataclasses.replace(
-            FFN_VARIANTS["swish"], build=lambda width, init: ThesisSwish(width, init), **fields
+            FFN_VARIANTS["swish"], build=lambda width, init: PerChannel(thesis_swish, width, init), **fields
         )
         monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
 

@@ -21,7 +21,7 @@ from base.run.folders import Inside, RunFolder, StudyFolder
 from eval.config import EvalConfig
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
-from ffn_variants.check.ffn import FFN_CHECKS
+from ffn_variants.check import CHECKS
 from pretrain.resolution import load_config
 from scores.suites import registry as eval_suites
 
@@ -50,14 +50,13 @@ PACKAGES = tuple(" ".join(FLOORS_OF_PACKAGES).split())
 FLOORS: dict[str, tuple[str, ...]] = {
     "": FLOORS_OF_PACKAGES,
     "ffn_variants": (
-        "spec splines kernels definitions",
+        "earlier_sources spec splines kernels",
         "variants",
         "registry",
         "files",
         "source",
         "budget models",
-        "inside",
-        "bundle check listing swap",
+        "bundle check listing stand_ins swap",
     ),
     "pretrain": (
         "config",
@@ -265,7 +264,7 @@ def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(pa
         ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
         ("", "eval.scoring.plain", "report.write"),
         ("", "report.write", "eval.runner.evaluate"),
-        ("ffn_variants", "ffn_variants.splines.pruning", "ffn_variants.variants.kan"),
+        ("ffn_variants", "ffn_variants.splines.spline_layer", "ffn_variants.variants.kan"),
     ],
 )
 @pytest.mark.ci
@@ -368,7 +367,7 @@ def test_the_files_shown_in_the_page_on_adding_a_variant_work(
     own, built_in = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mine.py").write_text(own, encoding="utf-8")
     learnable = load_variant(f"{tmp_path}/mine.py:SPEC")
-    for check in FFN_CHECKS.values():
+    for check in CHECKS.values():
         check(learnable.name, {"init": 0.5})
     z = np.linspace(-5, 5, 24).reshape(3, 8)
     got = learnable.build(8, init=0.5)(torch.from_numpy(z)).detach().numpy()

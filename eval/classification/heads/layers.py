@@ -16,11 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ffn_variants.variants.cheby_kan import ChebyKANLinear
-from ffn_variants.variants.fourier_kan import FourierKANLinear
-from ffn_variants.variants.gr_kan import GroupRational, choose_groups
+from ffn_variants.variants.bump_kan import RBFKANLinear
 from ffn_variants.variants.kan import KANLinear
-from ffn_variants.variants.rbf_kan import RBFKANLinear
+from ffn_variants.variants.learned_curves import GroupRational, choose_groups
+from ffn_variants.variants.series_kan import ChebyKANLinear, FourierKANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines
 from scores.heads.registry import HeadChoice, get_head
 

@@ -129,23 +129,14 @@ nn.Module.hooked = hook
 del nn.Module.hooked
 def bent(x): return x
 """,
-    "a number from elsewhere": """
-AMOUNT = int(__import__("os").environ["AMOUNT"])
-def bent(x): return x + AMOUNT
-""",
-    "a list of numbers from elsewhere": """
-AMOUNTS = [int(__import__("os").environ["AMOUNT"]), 0.5]
-def bent(x): return x + AMOUNTS[0]
-""",
 }
 
 
 @pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
-def test_the_fingerprint_is_of_what_no_name_leads_to(write, monkeypatch, hidden):
+def test_the_fingerprint_is_of_what_no_name_leads_to(write, hidden):
     text = TEXT.replace("class Twice", f"{hidden}\nclass Twice").replace("2 * x", "bent(x)")
     found = []
     for number in "232":
-        monkeypatch.setenv("AMOUNT", number)
         load_variant(f"{write(text.replace('+ 2', f'+ {number}').replace('= 2', f'= {number}'))}:MINE")
         found.append(source_fingerprint("twice"))
         del FFN_VARIANTS["twice"]
@@ -160,13 +151,6 @@ def test_a_name_may_not_look_like_a_file(write):
         load_variant(f"{write(TEXT.replace('twice', 'twice.py'))}:MINE")
 
 
-def test_a_file_that_changes_while_it_is_run_is_refused(write):
-    path = write(TEXT + "\nopen(__file__, 'a').write('# more')\n")
-    with pytest.raises(UsageError, match="was edited while it was read"):
-        load_variant(f"{path}:MINE")
-    assert "twice" not in FFN_VARIANTS
-
-
 def test_what_it_makes_can_be_pickled(write):
     load_variant(f"{write()}:MINE")
     ffn = build_ffn("twice", 3, 4)
@@ -178,11 +162,10 @@ def test_what_it_makes_can_be_pickled(write):
 BAD = {
     "no file": ("gone.py:MINE", None, "gone.py: no such file; give path/to/mine.py:SPEC"),
     "no python": ("mine.txt:MINE", TEXT, " names no Python file (.py) with a variant"),
-    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:NAME; it has these: MINE"),
-    "none in it": ("mine.py", "x = 1\n", "it has these: none was found"),
+    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:NAME"),
     "other name": ("mine.py:MIEN", TEXT, "unknown FFNSpec 'MIEN'; did you mean 'MINE'? Available: MINE"),
     "no spec": ("mine.py:SPEC", "x = 1\n", "{path}: has no FFNSpec; add SPEC = FFNSpec(...)"),
-    "no such kind": ("mine.py:Twice", TEXT, "Twice is a type and no FFNSpec; its FFNSpecs are MINE"),
+    "no such kind": ("mine.py:Twice", TEXT, "unknown FFNSpec 'Twice'; Available: MINE"),
     "fails": ("mine.py:MINE", "a = 1\n\nb = a / 0\n", "{path}, line 3: ZeroDivisionError: division by zero"),
     "exits": ("mine.py:MINE", "raise SystemExit(3)\n", "{path}, line 1: SystemExit: 3"),
     "syntax": ("mine.py:MINE", "a = 1\nb = (\n", "{path}, line 2: SyntaxError: '(' was never closed"),

@@ -9,7 +9,7 @@ import pytest
 
 from base.wording import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
-from ffn_variants.check.ffn import FFN_CHECKS
+from ffn_variants.check import CHECKS
 from ffn_variants.listing import TableArgs, main, table_rows
 
 D, F = 12, 20
@@ -73,11 +73,11 @@ SLOW = [(name, "torch.compile") for name in FFN_VARIANTS if "kan" in name or "sp
     ("name", "check"),
     [
         pytest.param(*case, marks=[pytest.mark.slow] if case in SLOW else [])
-        for case in itertools.product(FFN_VARIANTS, FFN_CHECKS)
+        for case in itertools.product(FFN_VARIANTS, CHECKS)
     ],
 )
 def test_every_variant_passes_what_the_check_command_checks(name, check):
-    FFN_CHECKS[check](name, {})
+    CHECKS[check](name, {})
 
 
 def test_unknown_variant_names_closest_and_all():

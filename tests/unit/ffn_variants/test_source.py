@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import itertools
 import json
@@ -11,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,8 +23,7 @@ import torch
 from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
 from ffn_variants import source as source_module
-from ffn_variants.definitions import SourceFile, read_source
-from ffn_variants.source import is_same_source, source_fingerprint
+from ffn_variants.source import SourceFile, is_same_source, read_source, source_fingerprint
 
 D, F = 8, 16
 
@@ -114,8 +114,7 @@ def test_whatever_runs_is_in_the_fingerprint(name):
     assert ran or name in ("gelu", "relu", "silu", "none")
     before = source_fingerprint(name)
     for path, definition in ran:
-        module = ".".join(path.relative_to(CODE_ROOT).with_suffix("").parts)
-        (statement,) = read_source(path, module).statements[definition]
+        (statement,) = read_source(path).statements[definition]
         assert isinstance(statement, ast.FunctionDef | ast.ClassDef)
         statement.body.append(ast.Expr(ast.Call(ast.Name("something", ast.Load()), [], [])))
         forget(parsed=False)
@@ -132,12 +131,11 @@ FILES = {
     "__init__.py": "",
     "more.py": "SLOPE = 0.5\nOTHER = 3\ndef bend(x):\n    return SLOPE * x\ndef straight(x):\n    return x\n",
     "mine.py": """
-import functools
 from dataclasses import dataclass
 import torch
 from torch import nn
-from . import more
-from .more import bend
+from theirs import more
+from theirs.more import bend
 SCALE = 2
 UNUSED = 1
 @dataclass(frozen=True)
@@ -172,8 +170,6 @@ BUILDS = {
     "function": "make",
     "lambda": "pair[0]",
     "closure": "bound(Mine)",
-    "partial": "functools.partial(Mine, power=1)",
-    "cached": "functools.cache(make)",
 }
 SAME = {
     "comment": ("mine.py", "# a comment", "# another\n    # one"),
@@ -198,7 +194,7 @@ OTHER = {
     "helper": ("more.py", "return SLOPE * x", "return SLOPE + x"),
     "helper of a module": ("more.py", "    return x\n", "    return 1 * x\n"),
     "helper's constant": ("more.py", "SLOPE = 0.5", "SLOPE = 0.25"),
-    "other helper": ("mine.py", "from .more import bend", "from .more import straight as bend"),
+    "other helper": ("mine.py", "from theirs.more import bend", "from theirs.more import straight as bend"),
     "library": ("mine.py", "from torch import nn", "import torch.nn.modules as nn"),
     "order of fields": (
         "mine.py",
@@ -212,7 +208,7 @@ OTHER = {
 
 
 @pytest.fixture
-def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
+def fingerprint_of(tmp_path, monkeypatch) -> Iterator[Callable[..., str]]:
     """Write a package with a variant, edited or not, and take the variant's fingerprint."""
 
     def take(build: str, edit: tuple[str, str, str] | None = None, **fields: Any) -> str:
@@ -225,6 +221,8 @@ def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
                 text = text.replace(edit[1], edit[2])
             (package / name).write_text(text, encoding="utf-8")
         monkeypatch.syspath_prepend(package.parent)
+        monkeypatch.setattr(source_module, "ROOTS", (package.resolve(),))
+        source_module._is_followed.cache_clear()
         for name in [name for name in sys.modules if name.partition(".")[0] == "theirs"]:
             monkeypatch.delitem(sys.modules, name)
         mine = importlib.import_module("theirs.mine")
@@ -235,7 +233,9 @@ def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
         monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
         return source_fingerprint("mine")
 
-    return take
+    yield take
+    monkeypatch.undo()
+    source_module._is_followed.cache_clear()
 
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
@@ -254,19 +254,21 @@ def test_what_computes_counts(fingerprint_of, build, edit):
 
 
 def test_what_build_is_given_counts(fingerprint_of):
-    builds = ("bound(Mine)", "bound(Other)", "pair[0]", "pair[1]", "functools.partial(Mine, power=1)")
-    found = [fingerprint_of(build) for build in (*builds, "functools.partial(Mine, power=2)")]
-    assert len({*found, ""}) == 7
+    builds = ("bound(Mine)", "bound(Other)", "pair[0]", "pair[1]")
+    assert len({*(fingerprint_of(build) for build in builds), ""}) == 5
 
 
 def test_a_definition_may_move_to_another_file(fingerprint_of):
-    moved = ("mine.py", "from .more import bend", "SLOPE = 0.5\ndef bend(x):\n    return SLOPE * x")
+    moved = ("mine.py", "from theirs.more import bend", "SLOPE = 0.5\ndef bend(x):\n    return SLOPE * x")
     assert fingerprint_of("Mine", moved) == fingerprint_of("Mine")
 
 
-def test_a_module_of_a_library_is_a_name(fingerprint_of):
-    assert fingerprint_of("nn.ReLU") == fingerprint_of("nn.ReLU", OTHER["formula"])
-    assert len({fingerprint_of("nn.ReLU"), fingerprint_of("nn.SiLU"), ""}) == 3
+@pytest.mark.parametrize("edit", ["neighbour", "unused"])
+def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, monkeypatch, edit):
+    is_followed = functools.cache(lambda path: False)
+    monkeypatch.setattr(source_module, "_is_followed", is_followed)
+    assert fingerprint_of("Mine") == fingerprint_of("Mine", SAME["docstring"])
+    assert len({fingerprint_of("Mine"), fingerprint_of("Mine", SAME[edit]), ""}) == 3
 
 
 def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):

@@ -17,11 +17,11 @@ from ffn_variants.kernels import basis_linear, elementwise
 from ffn_variants.kernels.basis_linear import basis_linear as linear
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 from ffn_variants.splines import b_splines
-from ffn_variants.variants.cheby_kan import ChebyshevBasis
+from ffn_variants.variants.series_kan import ChebyshevBasis
 from ffn_variants.variants.spline_kan import FeatureSplines
 
-CHEBYSHEV = "ffn_variants.variants.cheby_kan:ChebyshevBasis:{'degree': 2}"
-SINES = "ffn_variants.variants.sine_kan:waves:"
+CHEBYSHEV = "ffn_variants.variants.series_kan:ChebyshevBasis:{'degree': 2}"
+SINES = "ffn_variants.variants.series_kan:waves:"
 SPLINES = tuple(
     f"ffn_variants.variants.spline_kan:{name}:" for name in ("truncated_power_splines", "spline_gradients")
 )

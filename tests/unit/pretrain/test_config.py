@@ -88,13 +88,6 @@ def test_variant_overrides_apply_to_that_variant_only(write):
             r"splines.penalty has no effect with model.ffn 'gelu', which has no splines",
         ),
         ("--ffn fourier-kan --splines.knot-updates 0.1", "splines.knot_updates has no effect"),
-        ("--ffn kan --splines.grow-at 0.1", "splines.grow_at needs model.ffn_options splines growing"),
-        ("--ffn spline-kan --model.ffn-options splines growing", "stays at 4 knots without splines.grow_at"),
-        (
-            "--ffn spline-kan --model.ffn-options splines growing --splines.grow-at 0.1 "
-            "--splines.knot-updates 0.2",
-            "splines.knot_updates moves knots that .* places itself",
-        ),
         ("--ffn kan --splines.prune-below 0.1", "splines.prune_below needs model.ffn_options splines sparse"),
         (
             "--ffn kan --model.ffn-options splines sparse --splines.prune-below 0.1 "

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ffn_variants.kernels import basis_linear as module
 from ffn_variants.kernels.basis_linear import basis_linear
-from ffn_variants.variants.fourier_kan import FourierBasis
+from ffn_variants.variants.series_kan import FourierBasis
 
 
 def powers(x, *constants):

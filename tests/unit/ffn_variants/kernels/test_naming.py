@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from ffn_variants.kernels.naming import name_of, named
+from ffn_variants.kernels.operations import name_of, with_name
 from ffn_variants.splines.b_splines import EvenSplines, UnevenSplines
-from ffn_variants.variants.fourier_kan import FourierBasis
+from ffn_variants.variants.series_kan import FourierBasis
 from ffn_variants.variants.spline_kan import spline_gradients
 
 
@@ -28,19 +28,19 @@ class Holder:
     ("value", "name"),
     [
         (spline_gradients, "ffn_variants.variants.spline_kan:spline_gradients:"),
-        (FourierBasis(5), "ffn_variants.variants.fourier_kan:FourierBasis:{'grid_size': 5}"),
+        (FourierBasis(5), "ffn_variants.variants.series_kan:FourierBasis:{'grid_size': 5}"),
         (Outer.Inner("a: 'b'", 0.1), f"{__name__}:Outer.Inner:{{'text': \"a: 'b'\", 'share': 0.1}}"),
         (UnevenSplines(3), "ffn_variants.splines.b_splines:UnevenSplines:{'spline_order': 3}"),
     ],
 )
 def test_a_name_says_where_and_of_what_and_finds_an_equal_one(value, name):
     assert name_of(value) == name
-    assert named(name) == value
+    assert with_name(name) == value
 
 
 def test_numbers_come_back_to_the_last_bit():
     value = EvenSplines(5, 3, -0.1 - 1e-16, 1 / 3)
-    assert named(name_of(value) or "") == value
+    assert with_name(name_of(value) or "") == value
 
 
 def test_what_no_text_finds_again_has_no_name():

@@ -9,7 +9,7 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from ffn_variants import build_model
-from ffn_variants.models.autocast import biased_attention, cast_inputs_once, product_dtype
+from ffn_variants.models.faster_layers import biased_attention, cast_inputs_once, product_dtype
 
 SIZES = {"hidden_size": 16, "intermediate_size": 8, "num_attention_heads": 2, "vocab_size": 50}
 

@@ -9,7 +9,7 @@ from scipy import stats
 from torch import nn
 
 from ffn_variants import build_model
-from ffn_variants.models.dropout import Dropout, dropout, replace_dropouts
+from ffn_variants.models.faster_layers import Dropout, dropout, replace_dropouts
 
 P = 0.1
 

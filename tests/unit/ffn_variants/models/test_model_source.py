@@ -14,7 +14,7 @@ from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS, build_model
 from ffn_variants.models import modeling
 from ffn_variants.source import source_fingerprint
-from ffn_variants.variants.activations import ThesisSwish
+from ffn_variants.variants.activations import PerChannel, thesis_swish
 
 SIZES = {
     "hidden_size": 8,
@@ -32,7 +32,7 @@ def other_formula(monkeypatch):
 
     def change(**fields) -> None:
         spec = dataclasses.replace(
-            FFN_VARIANTS["swish"], build=lambda width, init: ThesisSwish(width, init), **fields
+            FFN_VARIANTS["swish"], build=lambda width, init: PerChannel(thesis_swish, width, init), **fields
         )
         monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -17,11 +16,10 @@ from ffn_variants.splines.feature_knots import (
     RIDGE,
     TAIL,
     eliminated,
-    inserted,
     quantile_knots,
     refitted,
 )
-from ffn_variants.variants.spline_kan import FeatureSplines, SplineActivation
+from ffn_variants.variants.spline_kan import FeatureSplines
 
 
 def powers(x, knots):
@@ -174,72 +172,6 @@ def test_a_pruned_layer_moves_no_knots_and_a_dense_one_is_not_pruned():
         layer.update_grid(x)
     with pytest.raises(UsageError, match="build it with splines='sparse'"):
         FeatureSplines(4).prune(x, 0.1)
-
-
-def fullest_gaps(x, knots, used, wanted):
-    """Count the inputs of every gap, and put a knot at the median of most of them, in plain Python."""
-    own = sorted(knots[used])
-    while len(own) < wanted:
-        gaps = list(itertools.pairwise(own))
-        counts = [int(((x > low) & (x < high)).sum()) for low, high in gaps]
-        if max(counts):
-            low, high = gaps[counts.index(max(counts))]
-            inside = np.sort(x[(x > low) & (x < high)])
-            own.append(inside[(len(inside) - 1) // 2])
-        else:
-            low, high = max(gaps, key=lambda gap: gap[1] - gap[0])
-            own.append((low + high) / 2)
-        own.sort()
-    return own
-
-
-@pytest.mark.parametrize("shift", [0.0, 1.0, 9.0])
-def test_new_knots_halve_the_fullest_gap_and_stay_within_the_range(shift):
-    rng = np.random.default_rng(8)
-    x = torch.from_numpy(rng.normal(size=(501, 3)) + shift)
-    x[:5, 0] = math.nan
-    used = torch.zeros(3, 10, dtype=torch.bool)
-    used[:, [0, 3, 6, 9]] = True
-    knots, now = inserted(x, even(3), used, 8)
-    assert now.sum(1).tolist() == [8, 8, 8]
-    assert (now | ~used).all()
-    assert torch.equal(knots[used], even(3)[used])
-    assert (knots[now].abs() <= 2).all()
-    for i in range(3):
-        column = x[:, i].numpy()
-        wanted = fullest_gaps(column[np.isfinite(column)], even(1)[0].numpy(), used[i].numpy(), 8)
-        np.testing.assert_array_equal(np.sort(knots[i, now[i]].numpy()), wanted)
-
-
-def test_nothing_changes_where_enough_knots_are_used():
-    used = torch.ones(2, 10, dtype=torch.bool)
-    used[:, 4] = False
-    knots, now = inserted(torch.randn(50, 2), even(2), used, 9)
-    assert torch.equal(knots, even(2))
-    assert torch.equal(now, used)
-
-
-@pytest.mark.parametrize("kind", [FeatureSplines, SplineActivation])
-def test_a_growing_layer_starts_with_four_knots_and_keeps_its_function_when_it_grows(kind):
-    torch.manual_seed(9)
-    layer, x = kind(6, splines="growing"), torch.randn(300, 6)
-    assert layer.mask is not None
-    assert layer.mask.sum(1).tolist() == [4] * 6
-    layer.coefficients.data[~layer.mask] = 5.0  # as an optimizer's step may leave what is not used
-    before = layer(x)
-    layer.grow(x, 7)
-    assert torch.equal(layer(x), before)
-    assert layer.mask.sum(1).tolist() == [7] * 6
-    layer(x).sum().backward()
-    assert layer.coefficients.grad is not None
-    assert torch.equal(layer.coefficients.grad != 0, layer.mask)  # and the new ones learn from now on
-
-
-def test_the_first_four_knots_give_outputs_of_the_usual_size():
-    torch.manual_seed(10)
-    x = torch.randn(4000, 200)
-    sizes = [FeatureSplines(200, splines=kind)(x).square().mean().sqrt() for kind in ("dense", "growing")]
-    assert abs(sizes[0] / sizes[1] - 1) < 0.1
 
 
 def test_attention_multiplies_coefficients_by_shares_of_a_softmax():

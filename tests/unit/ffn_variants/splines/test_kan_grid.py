@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline, make_lsq_spline
 
-from ffn_variants.splines.kan_grid import ANCHOR_WEIGHT, adapted_grid, refitted
+from ffn_variants.splines.b_splines import ANCHOR_WEIGHT, adapted_grid, refitted
 from ffn_variants.variants.kan import KANFFN, KANLinear
 
 GRID, ORDER = 5, 3

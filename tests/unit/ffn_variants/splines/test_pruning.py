@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from base.errors import UsageError
 from ffn_variants import FFN_VARIANTS, build_ffn, build_model
-from ffn_variants.splines.pruning import largest_levels
-from ffn_variants.splines.spline_layer import sparsity_penalty, spline_layers
+from ffn_variants.splines.spline_layer import largest_levels, sparsity_penalty, spline_layers
 from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines
 

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import torch
 
-from ffn_variants.variants.cheby_kan import ChebyKANLinear, ChebyshevBasis
+from ffn_variants.variants.series_kan import ChebyKANLinear, ChebyshevBasis
 
 
 def test_polynomials_are_cosines_of_multiples_by_mpmath():

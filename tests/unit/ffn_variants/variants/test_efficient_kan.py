@@ -1,20 +1,28 @@
-"""The package efficient-kan beside `kan`: one function, one set of weights; and what is said without it."""
+"""The package efficient-kan beside `kan`: one function, one set of weights."""
 
 from __future__ import annotations
+
+import importlib.util
 
 import pytest
 import torch
 
-from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
-from ffn_variants.variants.efficient_kan import INSTALLED
+from ffn_variants import build_ffn, load_variant
 
-needs_package = pytest.mark.skipif(not INSTALLED, reason="the package efficient-kan is not installed")
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("efficient_kan") is None, reason="the package efficient-kan is not installed"
+    ),
+    pytest.mark.usefixtures("own_variants"),
+]
 
 
-@needs_package
 @pytest.mark.parametrize(("grid_size", "spline_order"), [(5, 3), (3, 3), (4, 2)])
 @pytest.mark.parametrize("direction", ["from the package", "to the package"])
-def test_state_dicts_load_into_one_another_and_compute_the_same(grid_size, spline_order, direction):
+def test_state_dicts_load_into_one_another_and_compute_the_same(
+    repository, grid_size, spline_order, direction
+):
+    load_variant(f"{repository}/benchmarks/package_kan.py:SPEC")
     torch.manual_seed(0)
     options = {"grid_size": grid_size, "spline_order": spline_order}
     theirs, ours = (build_ffn(name, 12, 7, **options) for name in ("efficient-kan", "kan"))
@@ -33,7 +41,6 @@ def test_state_dicts_load_into_one_another_and_compute_the_same(grid_size, splin
         torch.testing.assert_close(a, b, atol=5e-6, rtol=5e-5)
 
 
-@needs_package
 def test_kan_draws_its_weights_as_the_package_does():
     from efficient_kan import KAN
 
@@ -44,11 +51,3 @@ def test_kan_draws_its_weights_as_the_package_does():
     assert theirs.keys() == ours.keys()
     for key, value in theirs.items():
         torch.testing.assert_close(value, ours[key], atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.skipif(INSTALLED, reason="the package efficient-kan is installed")
-def test_without_the_package_the_error_says_where_to_get_it():
-    assert "efficient-kan" not in FFN_VARIANTS
-    with pytest.raises(UsageError, match=r"not on PyPI: pip install .*; 'kan' is the same function") as error:
-        get_variant("efficient-kan")
-    assert "\n" not in str(error.value)

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import torch
 
-from ffn_variants.variants.fourier_kan import FourierBasis, FourierKANLinear
+from ffn_variants.variants.series_kan import FourierBasis, FourierKANLinear
 
 
 def test_twenty_frequencies_of_inputs_up_to_a_thousand_are_mpmaths():

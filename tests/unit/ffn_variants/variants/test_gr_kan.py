@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from ffn_variants import UsageError, build_ffn, build_model
-from ffn_variants.variants.gr_kan import EVEN_PARTS, GroupRational, choose_groups, grouped_rational
+from ffn_variants.variants.learned_curves import EVEN_PARTS, GroupRational, choose_groups, grouped_rational
 
 FUNCTIONS = {"gelu": lambda x: x * norm.cdf(x), "swish": lambda x: x * expit(x)}
 

@@ -15,12 +15,15 @@ from numpy.polynomial import chebyshev
 from scipy.special import eval_hermite, eval_jacobi, expit
 
 from ffn_variants import build_ffn
-from ffn_variants.variants.cheby_kan import ChebyKANLinear
-from ffn_variants.variants.fourier_kan import FourierKANLinear
-from ffn_variants.variants.polynomial_kan import HermiteBasis, JacobiBasis, PolynomialKANLinear
-from ffn_variants.variants.rbf_kan import RBFKANLinear
-from ffn_variants.variants.relu_kan import ReLUKANLinear
-from ffn_variants.variants.sine_kan import SineKANLinear
+from ffn_variants.variants.bump_kan import RBFKANLinear, ReLUKANLinear
+from ffn_variants.variants.series_kan import (
+    ChebyKANLinear,
+    FourierKANLinear,
+    HermiteBasis,
+    JacobiBasis,
+    PolynomialKANLinear,
+    SineKANLinear,
+)
 
 
 def chebyshev_formula(x, coefficients, grad):

@@ -12,7 +12,7 @@ from scipy.special import expit
 from transformers import Trainer, TrainingArguments
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, build_model, matching_width
-from ffn_variants.variants.moe import MoEFFN
+from ffn_variants.variants.sparse import MoEFFN
 
 D, F, E = 6, 5, 4
 

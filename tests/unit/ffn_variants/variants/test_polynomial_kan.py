@@ -10,7 +10,7 @@ import torch
 from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
 
 from ffn_variants import UsageError, build_ffn
-from ffn_variants.variants.polynomial_kan import JacobiBasis
+from ffn_variants.variants.series_kan import JacobiBasis
 
 X = torch.tensor([[0.0], [1e-5], [0.5], [-1.0], [2.0], [-4.0], [9.0]], dtype=torch.float64)
 U = torch.tanh(X[:, 0]).numpy()

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import least_squares
 
 from ffn_variants import FFN_VARIANTS
-from ffn_variants.variants.rational import LEAKY_EVEN_PART, start_of
+from ffn_variants.variants.learned_curves import LEAKY_EVEN_PART, start_of
 
 
 def build(**options):

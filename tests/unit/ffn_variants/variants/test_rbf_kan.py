@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ffn_variants.variants.rbf_kan import GaussianBasis, RBFKANLinear
+from ffn_variants.variants.bump_kan import GaussianBasis, RBFKANLinear
 
 
 def test_bumps_are_one_at_their_centres_and_zero_far_out():

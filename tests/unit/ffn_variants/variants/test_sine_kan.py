@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ffn_variants import build_ffn
-from ffn_variants.variants.sine_kan import SineKANLinear
+from ffn_variants.variants.series_kan import SineKANLinear
 
 
 @pytest.mark.parametrize("grid", [1, 5, 8])

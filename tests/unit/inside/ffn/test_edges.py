@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from ffn_variants import FFN_VARIANTS, build_ffn
-from ffn_variants.inside.edges import edge_layers, edges_of
-from ffn_variants.variants.cheby_kan import ChebyKANLinear
+from ffn_variants.variants.series_kan import ChebyKANLinear
 from inside.ffn.edges import _carried, _needed, variances
+from inside.ffn.functions import edge_layers, edges_of
 
 
 def drawn_out(edges, x: torch.Tensor) -> np.ndarray:

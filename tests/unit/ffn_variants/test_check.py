@@ -11,15 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, register
-from ffn_variants.check import model
-from ffn_variants.check.command import BUILD_ONLY, main
-from ffn_variants.check.ffn import FFN_CHECKS, CheckError
-from ffn_variants.check.model import MODEL_CHECKS
+from ffn_variants import FFNSpec, UsageError, register
+from ffn_variants.check import CHECKS, main
 
 pytestmark = pytest.mark.usefixtures("own_variants")
-
-CHECKS = {**FFN_CHECKS, **MODEL_CHECKS}
 
 
 class Scaled(nn.Module):
@@ -157,18 +152,18 @@ WRONG = {
 def test_a_wrong_variant_fails_its_check(case):
     wrong, check, words = WRONG[case]
     register(wrong)
-    with pytest.raises((CheckError, RuntimeError, ValueError)) as error:
+    with pytest.raises((AssertionError, RuntimeError, ValueError)) as error:
         CHECKS[check]("wrong", {})
     assert str(words) in str(error.value)
-    assert isinstance(error.value, CheckError) or case == "odd sizes"
-    if isinstance(error.value, CheckError):
+    assert isinstance(error.value, AssertionError) or case == "odd sizes"
+    if isinstance(error.value, AssertionError):
         assert "\n" not in str(error.value)
 
 
 def test_float32_output_fails_in_bf16():
     register(spec(Float32, kind="block", build=lambda d, f: Float32(), multiply_adds=lambda d, f: 0))
     with pytest.raises(
-        CheckError, match=r"an input in torch.bfloat16 gives torch.float32; end forward with \.to"
+        AssertionError, match=r"an input in torch.bfloat16 gives torch.float32; end forward with \.to"
     ):
         CHECKS["bf16"]("wrong", {})
 
@@ -184,35 +179,14 @@ def test_a_block_that_sets_the_seed_fails():
             return self.linear(x)
 
     register(spec(Scaled, kind="block", build=lambda d, f: Reseeding(d), multiply_adds=lambda d, f: d * d))
-    with pytest.raises(CheckError, match="the initial weights are the same at every seed"):
+    with pytest.raises(AssertionError, match="the initial weights are the same at every seed"):
         CHECKS["initial weights"]("wrong", {})
 
 
-def test_weights_that_are_not_paired_fail(monkeypatch):
-    register(spec(Scaled))
-    build = model.build_model
-    monkeypatch.setattr(
-        model,
-        "build_model",
-        lambda family, name, options=None, **sizes: build(
-            family, name, options, **{**sizes, "intermediate_size": 40 if name == "gelu" else 41}
-        ),
-    )
-    with pytest.raises(CheckError, match="differs from the gelu model's at the same seed"):
-        CHECKS["all other weights paired"]("wrong", {})
-
-
-@pytest.mark.parametrize("check", [check for check in CHECKS if "process" not in check])
+@pytest.mark.parametrize("check", CHECKS)
 def test_a_right_variant_passes_every_check(check):
     register(spec(Scaled))
     CHECKS[check]("wrong", {})
-
-
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.ci
-def test_every_registered_variant_passes_those_of_models(name):
-    for check in ("a step of training in every family", "equal budgets"):
-        MODEL_CHECKS[check](name, {})
 
 
 FILE = """
@@ -246,40 +220,10 @@ def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, ca
     path = tmp_path / "own.py"
     path.write_text(FILE.replace("FORWARD", "x * self.a.detach() * self.b"))
     monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC", "--ffn-options", "init", "2"])
-    monkeypatch.setattr("ffn_variants.check.command.MODEL_CHECKS", {})
     assert main() == 1
     said = capsys.readouterr().out
     assert "FAILED  shapes and dtype: own.py, line 13: AttributeError: 'Own' object has no attribute" in said
-    assert f"2 of {len(FFN_CHECKS)} checks passed; 6 skipped until shapes and dtype is right\n" in said
-    assert said.count("FAILED") == 1
-
-
-def swapped_block() -> FFNSpec:
-    return spec(
-        Scaled,
-        kind="block",
-        build=lambda f, d: nn.Sequential(nn.Linear(d, f), nn.GELU(), nn.Linear(f, d)),
-        multiply_adds=lambda d, f: 2 * d * f,
-    )
-
-
-def test_swapped_sizes_are_said_once_and_the_rest_is_skipped(monkeypatch, capsys):
-    register(swapped_block())
-    monkeypatch.setattr("sys.argv", ["check", "wrong"])
-    assert main() == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("FAILED  shapes and dtype: at hidden_size 12 and intermediate_size 20 it maps")
-    assert lines[1].endswith("build is called as build(hidden_size, intermediate_size), in this order")
-    assert [line for line in lines if line.startswith("FAILED")] == lines[1:2]
-    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("ok ")] == list(BUILD_ONLY)
-
-
-def test_a_name_that_follows_the_file_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "thing.py"
-    path.write_text(FILE.replace("FORWARD", "x * self.a").replace('name="own"', "name=__file__[-8:-3]"))
-    monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC"])
-    with pytest.raises(UsageError, match="copies in runs and models do not have; write it as a text"):
-        main()
+    assert f"3 of {len(CHECKS)} checks passed\n" in said
 
 
 def test_mistakes_of_whoever_typed_it_are_usage_errors(tmp_path, monkeypatch, repository):

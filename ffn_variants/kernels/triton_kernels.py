@@ -1,8 +1,9 @@
-"""Features and slopes of the B-spline bases as Triton kernels; ``triton_ops`` calls them.
+"""Features and slopes of bases as Triton kernels; ``triton_ops`` calls them.
 
 One program has a block of the inputs of one row. It reads each x once, computes in float32 and rounds what it
 writes to the dtype of ``out``. Nothing else is written. What is computed is said by the bases themselves, in
-``ffn_variants.splines.b_splines``; the notation is theirs: G grid_size, K spline_order, I inputs.
+``ffn_variants.splines.b_splines`` and ``series_kan``; the notation is theirs: G
+grid_size, K spline_order, I inputs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,24 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ffn_variants.kernels.triton_common import columns, load, relu
+
+@triton.jit
+def columns(inputs, block: tl.constexpr):
+    """The row of this program, its columns, and which of them exist. The row is wide: offsets pass 2^31."""
+    column = tl.program_id(1) * block + tl.arange(0, block)
+    return tl.program_id(0).to(tl.int64), column, column < inputs
+
+
+@triton.jit
+def load(x, x_row, x_column, row, column, inside):
+    """Read x at one row, in float32; its strides are those of torch."""
+    return tl.load(x + row * x_row + column.to(tl.int64) * x_column, inside, 0.0).to(tl.float32)
+
+
+@triton.jit
+def relu(x):
+    """max(x, 0); NaN stays NaN, as in torch."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -129,9 +147,9 @@ def uneven_slopes(
     # K B_{i, K-1} / (t_{i+K} - t_i) of every i; a basis's slope is that of its number less that of the next.
     parts = ()
     for r in tl.static_range(order):
-        left = _knot(knots + column, inputs, inside, interval - order + 1 + r, count)
+        lower = _knot(knots + column, inputs, inside, interval - order + 1 + r, count)
         right = _knot(knots + column, inputs, inside, interval + 1 + r, count)
-        parts = parts + (below[r] * (order / (right - left)),)  # noqa: RUF005 (Triton knows no other)
+        parts = parts + (below[r] * (order / (right - lower)),)  # noqa: RUF005 (Triton knows no other)
     for number in tl.static_range(count - 1 - order):
         slope = tl.zeros_like(u)
         for r in tl.static_range(order):
@@ -170,10 +188,52 @@ def _local_splines(u, knots, inputs, inside, interval, count: tl.constexpr, orde
         saved = tl.zeros_like(u)
         raised = ()
         for r in tl.static_range(k):
-            left = _knot(knots, inputs, inside, interval + 1 - k + r, count)
+            lower = _knot(knots, inputs, inside, interval + 1 - k + r, count)
             right = _knot(knots, inputs, inside, interval + 1 + r, count)
-            part = values[r] / (right - left)
+            part = values[r] / (right - lower)
             raised = raised + (saved + (right - u) * part,)  # noqa: RUF005
-            saved = (u - left) * part
+            saved = (u - lower) * part
         values = raised + (saved,)  # noqa: RUF005
     return values
+
+
+@triton.jit
+def fourier_features(
+    x, x_row, x_column, out, inputs, grid_size: tl.constexpr, block: tl.constexpr
+):  # fmt: skip
+    """Write cos(x) ... cos(Gx), sin(x) ... sin(Gx): x (rows, I) to out (rows, 2 G, I), contiguous."""
+    row, column, inside = columns(inputs, block)
+    u = load(x, x_row, x_column, row, column, inside)
+    at = out + row * (2 * grid_size * inputs) + column
+    first_cosine, first_sine = tl.cos(u), tl.sin(u)
+    cosine, sine = first_cosine, first_sine
+    for number in tl.static_range(grid_size):
+        tl.store(at + number * inputs, cosine, inside)
+        tl.store(at + (grid_size + number) * inputs, sine, inside)
+        cosine, sine = _turned(cosine, sine, first_cosine, first_sine)
+
+
+@triton.jit
+def fourier_slopes(
+    x, x_row, x_column, grad, out, out_row, out_column, inputs,
+    grid_size: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of x (rows, I) from that of the features (rows, 2 G, I), contiguous."""
+    row, column, inside = columns(inputs, block)
+    u = load(x, x_row, x_column, row, column, inside)
+    at = grad + row * (2 * grid_size * inputs) + column
+    first_cosine, first_sine = tl.cos(u), tl.sin(u)
+    cosine, sine = first_cosine, first_sine
+    total = tl.zeros_like(u)
+    for number in tl.static_range(grid_size):
+        along_cosine = tl.load(at + number * inputs, inside, 0.0).to(tl.float32)
+        along_sine = tl.load(at + (grid_size + number) * inputs, inside, 0.0).to(tl.float32)
+        total += (number + 1) * (along_sine * cosine - along_cosine * sine)
+        cosine, sine = _turned(cosine, sine, first_cosine, first_sine)
+    tl.store(out + row * out_row + column.to(tl.int64) * out_column, total, inside)
+
+
+@triton.jit
+def _turned(cosine, sine, first_cosine, first_sine):
+    """Cosine and sine of the sum of two angles."""
+    return cosine * first_cosine - sine * first_sine, sine * first_cosine + cosine * first_sine

@@ -1,4 +1,6 @@
-"""`gr-kan`: the group-rational KAN layers of the Kolmogorov-Arnold Transformer (Yang and Wang 2024).
+"""Activations with a few learned numbers: rational functions, polynomials and a curve of two pieces.
+
+`gr-kan`: the group-rational KAN layers of the Kolmogorov-Arnold Transformer (Yang and Wang 2024).
 
 Twice a rational function of every channel, then a linear layer, in the place of the MLP (arXiv:2409.10594).
 A rational is F(x) = P(x) / Q(x) with P(x) = a_0 + a_1 x + ... + a_5 x^5 and Q(x) = 1 + |A(x)|, where
@@ -16,15 +18,38 @@ one of initial scales. The authors' training code ends there too: its ``init_wei
 paper's values and then overwrite them with a deviation of 0.02 (Adamdad/kat at 0d10ea3).
 
 Shapes: R rows, G groups, C channels of a group.
+
+`rational`: a learned rational function as the activation, the Padé activation unit (Molina et al. 2019).
+
+F(x) = P(x) / (1 + |A(x)|) with P of degree 5 and A(x) = b_1 x + ... + b_4 x^4, so it has no pole. All the
+channels of a layer share the ten coefficients, as in the paper (arXiv:1907.06732, its safe form; version B of
+https://github.com/ml-research/rational_activations, whose default, as the authors' first code, has the sum of
+the |b_k x^k| below). `gr-kan` has such functions for groups of channels, with the same kernels. It starts as
+leaky ReLU, as its authors' does, or as another function; the fits are this project's own.
+
+`polyrelu` and `polynorm`: polynomials of third degree as activations (PolyCom, Zhuo et al. 2024).
+
+PolyReLU is a_1 r + a_2 r^2 + a_3 r^3 + a_0 with r = max(0, x). PolyNorm is a_1 n(x) + a_2 n(x^2) + a_3 n(x^3)
++ a_0, where n divides a token's F values by their root mean square; so it is no function of one number.
+arXiv:2411.03884; names, shapes and initial values (1/3, and a_0 = 0) are those of
+https://github.com/BryceZhuo/PolyCom. The code is this project's own.
+
+`xielu`: a parabola above zero and an integrated ELU below, both learned (Huang and Schlag 2024).
+
+f(x) = a_p x^2 + b x for x > 0 and a_n (e^x - 1 - x) + b x elsewhere, with a_p > 0 and a_n > b learned, one of
+each for a layer, and b = 0.5 fixed. arXiv:2411.13010; transformers has it in ``activations.py``, which clamps
+x to at most -1e-6 below zero, as this does not.
 """
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -32,7 +57,7 @@ from base import kan_layers
 from base.errors import UsageError
 from base.options import Option
 from ffn_variants.kernels.compilation import compiled, needs_plain_torch
-from ffn_variants.kernels.triton_ops import has_triton, rational_gradients
+from ffn_variants.kernels.elementwise import Function, elementwise
 from ffn_variants.spec import FFNSpec
 
 DEFAULT_GROUPS = 8
@@ -81,7 +106,7 @@ def _columns(coefficients: Tensor, dtype: torch.dtype) -> list[Tensor]:
 
 
 @compiled
-def _values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
+def _rational_values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     """Evaluate P / Q at x (R, G, C) in one pass; the result has the shape and the dtype of x."""
     # x^5 spans more than bf16 resolves, so all is computed in float32 at least, whatever the input's dtype.
     exact = torch.promote_types(x.dtype, torch.float32)
@@ -90,8 +115,10 @@ def _values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     return (_horner(a, u) / (1 + (_horner(b, u) * u).abs())).to(x.dtype)
 
 
-@functools.partial(compiled, by_hand=rational_gradients if has_triton() else None)
-def _gradients(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
+@compiled
+def _rational_gradients(
+    grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor
+) -> tuple[Tensor, Tensor]:
     """Differentiate P / Q in one pass over x.
 
     Args:
@@ -101,9 +128,9 @@ def _gradients(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) 
         denominator: (G, 4).
 
     Returns:
-        (R, G, C) gradient of x, and for each row the (10, R, G) gradients of a_0 ... a_5, b_1 ... b_4; for
-        each few rows, where the kernel is by hand. Their sum over rows is left to torch, which adds pairwise:
-        a compiled loop has one accumulator, and with it ten times the error at 4,096 rows.
+        (R, G, C) gradient of x, and for each row the (10, R, G) gradients of a_0 ... a_5, b_1 ... b_4.
+        Their sum over rows is left to torch, which adds pairwise: a compiled loop has one accumulator, and
+        with it ten times the error at 4,096 rows.
     """
     exact = torch.promote_types(x.dtype, torch.float32)
     a, b = _columns(numerator, exact), _columns(denominator, exact)
@@ -133,13 +160,13 @@ class _GroupedRational(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
         ctx.save_for_backward(x, numerator, denominator)
-        return _values(x, numerator, denominator)
+        return _rational_values(x, numerator, denominator)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[bad-override]
         x, numerator, denominator = ctx.saved_tensors
-        grad_x, sums = _gradients(grad_outputs[0], x, numerator, denominator)
+        grad_x, sums = _rational_gradients(grad_outputs[0], x, numerator, denominator)
         of_a, of_b = sums.sum(1).t().split([numerator.shape[1], denominator.shape[1]], dim=1)
         return grad_x, of_a.to(numerator.dtype), of_b.to(denominator.dtype)
 
@@ -159,7 +186,7 @@ def grouped_rational(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tenso
     groups = denominator.shape[0]
     # The view is made out here: inside, the compiler could not tell that it needs no copy.
     grouped = x.reshape(-1, groups, x.shape[-1] // groups)
-    evaluate = _values if needs_plain_torch() else _GroupedRational.apply
+    evaluate = _rational_values if needs_plain_torch() else _GroupedRational.apply
     return evaluate(grouped, numerator, denominator).reshape(x.shape)
 
 
@@ -228,7 +255,7 @@ class GRKANFFN(nn.Module):
         return self.c_proj(self.hidden_rational(self.c_fc(self.input_rational(x))))
 
 
-SPEC = FFNSpec(
+GR_KAN_SPEC = FFNSpec(
     name="gr-kan",
     kind="block",
     build=GRKANFFN,
@@ -239,5 +266,176 @@ SPEC = FFNSpec(
         "init": Option(default="swish", choices=("swish", "gelu"), help="what the second rational starts as"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("5ece01ba712b", "f6b626f17ee6", "764d1f97daa8"),
+)
+
+
+LEAKY_SLOPE = 0.01
+LEAKY_EVEN_PART = (2.4849775, 1.9115540, 7.2758852, 0.66731072)
+"""a_2, a_4, b_2, b_4 of the least-squares fit to 0.495 |x|, the even part of leaky ReLU, over [-3, 3].
+
+Its largest error is 0.027, at |x| = 0.12. ``tests/unit/ffn_variants/variants/test_rational.py`` fits it
+again; see ``EVEN_PARTS`` of gr-kan for the others.
+"""
+
+
+def start_of(function: str) -> tuple[list[float], list[float]]:
+    """Return a_0 ... a_5 and b_1 ... b_4 of ``"leaky-relu"``, ``"gelu"``, ``"swish"`` or ``"identity"``."""
+    if function != "leaky-relu":
+        return initial_coefficients(function)
+    a_2, a_4, b_2, b_4 = LEAKY_EVEN_PART
+    slope = (1 + LEAKY_SLOPE) / 2
+    return [0.0, slope, a_2, slope * b_2, a_4, slope * b_4], [0.0, b_2, 0.0, b_4]
+
+
+class Rational(nn.Module):
+    """One rational function for all channels.
+
+    Args:
+        init: What it starts as.
+    """
+
+    def __init__(self, init: str = "leaky-relu"):
+        super().__init__()
+        numerator, denominator = start_of(init)
+        self.numerator = nn.Parameter(torch.tensor(numerator))
+        self.denominator = nn.Parameter(torch.tensor(denominator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return grouped_rational(x, self.numerator.unsqueeze(0), self.denominator.unsqueeze(0))
+
+
+RATIONAL_SPEC = FFNSpec(
+    name="rational",
+    kind="activation",
+    build=lambda _, init: Rational(init),
+    formula="P(x) / (1 + |A(x)|), P of degree 5, A of degree 4; ten coefficients of a layer",
+    reference="Molina et al. 2019, arXiv:1907.06732",
+    options={
+        "init": Option(
+            default="leaky-relu",
+            choices=("leaky-relu", "gelu", "swish", "identity"),
+            help="what it starts as",
+        )
+    },
+    multiply_adds=lambda d, f, **_: 2 * d * f,
+)
+
+
+EPSILON = 1e-6
+"""Added to the mean square in PolyNorm."""
+
+
+def polyrelu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """a_3 r^3 + a_2 r^2 + a_1 r + a_0 of (N, F) inputs; weight (3,) from a_3 down, bias (1,)."""
+    r = torch.relu(x)
+    return ((weight[0] * r + weight[1]) * r + weight[2]) * r + bias
+
+
+def polynorm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """a_3 n(x^3) + a_2 n(x^2) + a_1 n(x) + a_0 of (N, F) inputs; weight (3,) from a_3 down, bias (1,)."""
+    square = x * x
+    powers = square * x, square, x
+    return sum((a * _over_rms(power) for a, power in zip(weight.unbind(), powers, strict=True)), bias)
+
+
+def _over_rms(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)
+
+
+class PolyCom(nn.Module):
+    """One of the two functions, with four coefficients for a layer.
+
+    Args:
+        function: ``polyrelu`` or ``polynorm``.
+    """
+
+    def __init__(self, function: Function):
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.full((3,), 1 / 3))
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return elementwise(self.function, x, self.weight, self.bias)
+
+
+def _polycom(function: Function, formula: str) -> FFNSpec:
+    return FFNSpec(
+        name=function.__name__,  # type: ignore[missing-attribute]
+        kind="activation",
+        build=lambda _: PolyCom(function),
+        formula=formula,
+        reference="Zhuo et al. 2024, arXiv:2411.03884",
+        multiply_adds=lambda d, f: 2 * d * f,
+    )
+
+
+POLYCOM_SPECS = (
+    _polycom(
+        polyrelu,
+        "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer",
+    ),
+    _polycom(
+        polynorm,
+        "a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3), n divides by the RMS over F; a of a layer",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class XIELUFunction:
+    """The function of x and of what softplus makes a_p and a_n - b of.
+
+    Attributes:
+        beta: b, the slope at zero.
+    """
+
+    beta: float
+
+    def __call__(self, x: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Evaluate (N, C) inputs with two scalars."""
+        above = F.softplus(positive) * x * x
+        # Where x > 0 this branch is not taken, but e^x must be finite for its gradient.
+        below = (self.beta + F.softplus(negative)) * (torch.expm1(x.clamp(max=0)) - x)
+        return torch.where(x > 0, above, below) + self.beta * x
+
+
+class XIELU(nn.Module):
+    """xIELU with two learnable scalars.
+
+    Args:
+        init: Where a_p and a_n begin.
+        beta: b, the slope at zero; not learned.
+
+    Raises:
+        UsageError: Unless 0 <= beta < init.
+    """
+
+    def __init__(self, init: float = 0.8, beta: float = 0.5):
+        super().__init__()
+        if not 0 <= beta < init:
+            raise UsageError(f"'xielu' options must be 0 <= beta < init, got beta {beta:g}, init {init:g}")
+        self.function = XIELUFunction(beta)
+        self.positive = nn.Parameter(torch.tensor([_inverse_softplus(init)]))
+        self.negative = nn.Parameter(torch.tensor([_inverse_softplus(init - beta)]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return elementwise(self.function, x, self.positive, self.negative)
+
+
+def _inverse_softplus(value: float) -> float:
+    return value + math.log(-math.expm1(-value))
+
+
+XIELU_SPEC = FFNSpec(
+    name="xielu",
+    kind="activation",
+    build=lambda _, init, beta: XIELU(init, beta),
+    formula="a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere; a_p, a_n of a layer",
+    reference="Huang and Schlag 2024, arXiv:2411.13010",
+    options={
+        "init": Option(default=0.8, help="where a_p and a_n begin, above beta"),
+        "beta": Option(default=0.5, minimum=0, help="b, the slope at 0; not learned"),
+    },
+    multiply_adds=lambda d, f, **_: 2 * d * f,
 )

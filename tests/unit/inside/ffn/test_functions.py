@@ -8,9 +8,8 @@ from torch import nn
 
 from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS, build_model
-from ffn_variants.inside.activations import activations_of
-from ffn_variants.inside.edges import edge_layers, edges_of, ffns_of, is_kan, model_edge_layers
 from ffn_variants.variants.kan import KANFFN
+from inside.ffn.functions import activations_of, edge_layers, edges_of, ffns_of, is_kan, model_edge_layers
 
 SIZES = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
 # Edges with a function of their own, a choice of what a token meets, nothing at all.

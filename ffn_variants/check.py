@@ -1,0 +1,308 @@
+"""``ffn-ablations check path/to/mine.py:SPEC``: whether a variant does what every variant must.
+
+The same checks are what the tests of this project run for every variant. Each is a function of a variant's
+name and its options, and raises an ``AssertionError`` of one sentence: what is wrong, and what to do.
+
+Shapes: D hidden_size, F intermediate_size.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError, first_line
+from base.families import FAMILIES
+from base.sections import Section
+from ffn_variants.files import load_variant, names_file, variant_file
+from ffn_variants.models.families import build_model
+from ffn_variants.registry import build_ffn, get_variant
+
+DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
+
+Each check is a line. What fails is said in a sentence with what to do, and the exit status is then 1.
+
+Examples:
+  ffn-ablations check path/to/mine.py:SPEC
+  ffn-ablations check path/to/mine.py:SPEC --ffn-options init 0.5
+  ffn-ablations check kan"""
+
+D, F = 12, 20
+ODD_SIZES = ((D, F), (7, 9), (1, 1), (33, 5))
+PRECISION = 0.01
+"""Largest error in bf16, as a share of the output's norm."""
+MODEL = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 61,
+    "max_position_embeddings": 33,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+Options = dict[str, Any]
+
+
+class CheckArgs(Section):
+    """What ``ffn-ablations check`` is given."""
+
+    variant: Positional[str]
+    """A file and the name of the FFNSpec in it, path/to/mine.py:SPEC; or a name that is registered."""
+    ffn_options: dict[str, int | float | bool | str] | None = None
+    """Options of the variant, for example `init 0.5`."""
+
+
+def _build(name: str, options: Options, sizes: tuple[int, int] = (D, F), seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build_ffn(name, *sizes, **options)
+
+
+def _cast(name: str, ffn: nn.Module, sizes: tuple[int, int], dtype: torch.dtype) -> nn.Module:
+    """Cast a network to a dtype, which what the variant computes must keep.
+
+    An activation is asked alone: between linear layers torch would blame the layer after it.
+    """
+    is_block = get_variant(name).kind == "block"
+    module, width = (ffn, sizes[0]) if is_block else (ffn.to(dtype).get_submodule("act"), sizes[1])
+    with torch.no_grad():
+        y = module.to(dtype)(torch.ones(5, width, dtype=dtype))
+    assert y.dtype == dtype, f"an input in {dtype} gives {y.dtype}; end forward with .to(x.dtype)"
+    return ffn
+
+
+def shapes(name: str, options: Options) -> None:
+    """The output has the shape and the dtype of the input, at odd sizes too."""
+    _build(name, options)  # these sizes at least
+    for sizes in ODD_SIZES:
+        try:
+            ffn = _build(name, options, sizes)
+        except UsageError:
+            continue  # a size that cannot be, said in one line
+        for shape in ((sizes[0],), (5, sizes[0]), (2, 3, sizes[0]), (1, 1, sizes[0])):
+            y = ffn(torch.randn(shape))
+            assert (y.shape, y.dtype) == (shape, torch.float32), (
+                f"an input of shape {shape} gives {tuple(y.shape)} in {y.dtype} at hidden_size "
+                f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape (..., D) and dtype"
+            )
+
+
+def tokens(name: str, options: Options) -> None:
+    """What a token gives does not depend on the tokens beside it."""
+    ffn = _cast(name, _build(name, options), (D, F), torch.float64)
+    x = torch.randn(6, D, dtype=torch.float64)
+    for mode in (False, True):
+        ffn.train(mode)
+        together, again = ffn(x), ffn(x)
+        if mode and not torch.equal(together, again):
+            return  # there is dropout inside
+        alone = torch.cat([ffn(row[None]) for row in x])
+        assert torch.allclose(together, alone, rtol=1e-8, atol=1e-10), (
+            "a token's output changes with the tokens beside it; forward must compute every vector of "
+            "the last dimension by itself, without statistics of the batch"
+        )
+
+
+def gradients(name: str, options: Options) -> None:
+    """The gradients are those of finite differences in float64, and every parameter has one."""
+    ffn = _build(name, options)
+    x = torch.randn(3, 7, D, requires_grad=True)
+    ffn(x).square().sum().backward()
+    without = [label for label, p in ffn.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    is_reached = x.grad is not None and not without
+    assert is_reached, (
+        f"{', '.join(without) or 'the input'} gets no gradient, or zeros; use it in forward without "
+        "detach(), .data, .item() and torch.no_grad()"
+    )
+    sizes = (3, 4)
+    try:
+        ffn = _build(name, options, sizes, seed=1)
+    except UsageError:
+        sizes = (D, F)
+        ffn = _build(name, options, sizes, seed=1)
+    ffn = _cast(name, ffn, sizes, torch.float64)
+    wide = torch.randn(5, sizes[0], dtype=torch.float64, requires_grad=True)
+    try:
+        torch.autograd.gradcheck(lambda x, *_: ffn(x), (wide, *ffn.parameters()))
+    except (RuntimeError, ValueError) as error:
+        raise AssertionError(
+            f"gradients differ from finite differences in float64 ({first_line(error).rstrip('.,')}); "
+            "compute the output by differentiable operations in x's own precision, or at least float32"
+        ) from None
+
+
+def bf16(name: str, options: Options) -> None:
+    """In bf16, cast or by autocast, the output stays near that of float32, and in its dtype."""
+    for width in (D, 256):
+        ffn = _build(name, options, (width, 2 * width), seed=2)
+        x = torch.randn(64, width)
+        exact = ffn(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            _assert_near(ffn(x), exact, "under autocast")
+        ffn, x = _cast(name, ffn, (width, 2 * width), torch.bfloat16), x.to(torch.bfloat16)
+        y = ffn(x)
+        # Of the same rounded numbers: between two experts that score alike, others may be taken.
+        _assert_near(y, ffn.float()(x.float()), "in bf16")
+
+
+def _assert_near(y: Tensor, exact: Tensor, way: str) -> None:
+    norm = exact.detach().norm()
+    off = float((y.detach().float() - exact.detach()).norm() / norm.clamp(min=torch.finfo(norm.dtype).tiny))
+    assert off < PRECISION, (
+        f"{way} the output is {off:.1%} off that of float32; compute what cancels or grows in "
+        "torch.promote_types(x.dtype, torch.float32) and cast the result back"
+    )
+
+
+def meta_device(name: str, options: Options) -> None:
+    """It can be built on the meta device, where transformers builds what it loads."""
+    try:
+        with torch.device("meta"):
+            ffn = build_ffn(name, D, F, **options)
+    except (RuntimeError, NotImplementedError) as error:
+        raise AssertionError(
+            f"it cannot be built on the meta device, where models are loaded ({first_line(error)}); take "
+            "numbers from plain Python in the constructor, not from tensors"
+        ) from None
+    for label, tensor in (*ffn.named_parameters(), *ffn.named_buffers()):
+        assert tensor.is_meta, (
+            f"{label} is on the CPU where the meta device was asked for; make it without torch.linspace "
+            "(use torch.arange) and without a device of its own"
+        )
+
+
+def saved_state(name: str, options: Options) -> None:
+    """Everything that decides the output is in the state dict."""
+    ffn, other = _build(name, options, seed=3), _build(name, options, seed=4)
+    missing = sorted({key for key, _ in ffn.named_buffers()} - set(ffn.state_dict()))
+    assert not missing, (
+        f"buffer {missing[0]} is not in the state dict, so a loaded model would hold arbitrary memory; "
+        "register it with persistent=True"
+    )
+    other.load_state_dict(ffn.state_dict())
+    x = torch.randn(5, D)
+    assert torch.equal(ffn.eval()(x), other.eval()(x)), (
+        "two networks with the same state dict give different outputs; make every tensor that forward "
+        "uses an nn.Parameter or a buffer (register_buffer)"
+    )
+
+
+def initial_weights(name: str, options: Options) -> None:
+    """Initial weights follow torch's seed, and nothing else."""
+    one, same, other = (list(_build(name, options, seed=seed).parameters()) for seed in (5, 5, 6))
+    assert all(map(torch.equal, one, same)), (
+        "at one seed of torch the initial weights differ from call to call; draw them with torch's "
+        "global generator, not with numpy, random or a generator of your own"
+    )
+    assert not one or not all(map(torch.equal, one, other)), (
+        "the initial weights are the same at every seed; draw them with torch's global generator"
+    )
+
+
+def counts(name: str, options: Options) -> None:
+    """``multiply_adds`` is a number that the matrix products of a token do not exceed."""
+    spec, ffn = get_variant(name), _build(name, options)
+    declared = spec.multiply_adds(D, F, **spec.resolve(options))
+    is_count = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 0
+    assert is_count, f"multiply_adds(D, F, **options) gives {declared!r}, and must give a whole number"
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        ffn(torch.randn(1, D))
+    measured = counter.get_total_flops() // 2
+    assert declared >= 0.99 * measured, (
+        f"multiply_adds({D}, {F}) gives {declared:,}, and the matrix products of one token take "
+        f"{measured:,}; count them all, for an activation also the linear layers around it (2 D F)"
+    )
+
+
+def compiles(name: str, options: Options) -> None:
+    """torch.compile can trace it, and what it traces computes the same."""
+    ffn, x = _build(name, options), torch.randn(5, D, requires_grad=True)
+    try:
+        y = torch.compile(ffn, backend="aot_eager")(x)
+        y.sum().backward()
+    except Exception as error:  # whatever Dynamo raises
+        raise AssertionError(
+            f"torch.compile cannot trace it ({type(error).__name__}: {first_line(error)}); use torch "
+            "operations and plain Python numbers in forward"
+        ) from None
+    finally:
+        torch.compiler.reset()
+    assert torch.allclose(y, ffn(x), rtol=1e-4, atol=1e-5), (
+        "compiled it gives another output; use torch operations without side effects"
+    )
+
+
+def trains(name: str, options: Options) -> None:
+    """In every family a step of training has a finite loss, and so has the next."""
+    for family in FAMILIES:
+        torch.manual_seed(0)
+        model: Any = build_model(family, name, options, **MODEL)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        ids = torch.arange(3, 43).view(2, 20)
+        for step in (1, 2):
+            loss: Tensor = model(ids, labels=ids).loss
+            assert torch.isfinite(loss), (
+                f"the loss of {family} is {loss.item()} at step {step}; look for a division, a root or a "
+                "logarithm that the inputs of a first step can break"
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+CHECKS: dict[str, Callable[[str, Options], None]] = {
+    "shapes and dtype": shapes,
+    "meta device": meta_device,
+    "initial weights": initial_weights,
+    "each token by itself": tokens,
+    "gradients": gradients,
+    "bf16": bf16,
+    "state dict": saved_state,
+    "multiply_adds": counts,
+    "torch.compile": compiles,
+    "a step of training in every family": trains,
+}
+"""By what each is called; each takes the variant's name and its options."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run every check; returns 1 where one failed."""
+    flags = parse_flags(CheckArgs, args, prog="ffn-ablations check", description=DESCRIPTION)
+    spec = load_variant(flags.variant) if names_file(flags.variant) else get_variant(flags.variant)
+    options = dict(flags.ffn_options or {})
+    spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them
+    print(f"{spec.name}: {spec.formula} ({spec.reference})")
+    passed = [_passes(label, check, spec.name, options) for label, check in CHECKS.items()]
+    print(f"{sum(passed)} of {len(CHECKS)} checks passed")
+    return 0 if all(passed) else 1
+
+
+def _passes(label: str, check: Callable[[str, Options], None], name: str, options: Options) -> bool:
+    """Run a check, and print its line."""
+    try:
+        check(name, options)
+    except AssertionError as error:
+        problem = first_line(error)
+    except Exception as error:  # the variant's own code
+        problem = f"{_place(name, error)}{type(error).__name__}: {first_line(error)}"
+    else:
+        print(f"ok      {label}", flush=True)
+        return True
+    print(f"FAILED  {label}: {problem}", flush=True)
+    return False
+
+
+def _place(name: str, error: Exception) -> str:
+    """The line of the user's file that an error came from."""
+    file = variant_file(name)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if file and frame.filename == str(file.path)]
+    return f"{file.path.name}, line {lines[-1]}: " if file and lines else ""
