@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm.arguments import runs_dir_override
-from slurm.run.launch import launch
+from slurm.launch import launch
 from slurm.study.study import folder_of_own, load_study
 
 __all__ = ["cells_of", "folder_of", "launch"]

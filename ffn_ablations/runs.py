@@ -19,7 +19,7 @@ from ffn_ablations import html
 from ffn_ablations.errors import named, told
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.significance.axes import plain
-from slurm.state.listing import read_levels
+from slurm.survey import read_levels
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
 from base.wording import first_few
-from slurm.state.cell_state import CellState
-from slurm.state.survey import survey
+from slurm.cell_state import CellState
+from slurm.survey import survey
 
 if TYPE_CHECKING:
     from slurm.study.cells import Cell

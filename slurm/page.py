@@ -21,8 +21,8 @@ from report.document.names import family_label
 from report.figures.style import STYLE, add_legend, panels, variant_styles
 from report.figures.training import Curve, thin
 from scores.stages import MAIN
-from slurm.state.cell_state import is_number
-from slurm.state.listing import read_to_come
+from slurm.cell_state import is_number
+from slurm.survey import read_to_come
 
 PANEL_IN = 3.4
 LOSSES = "losses"

@@ -26,23 +26,26 @@ from report.significance.factor import OF_HEADS, check_factor, find_level, level
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
 from scores.heads.registry import check_head, parse_head
 from scores.suites.registry import HELD_OUT, SUITES
-from slurm.study.axes.levels import Level, canonical, canonical_contrast, read_level
-from slurm.study.axes.points import (
+from slurm.study.axes import (
     SAID_BY_STUDY,
     SIZE,
     TOKENS,
+    Level,
     Point,
+    canonical,
+    canonical_contrast,
     canonical_level,
     field_points,
     find,
     leaves,
+    read_level,
     settings,
     size_points,
     tokens_points,
     write_value,
 )
 from slurm.study.cells import check_backbones
-from slurm.study.tuning.schema import TuneConfig, check_tune, read_tune
+from slurm.study.tuning import TuneConfig, check_tune, read_tune
 
 
 class AdaptiveSeeds(Section):

@@ -20,11 +20,9 @@ from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import run_dir
-from slurm.study.axes.levels import Level
-from slurm.study.axes.points import SIZE, Point, find, has, leaves, num_steps, put
-from slurm.study.cells import RunCell, at_seed
+from slurm.study.axes import SIZE, Level, Point, find, has, leaves, num_steps, put
+from slurm.study.cells import RunCell, at_seed, own_variant, variant_place
 from slurm.study.config import StudyConfig
-from slurm.study.own_variants import own_variant, variant_place
 
 
 @dataclass(frozen=True)

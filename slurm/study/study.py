@@ -29,12 +29,11 @@ from report.significance.contrasts import parse_contrast
 from scores.decisions import Decisions, read_decisions
 from scores.stages import MAIN, SHARED, TUNE
 from scores.tuning import Tuning, TuningPlan, read_tuning
-from slurm.study.axes.levels import canonical, canonical_contrast, split_file
-from slurm.study.cells import Cell, expand_backbones, trained_cells
+from slurm.study.axes import canonical, canonical_contrast, split_file
+from slurm.study.cells import Cell, expand_backbones, load_named, places_in, trained_cells, with_added
 from slurm.study.config import StudyConfig
 from slurm.study.expansion import Expansion
-from slurm.study.own_variants import load_named, places_in, with_added
-from slurm.study.tuning.cells import (
+from slurm.study.tuning import (
     check_values,
     main_cells,
     plan_of,

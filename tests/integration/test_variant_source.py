@@ -18,9 +18,9 @@ from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
 from slurm.arguments import runs_dir_override
-from slurm.run.todo import find_todo
+from slurm.commands import study_run as submit
 from slurm.study.study import load_study
-from slurm.submit import main as submit
+from slurm.todo import find_todo
 from tests.processes import run_command
 
 TINY = [

@@ -18,7 +18,7 @@ import psutil
 import yaml
 
 from slurm import submit as submit_command
-from slurm.queue.squeue import cells_name, report_name
+from slurm.cluster import cells_name, report_name
 from tests import processes
 from tests.slurm.cluster import Cluster, QueuedJob
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurm.queue.cluster import ClusterPreset
-from slurm.run.cluster import Packing, SlurmSubmitter
+from slurm.cluster import ClusterPreset
+from slurm.jobs import Packing, SlurmSubmitter
 from tests.slurm.cluster import Cluster
 
 CORES = 2

@@ -13,7 +13,7 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM
 from base.progress import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_dir import write_config
-from slurm.forecast import _COSTS, _LETTERS, ForecastLine, ForecastStage, Speed, forecast, render, stages_of
+from slurm.dry_run import _COSTS, _LETTERS, ForecastLine, ForecastStage, Speed, forecast, render, stages_of
 from slurm.study.study import Study, load_study
 
 RATE = "optim.learning_rate"

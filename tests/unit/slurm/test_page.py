@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from base.run.folders import RunFolder, StudyFolder
+from slurm.cell_state import CellState
+from slurm.commands import status_notes, status_rows
 from slurm.page import draw_losses, read_curve, write_page
-from slurm.state.cell_state import CellState
-from slurm.status import status_notes, status_rows
 
 STATES = ("done", "done", "running", "queued", "waiting", "failed", "missing")
 

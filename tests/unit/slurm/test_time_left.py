@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base.progress import duration
-from slurm.state.cell_state import CellState
-from slurm.time_left import CellTime, tell_time_left
+from slurm.cell_state import CellState
+from slurm.survey import CellTime, tell_time_left
 
 NOW = 1_000_000.0
 

@@ -15,9 +15,9 @@ from base.run.folders import StudyFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
+from slurm.commands import study_run as submit
 from slurm.study.cells import RunCell
 from slurm.study.study import Study, load_study
-from slurm.submit import main as submit
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 RUN_IDS = {

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-import slurm.study.own_variants
+import slurm.study.cells
 from base.errors import UsageError, WorldError
 from ffn_variants import FFN_VARIANTS, files
 from pretrain.run.provenance import is_as_copied
-from slurm.queue.snapshot import take_snapshot
+from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
-from slurm.study.own_variants import contents
 from slurm.study.study import folder_of_own, load_study
+from slurm.worker import take_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -108,7 +108,7 @@ def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monk
     assert take_snapshot(study.folder, contents([own])) == copy
     assert take_snapshot(study.folder) != copy
 
-    monkeypatch.setattr(slurm.study.own_variants, "CODE_ROOT", copy)
+    monkeypatch.setattr(slurm.study.cells, "CODE_ROOT", copy)
     forget()
     own.load()
     assert FFN_VARIANTS["my-xielu"].reference == "Huang and Schlag 2024, arXiv:2411.13010"

@@ -16,11 +16,10 @@ from base.run.folders import RunFolder, StudyFolder
 from pretrain import resolution
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
-from slurm.state.cell_state import held_cell, start_state
-from slurm.state.listing import read_listing
-from slurm.state.survey import survey
-from slurm.status import render
+from slurm.cell_state import held_cell, start_state
+from slurm.commands import render
 from slurm.study.study import load_study
+from slurm.survey import read_listing, survey
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))

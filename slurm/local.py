@@ -1,0 +1,248 @@
+"""Run cells on this machine: a bounded number of processes at a time, watched until all have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from base.progress import ProgressBar, duration
+from base.run.folders import StudyFolder
+from ffn_variants.models.devices import VISIBLE, visible_gpus
+from scores.stages import TUNE
+from slurm.cell_state import CellState, describe, read_state
+from slurm.study.cells import Cell
+from slurm.survey import CellTime, kind_of, tell_time_left
+from slurm.worker import share_cores, snapshot_environment
+
+POLL_S = 0.5
+MAX_ATTEMPTS = 2
+SAVING_S = 120.0
+"""How long a worker that is told to stop may take to save."""
+
+
+@dataclass
+class _Running:
+    process: subprocess.Popen[bytes]
+    cells: tuple[Cell, ...]
+    slot: int
+
+
+@dataclass
+class LocalRunner:
+    """Works through batches of cells with ``workers`` processes, in the order of the list.
+
+    A cell whose process died without a result (killed, out of memory) is tried once more; one that failed
+    with an error is not, because it would fail again.
+    """
+
+    study_dir: Path
+    workers: int
+    progress: StudyProgress
+    snapshot: Path
+    """Folder of the code that the processes run."""
+    _running: list[_Running] = field(default_factory=list)
+    _tries: dict[str, int] = field(default_factory=dict)
+
+    def run(self, batches: Sequence[Sequence[Cell]]) -> None:
+        """Run every batch; returns when none is left, whether the cells succeeded or not."""
+        waiting = deque(tuple(batch) for batch in batches)
+        with _ended_by_sigterm():
+            try:
+                while waiting or self._running:
+                    while waiting and len(self._running) < self.workers:
+                        self._start(waiting.popleft())
+                    time.sleep(POLL_S)
+                    self.progress.update()
+                    waiting.extend(self._collect())
+            finally:
+                _stop([running.process for running in self._running])
+
+    def _start(self, cells: tuple[Cell, ...]) -> None:
+        slot = min(set(range(self.workers)) - {running.slot for running in self._running})
+        log = StudyFolder(self.study_dir).jobs_dir / f"{cells[0].run_id.replace('/', '--')}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        environment = worker_environment(self.snapshot, slot, self.workers)
+        self._running.append(_Running(start_worker(cells, log, environment), cells, slot))
+        for cell in cells:
+            self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
+
+    def _collect(self) -> Iterator[tuple[Cell, ...]]:
+        """Drop processes that have ended; yield what a dead one left undone and may be tried again."""
+        for running in [running for running in self._running if running.process.poll() is not None]:
+            self._running.remove(running)
+            left = tuple(cell for cell in running.cells if self._may_retry(cell))
+            if left:
+                yield left
+
+    def _may_retry(self, cell: Cell) -> bool:
+        state = read_state(self.study_dir, cell.run_id)
+        return state.name not in ("done", "failed") and self._tries[cell.run_id] < MAX_ATTEMPTS
+
+
+def worker_environment(snapshot: Path, slot: int, workers: int) -> dict[str, str]:
+    """Return the variables of a worker.
+
+    Args:
+        snapshot: Folder of the code that it runs.
+        slot: Of the worker, from 0; it gets one of the GPUs that this process may use, in turn.
+        workers: How many share the cores.
+    """
+    gpus = visible_gpus()
+    device = {VISIBLE: gpus[slot % len(gpus)]} if gpus else {}
+    return share_cores(workers) | dict(os.environ) | snapshot_environment(snapshot) | device
+
+
+def start_worker(cells: Sequence[Cell], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process that runs cells and ends with this one, however this one dies.
+
+    It has a session of its own, so that Ctrl-C is for this process, which tells it to save.
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "slurm.worker", str(log)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    content = pickle.dumps(tuple(cells))
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once, which is seen as for any other
+        process.stdin.write(b"%d\n" % len(content) + content)
+        process.stdin.flush()
+    return process
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes that are left; those that train save first."""
+    for process in processes:
+        process.terminate()
+    until = time.monotonic() + SAVING_S
+    for process in processes:
+        try:
+            process.wait(timeout=max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end what is inside as Ctrl-C does."""
+
+    def stop(_signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    if threading.current_thread() is not threading.main_thread():  # Python allows handlers there alone
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+LINE_EVERY_S = 15.0
+
+
+class StudyProgress:
+    """Follows the cells of a study through their state files.
+
+    A finished cell gets one line that stays. Running cells are shown with their step and loss: under the bar
+    in a terminal, as a line every ``LINE_EVERY_S`` seconds in a log.
+    """
+
+    def __init__(
+        self,
+        study_dir: Path,
+        cells: Sequence[Cell],
+        before: Sequence[Cell],
+        to_come: Mapping[str, int] | None = None,
+        workers: int | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            study_dir: The study's folder.
+            cells: Those that are run.
+            before: The others of the study, which have ended.
+            to_come: Stages that follow, and how many cells they will have.
+            workers: Cells that run at the same time; None takes those that do.
+        """
+        num_before = len(before)
+        self._study_dir = study_dir
+        self._to_come, self._workers = to_come, workers
+        self._before = [_time(cell, _ended(read_state(study_dir, cell.run_id))) for cell in before]
+        self._states: dict[str, CellState] = {}
+        self._cells = {cell.run_id: cell for cell in cells}
+        self._num_cells = len(cells) + num_before
+        self._num_ended = num_before
+        self._ended: set[str] = set()
+        self._started_s = time.time()
+        self._last_line_s = time.time()
+        is_tuning = any(cell.stage == TUNE for cell in cells)
+        name = "tuning" if is_tuning else "study"
+        self._bar = ProgressBar(self._num_cells, "cell", done=num_before, name=name)
+
+    def update(self) -> None:
+        """Read the states and show what changed since the last call."""
+        running = []
+        for run_id, cell in self._cells.items():
+            if run_id in self._ended:
+                continue
+            state = self._states[run_id] = read_state(self._study_dir, run_id)
+            if state.name in ("done", "failed") and state.finished_s >= self._started_s:
+                self._show_end(cell, state)
+            elif state.name == "running":
+                running.append(f"{cell.label} {describe(state, cell.run_dir)}")
+        if self._bar.is_drawn:
+            self._bar.show_beside(" | ".join([*filter(None, [self._left()]), *running]))
+        elif running and time.time() - self._last_line_s >= LINE_EVERY_S:
+            self._last_line_s = time.time()
+            self._bar.say(f"  {duration(time.time() - self._started_s)}  {' | '.join(running)}")
+            if left := self._left():
+                self._bar.say(f"  {left}")
+
+    def _left(self) -> str:
+        """Say how long the study still takes."""
+        times = (_time(cell, self._states.get(run_id, CellState())) for run_id, cell in self._cells.items())
+        return tell_time_left([*self._before, *times], self._to_come, self._workers)
+
+    def close(self) -> None:
+        """Show the cells that ended last and leave the bar where it is."""
+        self.update()
+        self._bar.close()
+
+    def _show_end(self, cell: Cell, state: CellState) -> None:
+        self._ended.add(cell.run_id)
+        self._num_ended += 1
+        took = duration(state.finished_s - state.started_s)
+        words = (
+            f"done in {took}"
+            if state.name == "done"
+            else f"FAILED after {took}: {state.error} (log: {state.log})"
+        )
+        self._bar.say(f"[{self._num_ended}/{self._num_cells}] {cell.label} {words}")
+        self._bar.advance()
+
+
+def _time(cell: Cell, state: CellState) -> CellTime:
+    levels = {"variant": cell.variant, **dict(cell.places)}
+    return CellTime(cell.stage, kind_of(cell.run_id, levels), state)
+
+
+def _ended(state: CellState) -> CellState:
+    """The state of a cell that is not run again, whatever its worker left behind."""
+    return state if state.name in ("done", "failed") else CellState(name="done")

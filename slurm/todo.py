@@ -1,0 +1,199 @@
+"""Which cells of a study a command has to run, and which it must not."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from base.config_input import read_yaml
+from base.errors import OccupiedError, UsageError
+from base.files import mapping, sole_holder
+from base.records import peek_record
+from base.run.folders import RunFolder, StudyFolder
+from base.run.recorded import recorded_source, recorded_texts
+from base.wording import first_few
+from ffn_variants.registry import is_registered
+from ffn_variants.source import cure, describe_change
+from pretrain.config import DataConfig
+from pretrain.data.prepare import tokens_fingerprint
+from pretrain.run.variant_source import source_change
+from slurm.cell_state import CellState
+from slurm.study.cells import Cell, trained_cells
+from slurm.study.study import Study
+from slurm.survey import survey
+from slurm.worker import is_done
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What a command finds: every cell's state, and those that it is to run.
+
+    Attributes:
+        changed: Cells whose runs were trained through another source of their variant; they count as failed.
+    """
+
+    states: Mapping[str, CellState]
+    cells: tuple[Cell, ...]
+    changed: tuple[Cell, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no cell is at work or queued."""
+        return not any(state.name in ("queued", "running") for state in self.states.values())
+
+
+def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
+    """Keep a second command from running or handing in the same cells, which would be in vain.
+
+    Raises:
+        OccupiedError: On entering, if another command of this study is at work.
+    """
+    at_work = OccupiedError(
+        f"{study_dir}: another command of this study is at work; it does all that is missing, "
+        "so nothing was submitted"
+    )
+    return sole_holder(StudyFolder(study_dir).submit_lock_file, at_work)
+
+
+def find_todo(study: Study, retry_failed: bool) -> Todo:
+    """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again.
+
+    What was trained through another source of its variant is neither done nor run again: it has failed. What
+    is missing of that variant is not run either, or one arm would be of two codes.
+
+    What runs here though no other command can be at work is to be run: its worker's command was killed, and
+    it saves and ends.
+    """
+    states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
+    changes = other_sources(study.cells)
+    halted = _beside(study, changes)
+    cells, changed = [], []
+    for cell in study.cells:
+        state = states[cell.run_id]
+        if state.name == "queued" or (state.name == "running" and state.job):
+            continue
+        if change := changes.get(cell.run_id):
+            states[cell.run_id] = replace(state, name="failed", error=change)
+            changed.append(cell)
+        elif is_done(cell):
+            states[cell.run_id] = CellState(name="done")
+        elif cell.run_id in halted:
+            states[cell.run_id] = replace(state, name="failed", error=halted[cell.run_id])
+        elif state.name != "failed" or retry_failed:
+            cells.append(cell)
+    return Todo(states, tuple(cells), tuple(changed))
+
+
+def _beside(study: Study, changes: Mapping[str, str]) -> dict[str, str]:
+    """Say by run id why cells are not run whose variant has runs of another source."""
+    trained = trained_cells(study.cells)
+    changed = {cell.config.model.ffn: changes[cell.run_id] for cell in trained if cell.run_id in changes}
+    return {
+        cell.run_id: f"not run, as of other runs of its variant: {changed[cell.config.model.ffn]}"
+        for cell in trained
+        if cell.config.model.ffn in changed
+    }
+
+
+def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
+    """Cut a list: cells into jobs, as those of a job share one start, or jobs into arrays."""
+    return [tuple(items[i : i + size]) for i in range(0, len(items), size)]
+
+
+def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
+    """Return the cells that are not done, whoever was to do them, with their states."""
+    states = survey(study.folder, [cell.run_id for cell in study.cells])
+    changes = other_sources(study.cells)
+    for run_id, change in changes.items():
+        states[run_id] = replace(states[run_id], name="failed", error=change)
+    return [
+        (cell, states[cell.run_id])
+        for cell in study.cells
+        if states[cell.run_id].name != "done" and (cell.run_id in changes or not is_done(cell))
+    ]
+
+
+def not_done_lines(left: Sequence[tuple[Cell, CellState]]) -> list[str]:
+    """Tell why cells are not done; those with the same reason in one line, whatever folders it names."""
+    groups: dict[str, list[tuple[Cell, CellState]]] = defaultdict(list)
+    for cell, state in left:
+        words = f"{state.name}: {state.error}" if state.error else state.name
+        groups[words.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, state))
+    lines = []
+    for group in groups.values():
+        cell, state = group[0]
+        words = f"{state.name}: {state.error}" if state.error else state.name
+        labels = first_few([one.label for one, _ in group], 1)
+        lines.append(f"not done: {labels}: {words} (log: {state.log or 'none'})")
+    return lines
+
+
+def other_sources(cells: Iterable[Cell]) -> dict[str, str]:
+    """Say by run id what is wrong with cells that are neither done nor to be run.
+
+    Of a variant in a file that this process did not load, nothing is known.
+    """
+    known = [cell for cell in trained_cells(cells) if not cell.own or is_registered(cell.own.name)]
+    changes = {cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in known}
+    return {run_id: change for run_id, change in changes.items() if change}
+
+
+def other_source_lines(cells: Iterable[Cell]) -> list[str]:
+    """Tell of such cells in one line for each variant and source."""
+    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in trained_cells(cells):
+        recorded = recorded_source(RunFolder(cell.run_dir)).fingerprint
+        groups[cell.config.model.ffn, recorded].append(cell)
+    return [
+        f"left alone: {ffn}: {len(group)} runs were trained through {describe_change(ffn, recorded)}, such "
+        f"as {group[0].run_dir}; remove their folders to train them anew, {cure(recorded)}"
+        for (ffn, recorded), group in groups.items()
+    ]
+
+
+def check_same_texts(study: Study, todo: Todo) -> None:
+    """Refuse to train more runs of a study whose texts are others than its finished runs were trained on.
+
+    Files may have changed under their names, or the runs may have come from an archive. Finished runs of
+    other seeds and variants than those that are asked for now count too.
+
+    Raises:
+        UsageError: Naming such a run and the corpus.
+    """
+    due = [cell for cell in trained_cells(todo.cells) if not RunFolder(cell.run_dir).is_complete]
+    asked: dict[str, DataConfig] = {
+        _corpus(cell.config.data.model_dump(mode="json")): cell.config.data for cell in due
+    }
+    now = {corpus: tokens_fingerprint(data) for corpus, data in asked.items()}
+    finished = [run for run in StudyFolder(study.folder).run_folders() if run.is_complete] if due else []
+    for run in finished:
+        before = recorded_texts(run)
+        own = now.get(_corpus_of(run)) if before else None
+        if own and before != own:
+            record = peek_record(run.provenance_file)
+            raise UsageError(
+                f"{run.path} was trained on other texts than {record.get('corpus', 'its corpus')} holds now "
+                f"(fingerprint {before}, now {own}), so new runs could not be compared with it; put the "
+                "texts back, or give the study another name"
+            )
+
+
+def _corpus_of(run: RunFolder) -> str:
+    try:
+        return _corpus(mapping(read_yaml(run.config_file).get("data")))
+    except UsageError:
+        return ""
+
+
+def _corpus(data: dict[str, Any]) -> str:
+    """What of a run's data decides its tokens; not how rows are cut, nor which part is held out."""
+    return json.dumps(
+        {name: value for name, value in data.items() if name not in ("validation_part", "block_size")}
+    )
