@@ -11,8 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -43,12 +42,9 @@ class CellState:
 
     name: StateName = "waiting"
     stage: Part = "pretrain"
-    pid: int = 0
     host: str = ""
     attempts: int = 0
     started_s: float = 0.0
-    trained_s: float = 0.0
-    """When its training had ended and its evaluation began; 0 before."""
     finished_s: float = 0.0
     error: str = ""
     log: str = ""
@@ -66,16 +62,19 @@ class CellState:
 def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.
 
-    A cell that runs outside of SLURM is ``missing`` if no process holds it.
+    A cell that runs outside of SLURM is ``missing`` if no process holds it; one that an archive brought back
+    is ``done``.
     """
-    state = _written(study_dir, run_id)
-    if state.name != "running" or state.job or is_locked(StudyFolder(study_dir).cell_lock_file(run_id)):
-        return state
-    state = _written(study_dir, run_id)  # a process lets go of its cell after it has written how it ended
-    if state.name != "running":
-        return state
-    error = state.error or "its process ended without a result"
-    return replace(state, name="missing", may_retry=True, error=error)
+    folder = StudyFolder(study_dir)
+    file, lock = folder.cell_file(run_id), folder.cell_lock_file(run_id)
+    state = read_record(file, CellState) or CellState()
+    if state.name == "running" and not state.job and not is_locked(lock):
+        state = read_record(file, CellState) or state  # a process lets go after it has written how it ended
+        if state.name == "running":
+            error = state.error or "its process ended without a result"
+            return replace(state, name="missing", may_retry=True, error=error)
+    is_restored = state.name == "waiting" and folder.run(run_id).is_archived
+    return replace(state, name="done") if is_restored else state
 
 
 def held_cell(study_dir: Path, run_id: str, patience_s: float) -> AbstractContextManager[None]:
@@ -110,11 +109,6 @@ def as_result(state: CellState, run: Path, stage: str) -> CellState:
     return state
 
 
-def is_at_work(states: Mapping[str, CellState]) -> bool:
-    """Whether a cell of a study is running, or queued to be run."""
-    return any(state.name in ("queued", "running") for state in states.values())
-
-
 def queued_state(study_dir: Path, run_id: str, job: str) -> None:
     """Note that a cell was handed to a job of SLURM, unless that job has begun with it already."""
     before = read_state(study_dir, run_id)
@@ -126,7 +120,6 @@ def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellSt
     """Mark a cell as running in this process and count the attempt."""
     state = CellState(
         name="running",
-        pid=os.getpid(),
         host=socket.gethostname(),
         attempts=read_state(study_dir, run_id).attempts + 1,
         started_s=time.time(),
@@ -151,16 +144,11 @@ def read_progress(folder: Path) -> dict[str, float]:
             lines = file.read().splitlines()
     except OSError:
         return {}
-    progress: dict[str, float] = {}
-    for line in reversed(lines):
-        record = _object(line)
-        for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s", "time_s"):
-            value = record.get(key)
-            if is_number(value) and key not in progress:
-                progress[key] = value
-        if "loss" in progress and "max_steps" in progress:
-            break
-    return progress
+    newest: dict[str, float] = {}
+    for line in lines:
+        with suppress(ValueError):  # a line that is cut off
+            newest |= {key: value for key, value in mapping(parse_json(line)).items() if is_number(value)}
+    return newest
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -184,15 +172,3 @@ def describe(state: CellState, folder: Path) -> str:
     if 0 < step < max_steps and "time_s" in progress:
         words += f", {duration(progress['time_s'] * (max_steps - step) / step)} left"
     return words
-
-
-def _written(study_dir: Path, run_id: str) -> CellState:
-    return read_record(StudyFolder(study_dir).cell_file(run_id), CellState) or CellState()
-
-
-def _object(line: bytes) -> dict[str, object]:
-    """Read a line of a log; empty for one that is cut off or no object."""
-    try:
-        return mapping(parse_json(line))
-    except ValueError:
-        return {}

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,18 +20,17 @@ from scores.decisions import read_decisions
 from scores.stages import MAIN
 from scores.tuning import read_tuning
 from slurm.arguments import SubmitArgs, check_options, runs_dir_override
-from slurm.cell_state import CellState, as_result, describe, is_at_work
+from slurm.cell_state import CellState, as_result, describe
 from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
 from slurm.survey import (
     CellTime,
+    count_states,
+    describe_levels,
+    describe_time_left,
     is_followed,
-    kind_of,
-    read_levels,
+    peek_listing,
     read_listing,
-    read_to_come,
     survey,
-    tell_levels,
-    tell_time_left,
 )
 
 RUN = """Run the cells of a study that are not done yet, then write its report.
@@ -97,72 +95,82 @@ def study_status(args: Sequence[str] | None = None) -> None:
     options = parse_flags(StatusArgs, args, prog="ffn-ablations study status", description=STATUS)
     if not 0.1 <= options.every <= LONGEST_WAIT_S:
         raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
+    folder = _folder(options.study, options.runs_dir)
     while True:
-        folder, run_ids, note = _cells(options)  # again each time: a round of tuning or a look adds some
-        states = survey(folder, run_ids)
-        text = "\n".join([*filter(None, [note]), render(folder, states)])
+        listing = read_listing(folder)  # again each time: a round of tuning or a look adds some
+        states = survey(folder, listing.run_ids)
+        text = "\n".join([*filter(None, [listing.note]), render(folder, states)])
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if options.html:
             from slurm.page import write_page  # matplotlib is slow to load
 
-            notes = [*filter(None, [note]), *status_notes(folder, states)]
-            print(f"page: {write_page(folder, status_rows(folder, states), notes)}", flush=True)
-        if not options.watch or not (is_at_work(states) or is_followed(folder)):
+            rows, notes = status_of(folder, states)
+            page = write_page(folder, rows, [*filter(None, [listing.note]), *notes])
+            print(f"page: {page}", flush=True)
+        is_at_work = any(state.name in ("queued", "running") for state in states.values())
+        if not options.watch or not (is_at_work or is_followed(folder)):
             return
         time.sleep(options.every)
 
 
-def _cells(options: StatusArgs) -> tuple[Path, tuple[str, ...], str]:
-    """Find a study's folder, the runs of its cells that are due by now, and a note on where they are from."""
-    if options.study.is_dir():
-        listing = read_listing(options.study)
-        return options.study, listing.run_ids, listing.note
-    from slurm.study.study import folder_of_own, load_study
+def _folder(study: Path, runs_dir: Path | None) -> Path:
+    """Find the folder of a study by what was typed; nothing that the study names is run."""
+    if study.is_dir():
+        return study
+    from slurm.study.study import folder_of
 
-    overrides = runs_dir_override(options.runs_dir)
-    if own := folder_of_own(options.study, overrides):
-        if not own.is_dir():
-            raise UsageError(
-                f"{options.study} was not submitted yet ({own} is not there), and its variants' files are "
-                "not run here; ffn-ablations study run --dry-run --trust-remote-code shows its cells"
-            )
-        listing = read_listing(own)  # as it was submitted
-        return own, listing.run_ids, listing.note
-    study = load_study(options.study, overrides)
-    return study.folder, tuple(cell.run_id for cell in study.cells), ""
+    folder = folder_of(study, runs_dir_override(runs_dir))
+    if not folder.is_dir():
+        raise UsageError(
+            f"{study} was not submitted yet ({folder} is not there); ffn-ablations study run --dry-run "
+            "shows its cells"
+        )
+    return folder
 
 
 def render(folder: Path, states: Mapping[str, CellState]) -> str:
     """Write one line a cell and one that counts them."""
-    rows = status_rows(folder, states)
+    rows, notes = status_of(folder, states)
     run_width, level_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     lines = []
     for run_id, levels, name, what in rows:
         beside = f"  {levels:<{level_width}}" if level_width else ""
         lines.append(f"{run_id:<{run_width}}{beside}  {name:<8}  {what}".rstrip())
-    return "\n".join([*lines, *status_notes(folder, states)])
+    return "\n".join([*lines, *notes])
 
 
-def status_rows(folder: Path, states: Mapping[str, CellState]) -> list[tuple[str, str, str, str]]:
-    """Return of every cell its run's id, its levels, the name of its state, and what is to be said of it."""
-    levels, (stages, _) = read_levels(folder), read_to_come(folder)
-    rows: list[tuple[str, str, str, str]] = []
-    for run_id, state in states.items():
-        shown = as_result(state, folder / run_id, stages.get(run_id, MAIN))
-        told = tell_levels(run_id, levels.get(run_id, {}))
-        rows.append((run_id, told, shown.name, details(shown, folder / run_id)))
-    return rows
+def status_of(
+    folder: Path, states: Mapping[str, CellState]
+) -> tuple[list[tuple[str, str, str, str]], list[str]]:
+    """Return what there is to say of every cell, and of the whole study.
 
-
-def status_notes(folder: Path, states: Mapping[str, CellState]) -> list[str]:
-    """Say how far tuning and looks are, how long the rest takes, what is amiss, and count the cells."""
-    lines = [*_progress(folder), _time_left(folder, states)]
-    stages, _ = read_to_come(folder)
-    counts = Counter(
-        as_result(state, folder / run_id, stages.get(run_id, MAIN)).name for run_id, state in states.items()
-    )
-    counted = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-    return [*filter(None, lines), f"{len(states)} cells: {counted}"]
+    Returns:
+        Of every cell its run's id, its levels, the name of its state, and details; and lines on how far
+        tuning and looks are, how long the rest takes, what is amiss, and how many cells are in which state.
+    """
+    listing = peek_listing(folder)
+    shown = {
+        run_id: as_result(state, folder / run_id, listing.stages.get(run_id, MAIN))
+        for run_id, state in states.items()
+    }
+    rows: list[tuple[str, str, str, str]] = [
+        (
+            run_id,
+            describe_levels(run_id, listing.levels.get(run_id, {})),
+            state.name,
+            details(state, folder / run_id),
+        )
+        for run_id, state in shown.items()
+    ]
+    time_left = ""
+    if any(state.name == "running" for state in states.values()):
+        times = [
+            CellTime.of(listing.stages.get(run_id, MAIN), run_id, listing.levels.get(run_id, {}), state)
+            for run_id, state in states.items()
+        ]
+        time_left = describe_time_left(times, listing.to_come)
+    counts = f"{len(states)} cells: {count_states(shown.values())}"
+    return rows, [*filter(None, [*_progress(folder), time_left]), counts]
 
 
 def details(state: CellState, folder: Path) -> str:
@@ -179,18 +187,6 @@ def details(state: CellState, folder: Path) -> str:
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""
-
-
-def _time_left(folder: Path, states: Mapping[str, CellState]) -> str:
-    """How long the study still takes, where something is at work."""
-    if not any(state.name == "running" for state in states.values()):
-        return ""
-    levels, (stages, to_come) = read_levels(folder), read_to_come(folder)
-    times = [
-        CellTime(stages.get(run_id, MAIN), kind_of(run_id, levels.get(run_id, {})), state)
-        for run_id, state in states.items()
-    ]
-    return tell_time_left(times, to_come)
 
 
 def _progress(folder: Path) -> Iterator[str]:
@@ -221,14 +217,9 @@ class CancelArgs(Section):
 def study_cancel(args: Sequence[str] | None = None) -> int:
     """Run the command."""
     options = parse_flags(CancelArgs, args, prog="ffn-ablations study cancel", description=CANCEL)
-    if options.study.is_dir():
-        read_listing(options.study)  # refuses what is no study's folder
-        return cancel_study(options.study)
-    from slurm.study.study import folder_of_own, load_study
-
-    overrides = runs_dir_override(options.runs_dir)
-    own = folder_of_own(options.study, overrides)  # of a study that brings code, of which nothing is run
-    return cancel_study(own or load_study(options.study, overrides).folder)
+    folder = _folder(options.study, options.runs_dir)
+    read_listing(folder)  # refuses what is no study's folder
+    return cancel_study(folder)
 
 
 def cancel_study(study_dir: Path) -> int:

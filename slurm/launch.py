@@ -20,7 +20,6 @@ from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
 from pretrain.training.usable import check_all_usable, check_folder
 from scores.tuning import write_tuning
-from slurm.archive import check_archived
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset
 from slurm.dry_run import forecast, show_dry_run
@@ -33,6 +32,7 @@ from slurm.study.tuning import compared_data
 from slurm.survey import SILENT
 from slurm.todo import (
     Todo,
+    check_archived,
     check_same_texts,
     find_todo,
     in_parts,

@@ -22,7 +22,7 @@ from ffn_variants.models.devices import VISIBLE, visible_gpus
 from scores.stages import TUNE
 from slurm.cell_state import CellState, describe, read_state
 from slurm.study.cells import Cell
-from slurm.survey import CellTime, kind_of, tell_time_left
+from slurm.survey import CellTime, describe_time_left
 from slurm.worker import share_cores, snapshot_environment
 
 POLL_S = 0.5
@@ -155,6 +155,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 LINE_EVERY_S = 15.0
+ENDED = ("done", "failed")
 
 
 class StudyProgress:
@@ -181,20 +182,18 @@ class StudyProgress:
             to_come: Stages that follow, and how many cells they will have.
             workers: Cells that run at the same time; None takes those that do.
         """
-        num_before = len(before)
-        self._study_dir = study_dir
-        self._to_come, self._workers = to_come, workers
-        self._before = [_time(cell, _ended(read_state(study_dir, cell.run_id))) for cell in before]
-        self._states: dict[str, CellState] = {}
+        self._study_dir, self._to_come, self._workers = study_dir, to_come, workers
         self._cells = {cell.run_id: cell for cell in cells}
-        self._num_cells = len(cells) + num_before
-        self._num_ended = num_before
+        self._states: dict[str, CellState] = {}
+        states = [read_state(study_dir, cell.run_id) for cell in before]
+        # Cells that are not run again are done, whatever their worker left behind.
+        ended = [state if state.name in ENDED else CellState(name="done") for state in states]
+        self._before = [_time(cell, state) for cell, state in zip(before, ended, strict=True)]
+        self._num_cells = len(cells) + len(before)
         self._ended: set[str] = set()
-        self._started_s = time.time()
-        self._last_line_s = time.time()
-        is_tuning = any(cell.stage == TUNE for cell in cells)
-        name = "tuning" if is_tuning else "study"
-        self._bar = ProgressBar(self._num_cells, "cell", done=num_before, name=name)
+        self._started_s = self._last_line_s = time.time()
+        name = "tuning" if any(cell.stage == TUNE for cell in cells) else "study"
+        self._bar = ProgressBar(self._num_cells, "cell", done=len(before), name=name)
 
     def update(self) -> None:
         """Read the states and show what changed since the last call."""
@@ -203,46 +202,37 @@ class StudyProgress:
             if run_id in self._ended:
                 continue
             state = self._states[run_id] = read_state(self._study_dir, run_id)
-            if state.name in ("done", "failed") and state.finished_s >= self._started_s:
+            if state.name in ENDED and state.finished_s >= self._started_s:
                 self._show_end(cell, state)
             elif state.name == "running":
                 running.append(f"{cell.label} {describe(state, cell.run_dir)}")
         if self._bar.is_drawn:
-            self._bar.show_beside(" | ".join([*filter(None, [self._left()]), *running]))
+            self._bar.show_beside(" | ".join([*filter(None, [self._time_left()]), *running]))
         elif running and time.time() - self._last_line_s >= LINE_EVERY_S:
             self._last_line_s = time.time()
             self._bar.say(f"  {duration(time.time() - self._started_s)}  {' | '.join(running)}")
-            if left := self._left():
-                self._bar.say(f"  {left}")
-
-    def _left(self) -> str:
-        """Say how long the study still takes."""
-        times = (_time(cell, self._states.get(run_id, CellState())) for run_id, cell in self._cells.items())
-        return tell_time_left([*self._before, *times], self._to_come, self._workers)
+            if time_left := self._time_left():
+                self._bar.say(f"  {time_left}")
 
     def close(self) -> None:
         """Show the cells that ended last and leave the bar where it is."""
         self.update()
         self._bar.close()
 
+    def _time_left(self) -> str:
+        times = (_time(cell, self._states.get(run_id, CellState())) for run_id, cell in self._cells.items())
+        return describe_time_left([*self._before, *times], self._to_come, self._workers)
+
     def _show_end(self, cell: Cell, state: CellState) -> None:
         self._ended.add(cell.run_id)
-        self._num_ended += 1
         took = duration(state.finished_s - state.started_s)
-        words = (
-            f"done in {took}"
-            if state.name == "done"
-            else f"FAILED after {took}: {state.error} (log: {state.log})"
+        end = f"FAILED after {took}: {state.error} (log: {state.log})"
+        number = len(self._before) + len(self._ended)
+        self._bar.say(
+            f"[{number}/{self._num_cells}] {cell.label} {f'done in {took}' if state.name == 'done' else end}"
         )
-        self._bar.say(f"[{self._num_ended}/{self._num_cells}] {cell.label} {words}")
         self._bar.advance()
 
 
 def _time(cell: Cell, state: CellState) -> CellTime:
-    levels = {"variant": cell.variant, **dict(cell.places)}
-    return CellTime(cell.stage, kind_of(cell.run_id, levels), state)
-
-
-def _ended(state: CellState) -> CellState:
-    """The state of a cell that is not run again, whatever its worker left behind."""
-    return state if state.name in ("done", "failed") else CellState(name="done")
+    return CellTime.of(cell.stage, cell.run_id, {"variant": cell.variant, **dict(cell.places)}, state)

@@ -22,7 +22,7 @@ from report.figures.style import STYLE, add_legend, panels, variant_styles
 from report.figures.training import Curve, thin
 from scores.stages import MAIN
 from slurm.cell_state import is_number
-from slurm.survey import read_to_come
+from slurm.survey import peek_listing
 
 PANEL_IN = 3.4
 LOSSES = "losses"
@@ -78,7 +78,7 @@ def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
 
     Runs of a tuning are drawn until one that is compared has losses; None where no run has two.
     """
-    stages, _ = read_to_come(study.path)
+    stages = peek_listing(study.path).stages
     compared = [run_id for run_id in run_ids if stages.get(run_id, MAIN) == MAIN]
     for some, metric in product((compared, run_ids), (HELD_OUT, TRAINING)):
         curves = {run_id: read_curve(study.run(run_id), metric) for run_id in some}

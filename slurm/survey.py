@@ -1,14 +1,13 @@
-"""Which cells a study has, by its folder alone."""
+"""Where a study stands, by its folder and one look at the queue: its cells, their states, the time left."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from base.config_input import read_yaml
 from base.errors import UsageError
@@ -22,20 +21,36 @@ from scores.tuning import read_tuning
 from slurm.cell_state import CellState, read_state
 from slurm.cluster import Queue, living_arrays, read_queue, report_name
 
+SILENT = "SLURM does not answer"
+"""The note on cells in jobs while SLURM cannot be asked."""
+BY_SOMEBODY = ("CANCELLED", "DEADLINE")
+"""Ends of a job that somebody wanted."""
+NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}
+"""What cells are called, by their stage."""
+COSTLESS = "optim."
+"""Axes that begin so change no duration."""
+
 
 @dataclass(frozen=True)
 class StudyListing:
-    """A study's cells.
+    """A study's cells, as its ``study.yaml`` names them.
 
     Args:
         run_ids: Their runs.
         note: What a reader must know of where they are from; empty where they are as submitted.
         goes_on: Whether there may be more later.
+        levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
+            whose folder does not tell all.
+        stages: By run id its stage, of those that are not (only) of the main one.
+        to_come: By stage the number of cells that are due once the tuning has chosen.
     """
 
-    run_ids: tuple[str, ...]
+    run_ids: tuple[str, ...] = ()
     note: str = ""
     goes_on: bool = False
+    levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    stages: Mapping[str, str] = field(default_factory=dict)
+    to_come: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_listing(study: Path) -> StudyListing:
@@ -46,62 +61,57 @@ def read_listing(study: Path) -> StudyListing:
     Raises:
         UsageError: If the folder is not that of a submitted study.
     """
-    file = StudyFolder(study).study_file
-    begun = _begun(study)
-    if not file.is_file() and not begun:
-        raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
-    content = _read(file)
-    cells = content.get("cells")
-    if (
-        isinstance(cells, list)
-        and cells
-        and not is_cut_off(content)
-        and all(isinstance(cell, str) for cell in cells)
-    ):
-        goes_on = content.get("until") is not None or _tunes(study, content)
-        return StudyListing(tuple(cells), goes_on=goes_on)
-    if not begun:
+    file, listing = StudyFolder(study).study_file, peek_listing(study)
+    if listing.run_ids:
+        return listing
+    runs = [run.run_id for run in StudyFolder(study).run_folders() if run.is_run]
+    begun = tuple(sorted({*StudyFolder(study).cell_files(), *runs}))
+    if not begun and file.is_file():
         raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
+    if not begun:
+        raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
     note = (
         f"note: {file} is missing or damaged, so these are the {len(begun)} cells that were begun; "
         "ffn-ablations study run writes it again"
     )
-    return StudyListing(begun, note)
+    return replace(listing, run_ids=begun, note=note)
 
 
-def read_levels(study: Path) -> dict[str, dict[str, str]]:
-    """Read from a study's folder what folders of runs do not tell.
-
-    Returns:
-        By run id the level of its variant (``variant``), and its level on each axis by the axis's name;
-        nothing for runs whose folder tells all, and where ``study.yaml`` is missing or damaged.
-    """
-    levels = _read(StudyFolder(study).study_file).get("levels")
-    return {
-        str(run_id): {str(axis): str(level) for axis, level in told.items()}
-        for run_id, told in (levels.items() if isinstance(levels, dict) else ())
-        if isinstance(told, dict)
-    }
-
-
-def read_to_come(study: Path) -> tuple[dict[str, str], dict[str, int]]:
-    """Read from a study's folder which stages its cells are of, and what follows them.
-
-    Returns:
-        By run id its stage, for those that are not (only) of the main one; and by stage the number of cells
-        that are due once the tuning has chosen. Both are empty where ``study.yaml`` says nothing of it.
-    """
-    content = _read(StudyFolder(study).study_file)
-    stages, to_come = mapping(content.get("stages")), mapping(content.get("to_come"))
-    of = {
-        str(run_id): str(stage)
-        for stage, run_ids in stages.items()
-        for run_id in (run_ids if isinstance(run_ids, list) else ())
-    }
-    return of, {str(stage): number for stage, number in to_come.items() if isinstance(number, int)}
+def peek_listing(study: Path) -> StudyListing:
+    """Read a study's ``study.yaml``; without cells where it is missing or damaged."""
+    try:
+        content = read_yaml(StudyFolder(study).study_file)
+    except UsageError:
+        return StudyListing()
+    cells = content.get("cells")
+    is_whole = isinstance(cells, list) and not is_cut_off(content)
+    run_ids = tuple(cells) if is_whole and all(isinstance(cell, str) for cell in cells) else ()
+    stages = mapping(content.get("stages"))
+    return StudyListing(
+        run_ids,
+        goes_on=bool(run_ids) and (content.get("until") is not None or _tunes(study, stages)),
+        levels={
+            run_id: {str(axis): str(level) for axis, level in mapping(levels).items()}
+            for run_id, levels in mapping(content.get("levels")).items()
+        },
+        stages={
+            run_id: stage
+            for stage, members in stages.items()
+            for run_id in (members if isinstance(members, list) else ())
+        },
+        to_come=mapping(content.get("to_come")),
+    )
 
 
-def tell_levels(run_id: str, levels: Mapping[str, str]) -> str:
+def _tunes(study: Path, stages: Mapping[str, object]) -> bool:
+    """Whether a study has not chosen all that it tunes."""
+    if TUNE not in stages:
+        return False
+    tuning = read_tuning(study)
+    return tuning is None or not tuning.is_over
+
+
+def describe_levels(run_id: str, levels: Mapping[str, str]) -> str:
     """Say what a run's folder does not: ``kan grid_size=3, size 0.1M``; empty where it tells all.
 
     Args:
@@ -109,39 +119,11 @@ def tell_levels(run_id: str, levels: Mapping[str, str]) -> str:
         levels: Its variant's (``variant``), and those on axes by their names.
     """
     folder = run_id.split("/")[1:2]
-    told = [
+    return ", ".join(
         level if axis == "variant" else f"{axis} {level}"
         for axis, level in levels.items()
         if axis != "variant" or [level] != folder
-    ]
-    return ", ".join(told)
-
-
-def _tunes(study: Path, content: Mapping[str, Any]) -> bool:
-    """Whether a study has not chosen all that it tunes."""
-    if TUNE not in mapping(content.get("stages")):
-        return False
-    tuning = read_tuning(study)
-    return tuning is None or not tuning.is_over
-
-
-def _begun(study: Path) -> tuple[str, ...]:
-    folder = StudyFolder(study)
-    runs = (run.run_id for run in folder.run_folders() if run.is_run)
-    return tuple(sorted({*folder.cell_files(), *runs}))
-
-
-def _read(file: Path) -> dict[str, object]:
-    try:
-        return read_yaml(file)
-    except UsageError:
-        return {}
-
-
-SILENT = "SLURM does not answer"
-"""What is said of cells in jobs of which nobody can be asked."""
-BY_SOMEBODY = ("CANCELLED", "DEADLINE")
-"""Ends of a job that somebody wanted."""
+    )
 
 
 def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
@@ -156,18 +138,15 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
         not answer, a job is believed to be as it was last seen.
     """
     states = {run_id: read_state(study_dir, run_id) for run_id in run_ids}
-    queued = [run_id for run_id, state in states.items() if _is_of_the_queue(state)]
-    queue = read_queue(study_dir) if queued else {}
+    in_jobs = [run_id for run_id, state in states.items() if _is_of_the_queue(state)]
+    queue = read_queue(study_dir) if in_jobs else {}
     # Again, as a job that was over by then may have ended its cell since the first look.
-    return states | {run_id: _corrected(read_state(study_dir, run_id), queue) for run_id in queued}
+    return states | {run_id: _corrected(read_state(study_dir, run_id), queue) for run_id in in_jobs}
 
 
 def is_followed(study_dir: Path) -> bool:
     """Whether there may be more cells, and somebody will start them: a command here, or a queued job."""
-    try:
-        if not read_listing(study_dir).goes_on:
-            return False
-    except UsageError:
+    if not peek_listing(study_dir).goes_on:
         return False
     if is_locked(StudyFolder(study_dir).submit_lock_file):
         return True
@@ -179,7 +158,7 @@ def _is_of_the_queue(state: CellState) -> bool:
 
 
 def _corrected(state: CellState, queue: Queue | None) -> CellState:
-    """Hold what was written down against what the queue says."""
+    """Correct the state that a worker wrote by what the queue says of its job."""
     if not _is_of_the_queue(state):
         return state
     if queue is None:
@@ -197,10 +176,16 @@ def _corrected(state: CellState, queue: Queue | None) -> CellState:
         return state
     word = f": {job.state.lower().replace('_', ' ')}" if job else ""
     has_begun = state.name == "running"
-    what = "ended without a result" if has_begun else "left the queue before it started"
+    end = "ended without a result" if has_begun else "left the queue before it started"
     # What SLURM has forgotten was cancelled while it waited, which leaves no trace, or died long ago.
     was_killed = job.state not in BY_SOMEBODY if job else has_begun
-    return replace(state, name="missing", error=f"its job {what}{word}", may_retry=was_killed)
+    return replace(state, name="missing", error=f"its job {end}{word}", may_retry=was_killed)
+
+
+def count_states(states: Iterable[CellState]) -> str:
+    """Count cells by their states: ``3 done, 1 running``."""
+    counts = Counter(state.name for state in states)
+    return ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
 
 
 def studies_table(runs_dir: Path) -> str:
@@ -208,25 +193,19 @@ def studies_table(runs_dir: Path) -> str:
 
     It reads small files, asks the queue, and waits for nothing.
     """
-    studies = [path for path in sorted(runs_dir.iterdir()) if StudyFolder(path).study_file.is_file()]
-    if not studies:
+    rows = []
+    for study in sorted(runs_dir.iterdir()):
+        if StudyFolder(study).study_file.is_file():
+            try:
+                run_ids = read_listing(study).run_ids
+            except UsageError as error:
+                rows.append((str(study), "-", str(error)))
+            else:
+                states = survey(study, run_ids)
+                rows.append((str(study), str(len(states)), count_states(states.values())))
+    if not rows:
         return "no study; --runs-dir names another folder of runs"
-    return format_table([("study", "cells", "state"), *map(_row, studies)])
-
-
-def _row(study: Path) -> tuple[str, str, str]:
-    try:
-        run_ids = read_listing(study).run_ids
-    except UsageError as error:
-        return str(study), "-", str(error)
-    counts = Counter(state.name for state in survey(study, run_ids).values())
-    return str(study), str(len(run_ids)), ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-
-
-NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}
-"""What cells are called, by their stage."""
-COSTLESS = "optim."
-"""Axes that begin so change no duration."""
+    return format_table([("study", "cells", "state"), *rows])
 
 
 @dataclass(frozen=True)
@@ -241,25 +220,25 @@ class CellTime:
     kind: tuple[str, ...]
     state: CellState
 
+    @classmethod
+    def of(cls, stage: str, run_id: str, levels: Mapping[str, str], state: CellState) -> CellTime:
+        """Take the kind from a run's id, its variant's level (``variant``) and its levels on axes by name."""
+        family, variant = run_id.split("/")[:2]
+        named = {"variant": variant, **levels}
+        return cls(stage, (family, *(x for axis, x in named.items() if not axis.startswith(COSTLESS))), state)
+
     @property
     def has_ended(self) -> bool:
         """Whether it is done or failed."""
         return self.state.name in ("done", "failed")
 
-
-def kind_of(run_id: str, levels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a cell's duration depends on.
-
-    Args:
-        run_id: ``family/variant/run``.
-        levels: Its variant's level (``variant``), and those on axes by their names.
-    """
-    family, variant = run_id.split("/")[:2]
-    places = (level for axis, level in levels.items() if axis != "variant" and not axis.startswith(COSTLESS))
-    return (family, levels.get("variant", variant), *places)
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """Groups of cells to estimate its duration from, the most similar first, then all cells."""
+        return (self.stage, self.kind), self.kind, None
 
 
-def tell_time_left(
+def describe_time_left(
     cells: Sequence[CellTime],
     to_come: Mapping[str, int] | None = None,
     at_work: int | None = None,
@@ -283,7 +262,11 @@ def tell_time_left(
     num_ended = sum(cell.has_ended for cell in cells)
     if not at_work or not (num_ended < len(cells) or to_come):
         return ""
-    durations = _durations(cells)
+    durations: dict[Hashable, list[float]] = {}  # seconds of cells that are done here, by key
+    for cell in cells:
+        if cell.state.name == "done" and 0 < cell.state.started_s < cell.state.finished_s:
+            for key in cell.keys:
+                durations.setdefault(key, []).append(cell.state.finished_s - cell.state.started_s)
     if None not in durations:
         return f"{num_ended} of {len(cells)} cells, time left not known until one is done"
     now_s = time.time() if now_s is None else now_s
@@ -294,40 +277,16 @@ def tell_time_left(
         if seconds:
             ended = f"{len(of_stage) - len(seconds)} of {len(of_stage)} {NAMES[stage]}"
             parts.append(f"{ended}, {_about(seconds, at_work)} left")
-    to_come_s = _mean_to_come(cells, durations)
     for stage, number in (to_come or {}).items():
-        most, name = (
-            "up to " * (stage == SHARED),
-            "main cells" if stage == MAIN else NAMES.get(stage, f"{stage} cells"),
-        )
-        parts.append(f"{most}{number} {name}, {_about([to_come_s] * number, at_work)}")
+        name = "main cells" if stage == MAIN else NAMES.get(stage, f"{stage} cells")
+        most = "up to " * (stage == SHARED)
+        parts.append(f"{most}{number} {name}, {_about([fmean(durations[None])] * number, at_work)}")
     return "; then ".join(parts)
 
 
-def _keys(cell: CellTime) -> tuple[Hashable, ...]:
-    """From what is most like a cell to all cells: main cells are evaluated, and those of a tuning are not."""
-    return (cell.stage, cell.kind), cell.kind, None
-
-
-def _durations(cells: Iterable[CellTime]) -> dict[Hashable, list[float]]:
-    """Return by key the seconds that cells took which are done; of archived ones nobody knows."""
-    durations: dict[Hashable, list[float]] = {}
-    for cell in cells:
-        if cell.state.name == "done" and 0 < cell.state.started_s < cell.state.finished_s:
-            for key in _keys(cell):
-                durations.setdefault(key, []).append(cell.state.finished_s - cell.state.started_s)
-    return durations
-
-
 def _left_s(cell: CellTime, durations: Mapping[Hashable, list[float]], now_s: float) -> float:
-    whole_s = next(fmean(durations[key]) for key in _keys(cell) if key in durations)
+    whole_s = next(fmean(durations[key]) for key in cell.keys if key in durations)
     return max(0.0, whole_s - (now_s - cell.state.started_s)) if cell.state.name == "running" else whole_s
-
-
-def _mean_to_come(cells: Sequence[CellTime], durations: Mapping[Hashable, list[float]]) -> float:
-    """Seconds of a cell that is to come: slow kinds may be tuned last, and no cell beyond tuning has them."""
-    kinds = {cell.kind for cell in cells} - {cell.kind for cell in cells if cell.stage != TUNE}
-    return fmean([fmean(durations[kind]) for kind in kinds if kind in durations] or durations[None])
 
 
 def _about(seconds: Sequence[float], at_work: int) -> str:

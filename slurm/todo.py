@@ -185,6 +185,23 @@ def check_same_texts(study: Study, todo: Todo) -> None:
             )
 
 
+def check_archived(cells: Iterable[Cell]) -> None:
+    """Refuse to score runs whose models were left out: nothing can be measured of them.
+
+    Args:
+        cells: Those that are to be run.
+
+    Raises:
+        UsageError: Naming one of them, and how many there are.
+    """
+    if archived := [cell for cell in cells if RunFolder(cell.run_dir).is_archived]:
+        raise UsageError(
+            f"{len(archived)} runs were archived without their models and lack scores that the study asks "
+            f"for, such as {archived[0].run_dir}; ask for what they have, or remove their folders, and they "
+            "are trained here"
+        )
+
+
 def _corpus_of(run: RunFolder) -> str:
     try:
         return _corpus(mapping(read_yaml(run.config_file).get("data")))

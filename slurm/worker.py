@@ -148,7 +148,7 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
     elif isinstance(cell, BackboneCell):
         cell.backbone.prepare(cell.run_dir)
         admit_run(cell.run_dir, cell.trust_remote_code)
-    state = replace(state, stage="evaluate", trained_s=time.time())
+    state = replace(state, stage="evaluate")
     write_state(cell.study_dir, cell.run_id, state)
     evaluate_run(cell.run_dir, cell.evaluation)
     return replace(state, name="done", finished_s=time.time())

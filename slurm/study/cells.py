@@ -20,7 +20,7 @@ from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, Stage
 from scores.suites.registry import SUITES
 from slurm.study.axes import split_file
-from slurm.survey import tell_levels
+from slurm.survey import describe_levels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class Cell:
     @property
     def shown_id(self) -> str:
         """Its ``run_id``, and what that does not tell."""
-        told = tell_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
-        return f"{self.run_id}  {told}" if told else self.run_id
+        levels = describe_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
+        return f"{self.run_id}  {levels}" if levels else self.run_id
 
     @property
     def label(self) -> str:
@@ -84,7 +84,7 @@ class RunCell(Cell):
     def label(self) -> str:
         config = self.config
         name = f"{config.family}/{self.variant}/{config.output.run_name or f'seed{config.seed}'}"
-        places = tell_levels(self.run_id, dict(self.places))
+        places = describe_levels(self.run_id, dict(self.places))
         return f"{name} ({places})" if places else name
 
 

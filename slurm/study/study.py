@@ -275,7 +275,7 @@ def _seeds(text: str) -> list[int]:
 
 def _of_backbones(config: StudyConfig, path: Path, values: dict[str, Any], trust_remote_code: bool) -> Study:
     """Expand a study that pretrains nothing."""
-    folder = Path(_output(path, values).runs_dir) / config.name
+    folder = _folder(path, {"name": config.name, "config": values}, None)
     cells = expand_backbones(config.backbones, config.all_seeds, config.evaluation, folder, trust_remote_code)
     return Study(config=config, folder=folder, planned=cells).now()
 
@@ -288,25 +288,24 @@ def _output(path: Path, values: dict[str, Any]) -> OutputConfig:
         raise explain(error, RunConfig, f"{path}: config") from None
 
 
-def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Path | None:
-    """Find the folder of a study with variants in files, of which nothing is run; None for other studies.
+def folder_of(path: Path, overrides: Mapping[str, Any] | None = None) -> Path:
+    """Find the folder of a study by its file; nothing that it names is run.
 
     Raises:
         UsageError: If a file cannot be read, or what says where the folder is does not fit.
     """
     path = find_config(path, "study")
-    values = read_yaml(path)
-    return _folder(path, values, overrides) if places_in(path, values.get("variants")) else None
+    return _folder(path, read_yaml(path), overrides)
 
 
-def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path | None:
-    """Find a study's folder without its cells; None without families."""
-    families = mapping(values.get("families"))
-    if not families:
-        return None
-    base = read_yaml(find_config(Path(str(next(iter(families.values())))), "config", path.parent))
-    given = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
-    output = _output(path, given | {"output": {**mapping(given.get("output")), "study": values.get("name")}})
+def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path:
+    """Find a study's folder without its cells: of the first family's base config, as all have the same."""
+    families = list(mapping(values.get("families")).values())
+    base = read_yaml(find_config(Path(str(families[0])), "config", path.parent)) if families else {}
+    merged = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
+    output = _output(
+        path, merged | {"output": {**mapping(merged.get("output")), "study": values.get("name")}}
+    )
     return Path(output.runs_dir) / output.study
 
 
@@ -334,8 +333,7 @@ def _read(
 
 def _tuned_before(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> list[Any]:
     """Variants of a study's file that took part in its tuning, so that none of them can be left out."""
-    folder = _folder(path, values, overrides)
-    tuning = read_tuning(folder) if folder else None
+    tuning = read_tuning(_folder(path, values, overrides))
     if tuning is None:
         return []
     return [each for each in values["variants"] if canonical(str(each)) in tuning.plan.variants]

@@ -118,7 +118,8 @@ def test_by_its_folder_a_study_is_cancelled_as_by_its_file(tmp_path: Path, capsy
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
     assert study_cancel([str(tmp_path / "study")]) == 0
-    assert study_cancel(["quickstart", "--runs-dir", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == NOTHING * 2
+    assert capsys.readouterr().out == NOTHING
+    with pytest.raises(UsageError, match="was not submitted yet"):
+        study_cancel(["quickstart", "--runs-dir", str(tmp_path)])
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
         study_cancel([str(tmp_path)])

@@ -75,7 +75,7 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', bytes(60), b'{"pid": "x"}']
+    "content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', bytes(60), b'{"attempts": "x"}']
 )
 def test_a_broken_state_file_is_told_once_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
     path = StudyFolder(tmp_path).cell_file(RUN_ID)
