@@ -17,10 +17,8 @@ from base.sections import Section
 
 LONGEST_DAYS = 365
 
-OF_A_STUDY = ("array", "dependency", "job-name")
+SET_BY_STUDY = ("array", "dependency", "job-name")
 """Options of sbatch that a study sets itself."""
-_FIELDS = {"ntasks_per_node": "tasks_per_node", "signal": "signal_delay_s"}
-"""Options that a preset calls otherwise."""
 
 
 class ClusterPreset(Section):
@@ -80,22 +78,19 @@ class ClusterPreset(Section):
     @field_validator("additional_parameters")
     @classmethod
     def _others(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if taken := sorted(name for name in value if name.replace("_", "-") in OF_A_STUDY):
-            raise ValueError(
-                f"{', '.join(taken)} is how a study finds its jobs again; leave it out (comment is free)"
-            )
         for name in value:
-            field = _FIELDS.get(key := name.replace("-", "_"), key)
-            if field in cls.model_fields:
-                raise ValueError(f"{name} is {field} of the preset; write it there")
+            if name.replace("_", "-") in SET_BY_STUDY:
+                raise ValueError(f"{name} is how a study finds its jobs again; leave it out")
+            if name.replace("-", "_") in cls.model_fields:
+                raise ValueError(f"{name} is a field of the preset; write it there")
         return value
 
     @property
     def options(self) -> dict[str, bool | int | float | str]:
         """Further options of every job, without what null or false leaves out."""
-        given = {name.replace("_", "-"): value for name, value in self.additional_parameters.items()}
-        wanted = {"requeue": True, **given}.items()
-        return {name: value for name, value in wanted if value is not None and value is not False}
+        options = {"requeue": True}
+        options |= {name.replace("_", "-"): value for name, value in self.additional_parameters.items()}
+        return {name: value for name, value in options.items() if value is not None and value is not False}
 
     @property
     def num_processes(self) -> int:
@@ -123,19 +118,15 @@ def minutes_of(time: str) -> int:
     Raises:
         ValueError: If it is none of these.
     """
-    days, dash, rest = time.rpartition("-")
-    parts = rest.split(":")
-    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()) or len(parts) > 3:
-        raise ValueError(f"time {time!r} is not minutes, hours:minutes:seconds or days-hours:minutes:seconds")
-    if len(time) > len("365-00:00:00") * 2:  # Python reads no number of thousands of digits
-        raise ValueError(f"time {shown(time)} is longer than {LONGEST_DAYS} days")
+    days, dash, clock = time.rpartition("-")
+    parts = clock.split(":")
+    words = [*parts, days] if dash else parts
+    if not all(word.isdigit() and len(word) < 9 for word in words) or len(parts) > 3:
+        raise ValueError(f"time {shown(time)} is not minutes, hours:minutes:seconds or days-hours:minutes")
     numbers = [int(part) for part in parts]
-    if dash:
-        hours, minutes, seconds = (*numbers, 0, 0)[:3]
-    elif len(numbers) == 3:
-        hours, minutes, seconds = numbers
-    else:
-        hours, minutes, seconds = 0, numbers[0], (numbers[1] if len(numbers) == 2 else 0)
+    if not dash and len(numbers) < 3:
+        numbers = [0, *numbers]  # without days the first of two is minutes
+    hours, minutes, seconds = (*numbers, 0, 0)[:3]
     total_s = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
     if total_s > LONGEST_DAYS * 86_400:
         raise ValueError(f"time {shown(time)} is longer than {LONGEST_DAYS} days")
@@ -144,19 +135,8 @@ def minutes_of(time: str) -> int:
 
 TIMEOUT_S = 30.0
 # Still to start, for the first time or again.
-PENDING = frozenset(
-    {
-        "PENDING",
-        "CONFIGURING",
-        "REQUEUED",
-        "REQUEUE_FED",
-        "REQUEUE_HOLD",
-        "RESV_DEL_HOLD",
-        "SPECIAL_EXIT",
-        "STOPPED",
-        "SUSPENDED",
-    }
-)
+_BEFORE = "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT STOPPED SUSPENDED"
+PENDING = frozenset(_BEFORE.split())
 RUNNING = frozenset({"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING"})
 
 
@@ -207,13 +187,11 @@ def read_queue(study_dir: Path) -> Queue | None:
         The jobs; None where SLURM is not there or does not answer, which says nothing about any job.
     """
     names = f"{cells_name(study_dir)},{report_name(study_dir)}"
-    command = ["squeue", "--me", "-r", "-h", "-t", "all", f"--name={names}", "-o", "%i|%T|%N|%r|%j"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
+    text = _output("squeue", "--me", "-r", "-h", "-t", "all", f"--name={names}", "-o", "%i|%T|%N|%r|%j")
+    if text is None:
         return None
     jobs = {}
-    for line in done.stdout.splitlines():
+    for line in text.splitlines():
         job_id, state, node, reason, name = [*line.split("|", 4), "", "", "", ""][:5]
         jobs[job_id] = QueuedJob(state, node, reason, name)
     return jobs
@@ -240,13 +218,15 @@ def scancel(*options: str) -> None:
 
 def max_array_size() -> int:
     """Return how many elements this site allows in an array; SLURM's default where it does not say."""
+    lines = (_output("scontrol", "show", "config") or "").splitlines()
+    sizes = [line.partition("=")[2].strip() for line in lines if line.startswith("MaxArraySize")]
+    return max(1, int(sizes[0]) - 1) if sizes and sizes[0].isdigit() else 1000  # indices start at 0
+
+
+def _output(*command: str) -> str | None:
+    """What a command of SLURM prints; None where it fails or does not end."""
     try:
-        command = ["scontrol", "show", "config"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
-        return 1000
-    for line in done.stdout.splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "MaxArraySize" and value.strip().isdigit():
-            return max(1, int(value) - 1)  # indices run from 0 to one below it
-    return 1000
+        return None
+    return done.stdout

@@ -1,4 +1,8 @@
-"""What a submission would do and cost; nothing is written."""
+"""What a study is to run and what its training costs: runs, parameters, FLOPs, and hours where runs tell.
+
+Hours are those of finished runs of the same shape below the folder of runs: the same family, variant and
+sizes, and as many tokens a step. Nothing is guessed for other shapes. Nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from base.errors import AbsentError, UsageError
 from base.families import PRETRAINED
@@ -24,7 +28,7 @@ from eval.runner.work_units import check_sources
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
-from pretrain.data.prepare import find, read_text
+from pretrain.data.prepare import read_text
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
 from pretrain.resolution import resolve
@@ -32,104 +36,63 @@ from pretrain.run.run_dir import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
 from scores.heads.registry import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
-from slurm.study.axes import TOKENS
+from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
-from slurm.study.tuning import describe_tuning, growth_to_come, runs_of_an_arm
-from slurm.todo import other_source_lines
+from slurm.study.tuning import describe_tuning, growth_to_come
+from slurm.todo import Todo
 
-if TYPE_CHECKING:
-    from slurm.jobs import SlurmSubmitter
-    from slurm.todo import Todo
+TRAINING_OVER_FORWARD = 3
+"""A forward and a backward pass: twice the forward's operations go back."""
+STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
+"""What a forecast calls the stages of cells."""
+COLUMNS = ("stage", "family", "variant", "at", "runs")
+OF_A_RUN = ("parameters", "tokens a run", "PFLOP a run", "training of a run")
+
+Shape = tuple[str, str, int]
 
 
-def show_dry_run(
-    study: Study, todo: Todo, stages: Sequence[ForecastStage], submitter: SlurmSubmitter | None
-) -> int:
+def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> None:
     """Print every cell, the cost of what is to run, and what its jobs ask SLURM for."""
     config = study.config
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
-    if config.backbones:
-        for model in config.backbones:
-            print(f"  backbone  {model} ({StudyBackbone(model, 0).locate()})")
-    else:
+    for model in config.backbones:
+        print(f"  backbone  {model} ({StudyBackbone(model, 0).locate()})")
+    if config.families:
+        factor = "" if config.report.factor == "ffn" else f"{config.report.factor} "
         print(f"  families  {', '.join(config.families)}")
-        print(f"  variants  {', '.join(config.models)} ({_baseline(study)})")
-        for one in own_variants(study.planned):
-            print(f"  {one.name:<9} {variant_place(one.name)}")
-        _show_axes(study)
-        _show_texts(study)
+        print(f"  variants  {', '.join(config.models)} (baseline {factor}{config.report.baseline})")
+    for one in own_variants(study.planned):
+        print(f"  {one.name:<9} {variant_place(one.name)}")
+    for axis, points in config.points.items():
+        print(f"  {axis:<9} {', '.join(point.level for point in points)}")
     print(f"  seeds     {_seeds(study)}")
-    if study.config.tune:
-        print(f"  tuning    {describe_tuning(study.config.tune)}")
+    if config.tune:
+        print(f"  tuning    {describe_tuning(config.tune)}")
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
     shown = {cell.run_id: cell.shown_id for cell in study.cells}
     for run_id, state in todo.states.items():
         print(f"  {state.name:<8}  {shown[run_id]}")
-    for line in other_source_lines(todo.changed):
-        print(line)
-    _show_after_tuning(study)
-    if study.later:
-        print(f"if nothing is decided before {config.looks[-1]} seeds, {len(study.later)} more cells")
-    print(render(stages))
+    print(render(forecast(study, todo.cells)))
     for missing in _absent_data(study):
         print(f"needed before it runs: {missing}")
     if submitter is not None and todo.cells:
         print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}")
-    return 0
 
 
-def _baseline(study: Study) -> str:
-    report = study.config.report
-    factor = "" if report.factor == "ffn" else f"{report.factor} "
-    return f"baseline {factor}{report.baseline}"
-
-
-def _show_axes(study: Study) -> None:
-    """Name the levels of every axis, and say how budgets of tokens are trained."""
-    for axis, points in study.config.points.items():
-        print(f"  {axis:<9} {', '.join(point.level for point in points)}")
-        if axis == TOKENS:
-            print(f"            {_schedules(study)}")
-
-
-def _schedules(study: Study) -> str:
-    kinds = {cell.config.optim.lr_scheduler_type for cell in trained_cells(study.cells)}
-    if kinds == {"constant_with_warmup"}:
-        return (
-            "each is a run of its own; as the learning rate is constant, the learning curves of the longest "
-            "run show every smaller budget too"
-        )
+def _seeds(study: Study) -> str:
+    """Name the seeds that are to be run, and when there may be more."""
+    due = [cell for cell in study.cells if cell.stage != TUNE] or study.after_tuning
+    seeds = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
+    if study.decisions is None:
+        return seeds
+    num_made, planned = len(study.decisions.looks), study.decisions.planned
+    looks = ", ".join(map(str, planned))
     return (
-        "each has a run and a schedule of its own, as a checkpoint in the middle of one has not decayed yet"
+        f"{seeds}; more for what is undecided at looks of {looks} seeds ({num_made} of {len(planned)} made)"
     )
-
-
-def _show_after_tuning(study: Study) -> None:
-    """Say what is trained as soon as the tuning has chosen."""
-    if (tune := study.config.tune) is None or not (cells := study.after_tuning):
-        return
-    settings = len(study.planned) // len(study.config.all_seeds)
-    fewest, most = (runs * settings * len(tune.seeds) for runs in runs_of_an_arm(tune))
-    grown = f" ({most} where the grid grows as often as it may)" if most > fewest else ""
-    print(f"after {fewest} tuning runs{grown}: {len(cells)} cells, each at its variant's own best")
-    if others := study.shared_after_tuning:
-        baseline = study.config.tuned_baseline
-        print(f"and up to {len(others)} more at the best of {baseline}, as in a study with one value for all")
-
-
-def _show_texts(study: Study) -> None:
-    """Say what the texts hold that the study trains on; those of most studies are the same for all."""
-    configs = {cell.config.data.model_dump_json(): cell.config for cell in trained_cells(study.cells)}
-    lines: dict[str, None] = {}  # in order, each once
-    for config in configs.values():
-        with suppress(AbsentError):
-            text, doubts = find(resolve(config))
-            lines |= dict.fromkeys([f"  texts     {text}", *doubts])
-    for line in lines:
-        print(line)
 
 
 def _absent_data(study: Study) -> list[str]:
@@ -148,25 +111,6 @@ def _absent_data(study: Study) -> list[str]:
     return list(missing)
 
 
-def _seeds(study: Study) -> str:
-    """Name the seeds that are to be run, and when there may be more."""
-    due = [cell for cell in study.cells if cell.stage != TUNE] or study.after_tuning
-    now = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
-    if study.decisions is None:
-        return now
-    made, planned = len(study.decisions.looks), study.decisions.planned
-    looks = ", ".join(map(str, planned))
-    return f"{now}; more for what is undecided at looks of {looks} seeds ({made} of {len(planned)} made)"
-
-
-TRAINING_OVER_FORWARD = 3
-"""A forward and a backward pass: twice the forward's operations go back."""
-STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
-"""What a forecast calls the stages of cells."""
-
-Shape = tuple[str, str, int]
-
-
 @dataclass(frozen=True)
 class Speed:
     """How fast finished runs of one shape trained, in tokens a second, on the device that most ran on."""
@@ -178,9 +122,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class ForecastLine:
-    """Runs that cost the same.
+    """Runs of one stage that cost the same.
 
     Attributes:
+        is_certain: Whether they are run in any case; otherwise they are the most that may be added.
         place: Their levels on the axes of the study that they share, as ``0.5M, 4M``.
         parameters: Of the model, all of them; None where nothing is trained.
         tokens: That a run trains on; None where they are not known.
@@ -188,6 +133,8 @@ class ForecastLine:
         speed: None where no finished run has the shape.
     """
 
+    stage: str
+    is_certain: bool
     family: str
     variant: str
     place: str
@@ -203,57 +150,42 @@ class ForecastLine:
         return self.tokens / self.speed.tokens_per_s / 3600 if self.tokens and self.speed else None
 
 
-@dataclass(frozen=True)
-class ForecastStage:
-    """What is run together.
-
-    Attributes:
-        is_certain: Whether it is run in any case; otherwise it is the most that may be added.
-    """
-
-    name: str
-    lines: tuple[ForecastLine, ...]
-    is_certain: bool = True
-
-
-def forecast(study: Study, todo: Sequence[Cell]) -> tuple[ForecastStage, ...]:
+def forecast(study: Study, todo: Sequence[Cell]) -> list[ForecastLine]:
     """Return what a command is to run and what may follow, in the order in which it is run.
 
     Args:
         study: The study.
         todo: Its cells that are to be run now.
     """
-    stages = [(name, cells, is_certain) for name, cells, is_certain in stages_of(study, todo) if cells]
+    stages = stages_of(study, todo)
     configs = [cell.config for _, cells, _ in stages for cell in trained_cells(cells)]
     speeds = finished_speeds(study.folder.parent, configs)
-    return tuple(
-        ForecastStage(name, tuple(_line(group, speeds) for group in _groups(cells)), is_certain)
-        for name, cells, is_certain in stages
-    )
+    return [
+        _line(stage, is_certain, group, speeds)
+        for stage, cells, is_certain in stages
+        for group in _groups(cells)
+    ]
 
 
 def stages_of(study: Study, todo: Sequence[Cell]) -> list[tuple[str, Sequence[Cell], bool]]:
     """Return the name and the cells of every stage, and whether it is run in any case."""
-    now = [(name, [cell for cell in todo if cell.stage == stage], True) for stage, name in STAGES.items()]
     growth = growth_to_come(study.tuning, trained_cells(study.planned)) if study.tuning else []
-    return [
-        *now,
+    seeds = {(cell.variant, cell.seed) for cell in study.after_tuning}
+    variants = {variant for variant, _ in seeds}
+    # Cells that looks may add to those that are due as soon as the tuning has chosen.
+    undecided = [cell for cell in study.planned if study.decisions and cell.variant in variants]
+    stages = [
+        *((name, [cell for cell in todo if cell.stage == stage], True) for stage, name in STAGES.items()),
         ("tuning, where the grid grows", growth, False),
         ("main, at each one's own best", study.after_tuning, True),
         ("shared rate", study.shared_after_tuning, False),
-        ("more seeds, if undecided", (*study.later, *_undecided(study)), False),
+        (
+            "more seeds, if undecided",
+            (*study.later, *(cell for cell in undecided if (cell.variant, cell.seed) not in seeds)),
+            False,
+        ),
     ]
-
-
-def _undecided(study: Study) -> list[Cell]:
-    """Cells that looks may add to those that are due as soon as the tuning has chosen."""
-    if study.decisions is None or not study.after_tuning:
-        return []
-    first = {(cell.variant, cell.seed) for cell in study.after_tuning}
-    variants = {variant for variant, _ in first}
-    return [
-        cell for cell in study.planned if cell.variant in variants and (cell.variant, cell.seed) not in first
-    ]
+    return [stage for stage in stages if stage[1]]
 
 
 def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
@@ -268,16 +200,16 @@ def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
     return list(groups.values())
 
 
-def _line(group: Sequence[Cell], speeds: dict[Shape, Speed]) -> ForecastLine:
+def _line(stage: str, is_certain: bool, group: Sequence[Cell], speeds: dict[Shape, Speed]) -> ForecastLine:
     cell = group[0]
     family = cell.config.family if isinstance(cell, RunCell) else PRETRAINED
     place = ", ".join(level for axis, level in cell.places if all((axis, level) in x.places for x in group))
+    line = (stage, is_certain, family, cell.variant, place, len(group))
     if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).is_complete:
-        return ForecastLine(family, cell.variant, place, len(group))
+        return ForecastLine(*line)
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None
-    speed = speeds.get(shape_of(cell.config))
-    return ForecastLine(family, cell.variant, place, len(group), parameters, tokens, flops, speed)
+    return ForecastLine(*line, parameters, tokens, flops, speeds.get(shape_of(cell.config)))
 
 
 def shape_of(config: RunConfig) -> Shape:
@@ -359,69 +291,51 @@ def _mean_speed(measured: Sequence[tuple[str, float]]) -> Speed:
     return Speed(total / num_runs, device, num_runs)
 
 
-def render(stages: Sequence[ForecastStage]) -> str:
-    """Write the forecast: a table of the stages that are run in any case, and the totals of all."""
-    if not stages:
+def render(lines: Sequence[ForecastLine]) -> str:
+    """Write the forecast: a table of what is run in any case, and the totals of every stage."""
+    if not lines:
         return "nothing to run"
-    of_a_run = ("parameters", "tokens a run", "PFLOP a run", "training of a run")
-    rows = [("stage", "family", "variant", "at", "runs", *of_a_run)]
-    rows += [(stage.name, *_cells_of(line)) for stage in stages if stage.is_certain for line in stage.lines]
+    certain = [line for line in lines if line.is_certain]
+    rows = [(*COLUMNS, *OF_A_RUN), *map(_row, certain)]
     totals = [("total", "runs", "PFLOP", "run hours")]
-    totals += [
-        (stage.name if stage.is_certain else f"+ at most: {stage.name}", *_totals([stage]))
-        for stage in stages
-    ]
-    certain = [stage for stage in stages if stage.is_certain]
-    totals += [("in all", *_totals(certain))]
-    if certain != list(stages):
-        totals += [("at most", *_totals(stages))]
-    tables = [_indented(rows)] * bool(certain) + [_indented(totals)]
-    if any(line.parameters for line in _lines(stages)):
-        hours = "hours are of training, one run after the other; what evaluation takes comes on top"
-    else:
-        hours = "no training is left to do; the hours of evaluation are not forecast"
-    notes = [f"  {hours}"]
-    if unknown := sum(line.runs for line in _lines(certain) if line.parameters and line.hours is None):
-        notes.append(
-            f"  hours of {unknown} runs are not known: no finished run below the runs folder has their sizes"
-        )
-    return "\n\n".join(["\nforecast, of what is not done yet:", *tables, "\n".join(notes)])
+    for stage, is_certain in dict.fromkeys((line.stage, line.is_certain) for line in lines):
+        of_stage = [line for line in lines if (line.stage, line.is_certain) == (stage, is_certain)]
+        totals.append((stage if is_certain else f"+ at most: {stage}", *_totals(of_stage)))
+    totals.append(("in all", *_totals(certain)))
+    if len(certain) < len(lines):
+        totals.append(("at most", *_totals(lines)))
+    notes = ["no training is left to do; the hours of evaluation are not forecast"]
+    if any(line.parameters for line in lines):
+        notes = ["hours are of training, one run after the other; what evaluation takes comes on top"]
+    if unknown := sum(line.runs for line in certain if line.parameters and line.hours is None):
+        notes.append(f"hours of {unknown} runs are not known: no finished run has their sizes")
+    tables = [format_table(table) for table in (rows, totals) if len(table) > 1]
+    blocks = ["\n".join(f"  {line}" for line in block.splitlines()) for block in [*tables, "\n".join(notes)]]
+    return "\n\n".join(["\nforecast, of what is not done yet:", *blocks])
 
 
-def _cells_of(line: ForecastLine) -> tuple[str, ...]:
+def _row(line: ForecastLine) -> tuple[str, ...]:
     parameters, tokens = ("-" if count is None else f"{count:,}" for count in (line.parameters, line.tokens))
-    time = "not known"
-    if line.parameters is None:
-        time = "none: only scored"
-    elif line.speed and line.hours is not None:
+    time = "none: only scored" if line.parameters is None else "not known"
+    if line.speed and line.hours is not None:
         runs = f"{line.speed.num_runs} run{'s' * (line.speed.num_runs > 1)}"
         time = f"{duration(3600 * line.hours)} ({line.speed.device}; by {runs})"
-    flops = "-" if line.flops is None else petaflops(line.flops)
-    return (line.family, line.variant, line.place or "-", f"{line.runs:,}", parameters, tokens, flops, time)
+    cost = (parameters, tokens, petaflops(line.flops), time)
+    return (line.stage, line.family, line.variant, line.place or "-", f"{line.runs:,}", *cost)
 
 
-def _lines(stages: Iterable[ForecastStage]) -> list[ForecastLine]:
-    return [line for stage in stages for line in stage.lines]
-
-
-def _totals(stages: Sequence[ForecastStage]) -> tuple[str, str, str]:
+def _totals(lines: Sequence[ForecastLine]) -> tuple[str, str, str]:
     """Runs, petaFLOPs and hours; ``2.5+`` of hours where those of some runs are not known."""
-    lines = _lines(stages)
-    flops = sum(line.runs * line.flops for line in lines if line.flops)
     hours = [line.runs * line.hours for line in lines if line.hours is not None]
     at_least = "+" if any(line.parameters and line.hours is None for line in lines) else ""
     return (
         f"{sum(line.runs for line in lines):,}",
-        petaflops(flops) if flops else "-",
+        petaflops(sum(line.runs * line.flops for line in lines if line.flops)),
         f"{sum(hours):,.3g}{at_least}" if hours else "-",
     )
 
 
-def petaflops(flops: float) -> str:
+def petaflops(flops: float | None) -> str:
     """Write 10^15 floating-point operations, with three digits where they are few."""
-    value = flops / 1e15
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _indented(rows: Sequence[tuple[str, ...]]) -> str:
-    return "\n".join(f"  {line}" for line in format_table(rows).splitlines())
+    value = (flops or 0) / 1e15
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value else "-"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,21 +21,21 @@ from pretrain.training.usable import check_all_usable, check_folder
 from scores.tuning import write_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset
-from slurm.dry_run import forecast, show_dry_run
+from slurm.dry_run import show_dry_run
 from slurm.jobs import Packing, SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress
-from slurm.stages import check_plan, check_tuning_plan, end_stage, with_further
+from slurm.stages import check_unchanged, end_stage, with_further
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Asked, Study, load_study
 from slurm.study.tuning import compared_data
-from slurm.survey import SILENT
+from slurm.survey import count_states
 from slurm.todo import (
     Todo,
     check_archived,
     check_same_texts,
+    describe_unfinished,
     find_todo,
     in_parts,
-    other_source_lines,
     sole_submitter,
     unfinished,
 )
@@ -58,8 +57,7 @@ def launch(options: SubmitArgs) -> int:
     asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
     study = load_study(options.study, overrides, options.trust_remote_code, asked=asked)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
-    check_tuning_plan(study)
-    check_plan(study)
+    check_unchanged(study)
     if study.config.looks and not options.report:
         raise UsageError(
             f"the report of {study.config.name} decides who gets more seeds; leave out --no-report"
@@ -76,10 +74,13 @@ def launch(options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        return show_dry_run(study, todo, forecast(study, todo.cells), submitter)
+        show_dry_run(study, todo, submitter)
+        return 0
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
-        _tidy(StudyFolder(study.folder))
+        folder = StudyFolder(study.folder)
+        for place in (folder.path, folder.cells_dir, folder.code_dir):  # cells that run may be writing there
+            remove_leftovers(place, ABANDONED_S)
         current = study.now()
         study = with_further(current, options.decide)
         todo = find_todo(study, options.retry_failed)
@@ -98,17 +99,11 @@ def launch(options: SubmitArgs) -> int:
         return _run_here(study, todo, options)
 
 
-def _tidy(folder: StudyFolder) -> None:
-    """Remove what killed processes left; cells that run may be writing beside it."""
-    for place in (folder.path, folder.cells_dir, folder.code_dir):
-        remove_leftovers(place, ABANDONED_S)
-
-
 def _check_usable(study: Study, options: SubmitArgs) -> None:
     """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
-    left = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).is_complete]
+    untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).is_complete]
     processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
-    check_all_usable((cell.config for cell in left), processes)
+    check_all_usable((cell.config for cell in untrained), processes)
     check_folder(study.folder.parent)
     for cell in backbone_cells(study.cells):
         if not RunFolder(cell.run_dir).is_scored:
@@ -122,25 +117,13 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
 
 def _show(study: Study, todo: Todo) -> None:
     """Print what the study holds and where it stands."""
-    config, counts = study.config, Counter(state.name for state in todo.states.values())
-    counted = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-    print(f"study {config.name}: {len(study.cells)} cells in {study.folder}: {counted}")
-    for line in other_source_lines(todo.changed):
+    counts = count_states(todo.states.values())
+    print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
+    failed = [cell for cell in study.cells if todo.states[cell.run_id].name == "failed"]
+    again = {cell.run_id for cell in todo.cells}
+    pairs = [(cell, todo.states[cell.run_id]) for cell in failed if cell.run_id not in again]
+    for line in describe_unfinished(pairs, "left alone (--retry-failed tries what failed by itself)"):
         print(line)
-    told = {cell.run_id for cell in (*todo.cells, *todo.changed)}
-    shown = {cell.run_id: cell.shown_id for cell in study.cells}
-    if silent := sum(state.error == SILENT for state in todo.states.values()):
-        print(
-            f"note: SLURM does not answer here, and {silent} cells that were handed to it are left to it; "
-            f"if its jobs are gone for good, remove {StudyFolder(study.folder).cells_dir} and give the "
-            "command again"
-        )
-    for run_id, state in todo.states.items():
-        if state.name == "failed" and run_id not in told:
-            print(
-                "left alone, as it failed before (--retry-failed tries it again): "
-                f"{shown[run_id]}: {state.error}"
-            )
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
@@ -168,7 +151,7 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
             if not todo.cells:
                 return 0
             study.write()
-    submitter = _submitter(study, options, _take_snapshot(study))
+    submitter = _submitter(study, options, take_snapshot(study.folder, contents(own_variants(study.planned))))
     if todo.cells:
         jobs = submitter.submit_cells(todo.cells)
         arrays = ", ".join(dict.fromkeys(job.job_id.split("_")[0] for job in jobs))
@@ -178,11 +161,6 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
         print(f"the report comes after them (SLURM {report}): {StudyFolder(study.folder).report_file}")
     print(f"follow it with: ffn-ablations study status {study.folder}")
     return 0
-
-
-def _take_snapshot(study: Study) -> Path:
-    """Copy the code that the study's jobs run, and the files of the user's own variants."""
-    return take_snapshot(study.folder, contents(own_variants(study.planned)))
 
 
 def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
@@ -198,31 +176,23 @@ def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Run the cells on this machine, stage by stage; returns 1 if one of the study is not done at the end."""
-    # Once: cells of later stages run the same code, whatever is edited meanwhile.
-    snapshot = _take_snapshot(study) if todo.cells or study.goes_on else study.folder
+    snapshot = study.folder
+    if todo.cells or study.goes_on:  # once: cells of later stages run the same code
+        snapshot = take_snapshot(study.folder, contents(own_variants(study.planned)))
     while True:
-        is_left = _run_cells(study, todo, options, snapshot)
-        later = end_stage(study, options.report)
-        if len(later.cells) == len(study.cells):
-            return 1 if is_left else 0
-        study, todo = later, find_todo(later, retry_failed=False)
-        study.write()
-
-
-def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) -> bool:
-    """Run the cells that are to be run now; returns whether one of the study is not done then."""
-    started_s = time.time()
-    if todo.cells:
-        now = {cell.run_id for cell in todo.cells}
-        before = [cell for cell in study.cells if cell.run_id not in now]
-        progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
-        try:
+        started_s = time.time()
+        if todo.cells:
+            now = {cell.run_id for cell in todo.cells}
+            before = [cell for cell in study.cells if cell.run_id not in now]
+            progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
             runner.run(in_parts(todo.cells, options.cells_per_job))
-        finally:
-            progress.close()
-    left = unfinished(study)
-    print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
-    if left:
-        print("the same command continues what is missing; --retry-failed also tries what failed")
-    return bool(left)
+        is_done = not unfinished(study)
+        print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
+        if not is_done:
+            print("the same command continues what is missing; --retry-failed also tries what failed")
+        later = end_stage(study, options.report)
+        if len(later.cells) == len(study.cells):
+            return 0 if is_done else 1
+        study, todo = later, find_todo(later, retry_failed=False)
+        study.write()

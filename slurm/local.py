@@ -67,6 +67,7 @@ class LocalRunner:
                     waiting.extend(self._collect())
             finally:
                 _stop([running.process for running in self._running])
+                self.progress.close()
 
     def _start(self, cells: tuple[Cell, ...]) -> None:
         slot = min(set(range(self.workers)) - {running.slot for running in self._running})

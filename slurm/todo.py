@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,15 +15,13 @@ from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
 from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
-from base.run.recorded import recorded_source, recorded_texts
+from base.run.recorded import recorded_texts
 from base.wording import first_few
 from ffn_variants.registry import is_registered
-from ffn_variants.source import cure, describe_change
-from pretrain.config import DataConfig
 from pretrain.data.prepare import tokens_fingerprint
 from pretrain.run.variant_source import source_change
 from slurm.cell_state import CellState
-from slurm.study.cells import Cell, trained_cells
+from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study
 from slurm.survey import survey
 from slurm.worker import is_done
@@ -33,15 +31,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Todo:
-    """What a command finds: every cell's state, and those that it is to run.
-
-    Attributes:
-        changed: Cells whose runs were trained through another source of their variant; they count as failed.
-    """
+    """Where every cell of a study stands, and which of them a command is to run."""
 
     states: Mapping[str, CellState]
     cells: tuple[Cell, ...]
-    changed: tuple[Cell, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -72,34 +65,25 @@ def find_todo(study: Study, retry_failed: bool) -> Todo:
     it saves and ends.
     """
     states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
-    changes = other_sources(study.cells)
-    halted = _beside(study, changes)
-    cells, changed = [], []
+    changes = _other_sources(study.cells)
+    trained = trained_cells(study.cells)
+    reasons = {cell.config.model.ffn: changes[cell.run_id] for cell in trained if cell.run_id in changes}
+    cells = []
     for cell in study.cells:
         state = states[cell.run_id]
+        reason = reasons.get(cell.config.model.ffn) if isinstance(cell, RunCell) else None
         if state.name == "queued" or (state.name == "running" and state.job):
             continue
         if change := changes.get(cell.run_id):
             states[cell.run_id] = replace(state, name="failed", error=change)
-            changed.append(cell)
         elif is_done(cell):
             states[cell.run_id] = CellState(name="done")
-        elif cell.run_id in halted:
-            states[cell.run_id] = replace(state, name="failed", error=halted[cell.run_id])
+        elif reason:
+            error = f"not run, as of other runs of its variant: {reason}"
+            states[cell.run_id] = replace(state, name="failed", error=error)
         elif state.name != "failed" or retry_failed:
             cells.append(cell)
-    return Todo(states, tuple(cells), tuple(changed))
-
-
-def _beside(study: Study, changes: Mapping[str, str]) -> dict[str, str]:
-    """Say by run id why cells are not run whose variant has runs of another source."""
-    trained = trained_cells(study.cells)
-    changed = {cell.config.model.ffn: changes[cell.run_id] for cell in trained if cell.run_id in changes}
-    return {
-        cell.run_id: f"not run, as of other runs of its variant: {changed[cell.config.model.ffn]}"
-        for cell in trained
-        if cell.config.model.ffn in changed
-    }
+    return Todo(states, tuple(cells))
 
 
 def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
@@ -110,7 +94,7 @@ def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
 def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     """Return the cells that are not done, whoever was to do them, with their states."""
     states = survey(study.folder, [cell.run_id for cell in study.cells])
-    changes = other_sources(study.cells)
+    changes = _other_sources(study.cells)
     for run_id, change in changes.items():
         states[run_id] = replace(states[run_id], name="failed", error=change)
     return [
@@ -120,42 +104,31 @@ def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     ]
 
 
-def not_done_lines(left: Sequence[tuple[Cell, CellState]]) -> list[str]:
-    """Tell why cells are not done; those with the same reason in one line, whatever folders it names."""
-    groups: dict[str, list[tuple[Cell, CellState]]] = defaultdict(list)
-    for cell, state in left:
-        words = f"{state.name}: {state.error}" if state.error else state.name
-        groups[words.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, state))
+def describe_unfinished(cells: Iterable[tuple[Cell, CellState]], what: str = "not done") -> list[str]:
+    """Say why cells are not done; those with the same reason in one line, whatever folders it names."""
+    groups: dict[str, list[tuple[Cell, str]]] = defaultdict(list)
+    for cell, state in cells:
+        reason = f"{state.name}: {state.error}" if state.error else state.name
+        line = f"{reason} (log: {state.log or 'none'})"
+        groups[reason.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, line))
     lines = []
     for group in groups.values():
-        cell, state = group[0]
-        words = f"{state.name}: {state.error}" if state.error else state.name
-        labels = first_few([one.label for one, _ in group], 1)
-        lines.append(f"not done: {labels}: {words} (log: {state.log or 'none'})")
+        labels = first_few([cell.label for cell, _ in group], 1)
+        lines.append(f"{what}: {labels}: {group[0][1]}")
     return lines
 
 
-def other_sources(cells: Iterable[Cell]) -> dict[str, str]:
-    """Say by run id what is wrong with cells that are neither done nor to be run.
+def _other_sources(cells: Iterable[Cell]) -> dict[str, str]:
+    """Say by run id which cells were trained through another source of their variant.
 
     Of a variant in a file that this process did not load, nothing is known.
     """
-    known = [cell for cell in trained_cells(cells) if not cell.own or is_registered(cell.own.name)]
-    changes = {cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in known}
+    changes = {
+        cell.run_id: source_change(cell.run_dir, cell.config.model.ffn)
+        for cell in trained_cells(cells)
+        if not cell.own or is_registered(cell.own.name)
+    }
     return {run_id: change for run_id, change in changes.items() if change}
-
-
-def other_source_lines(cells: Iterable[Cell]) -> list[str]:
-    """Tell of such cells in one line for each variant and source."""
-    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for cell in trained_cells(cells):
-        recorded = recorded_source(RunFolder(cell.run_dir)).fingerprint
-        groups[cell.config.model.ffn, recorded].append(cell)
-    return [
-        f"left alone: {ffn}: {len(group)} runs were trained through {describe_change(ffn, recorded)}, such "
-        f"as {group[0].run_dir}; remove their folders to train them anew, {cure(recorded)}"
-        for (ffn, recorded), group in groups.items()
-    ]
 
 
 def check_same_texts(study: Study, todo: Todo) -> None:
@@ -168,24 +141,35 @@ def check_same_texts(study: Study, todo: Todo) -> None:
         UsageError: Naming such a run and the corpus.
     """
     due = [cell for cell in trained_cells(todo.cells) if not RunFolder(cell.run_dir).is_complete]
-    asked: dict[str, DataConfig] = {
-        _corpus(cell.config.data.model_dump(mode="json")): cell.config.data for cell in due
-    }
-    now = {corpus: tokens_fingerprint(data) for corpus, data in asked.items()}
-    finished = [run for run in StudyFolder(study.folder).run_folders() if run.is_complete] if due else []
-    for run in finished:
-        before = recorded_texts(run)
-        own = now.get(_corpus_of(run)) if before else None
-        if own and before != own:
-            record = peek_record(run.provenance_file)
+    data = {_corpus(cell.config.data.model_dump(mode="json")): cell.config.data for cell in due}
+    fingerprints = {corpus: tokens_fingerprint(config) for corpus, config in data.items()}
+    for run in StudyFolder(study.folder).run_folders() if due else ():
+        before = recorded_texts(run) if run.is_complete else None
+        now = fingerprints.get(_corpus(_data_of(run))) if before else None
+        if now and before != now:
+            corpus = peek_record(run.provenance_file).get("corpus", "its corpus")
             raise UsageError(
-                f"{run.path} was trained on other texts than {record.get('corpus', 'its corpus')} holds now "
-                f"(fingerprint {before}, now {own}), so new runs could not be compared with it; put the "
-                "texts back, or give the study another name"
+                f"{run.path} was trained on other texts than {corpus} holds now (fingerprint {before}, now "
+                f"{now}), so new runs could not be compared with it; put the texts back, or give the study "
+                "another name"
             )
 
 
-def check_archived(cells: Iterable[Cell]) -> None:
+def _data_of(run: RunFolder) -> dict[str, Any]:
+    """Read what a run's config says of its data; nothing where it cannot be read."""
+    with suppress(UsageError):
+        return mapping(read_yaml(run.config_file).get("data"))
+    return {}
+
+
+def _corpus(data: dict[str, Any]) -> str:
+    """What of a run's data decides its tokens; not how rows are cut, nor which part is held out."""
+    return json.dumps(
+        {name: value for name, value in data.items() if name not in ("validation_part", "block_size")}
+    )
+
+
+def check_archived(cells: Sequence[Cell]) -> None:
     """Refuse to score runs whose models were left out: nothing can be measured of them.
 
     Args:
@@ -200,17 +184,3 @@ def check_archived(cells: Iterable[Cell]) -> None:
             f"for, such as {archived[0].run_dir}; ask for what they have, or remove their folders, and they "
             "are trained here"
         )
-
-
-def _corpus_of(run: RunFolder) -> str:
-    try:
-        return _corpus(mapping(read_yaml(run.config_file).get("data")))
-    except UsageError:
-        return ""
-
-
-def _corpus(data: dict[str, Any]) -> str:
-    """What of a run's data decides its tokens; not how rows are cut, nor which part is held out."""
-    return json.dumps(
-        {name: value for name, value in data.items() if name not in ("validation_part", "block_size")}
-    )

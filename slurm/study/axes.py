@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
-from base.mistakes import explain
 from base.names import Budget
 from base.options import Value, like, parse_option_text, write_option_text
 from base.sections import is_section
@@ -22,7 +21,7 @@ from pretrain.config import RunConfig
 from pretrain.run.run_dir import RESULT_NEUTRAL
 
 BUDGET = "ffn_budget"
-_FILE = re.compile(r"(?P<place>\S.*?\.py(?::\w*)?)(?P<rest>(?:\s.*)?)")
+_FILE = re.compile(r"(?P<place>\S.*?\.py(?::\w*)?)(?P<options>(?:\s.*)?)")
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Level:
 
     def __str__(self) -> str:
         """Write it as rows and reports name it: without options at their defaults, the others sorted."""
-        known = get_variant(self.name).options
-        changed = {key: value for key, value in self.options if value != known[key].default}
+        options = get_variant(self.name).options
+        changed = {key: value for key, value in self.options if value != options[key].default}
         return write_option_text(self.name, changed, [f"{BUDGET}={self.budget}"] if self.budget else [])
 
     @property
@@ -73,14 +72,14 @@ def read_level(text: str) -> Level:
     if budget not in (None, *get_args(Budget)):
         raise unknown_name(f"{BUDGET} of variant {text!r}:", budget, get_args(Budget))
     resolved = spec.resolve(options)
-    given = tuple((key, like(spec.options[key].default, resolved[key])) for key in options)
-    return Level(name, given, None if budget is None else str(budget))
+    typed = tuple((key, like(spec.options[key].default, resolved[key])) for key in options)
+    return Level(name, typed, None if budget is None else str(budget))
 
 
 def split_file(text: str) -> tuple[str, str]:
     """Split ``path/to/mine.py:SPEC alpha=2`` into the place and what stands behind it."""
-    found = _FILE.fullmatch(text)
-    return (found["place"], found["rest"]) if found else (text, "")
+    match = _FILE.fullmatch(text)
+    return (match["place"], match["options"]) if match else (text, "")
 
 
 def canonical(text: str) -> str:
@@ -180,12 +179,12 @@ def num_steps(tokens: int, batch_size: int, block_size: int) -> int:
     return steps
 
 
-SAID_BY_STUDY = {
-    "family": "its `families` name them",
-    "seed": "its `seeds` name them",
-    "seeds": "name them in its own `seeds`",
-    "model.ffn": "its `variants` name them",
-    "output.study": "its `name` is that of the folder",
+SET_BY_STUDY = {
+    "family": "the study's `families` name them",
+    "seed": "the study's `seeds` name them",
+    "seeds": "the study's `seeds` name them",
+    "model.ffn": "the study's `variants` name them",
+    "output.study": "the study's `name` is that of the folder",
 }
 """What no run of a study may say for itself, and where the study says it."""
 _FINITE = ConfigDict(allow_inf_nan=False)
@@ -193,29 +192,24 @@ _OF_VARIANTS = ("model.ffn", "model.ffn_file", "model.ffn_options", "model.ffn_b
 
 
 def check_field(name: str) -> None:
-    """Refuse an axis that is no field, that the study says itself, or that cannot change a result.
+    """Refuse an axis that is no field, that is of variants, or that cannot change a result.
 
     Raises:
         UsageError: Says which.
     """
-    fields = dict(_fields())
-    if any(field.startswith(f"{name}.") for field in fields):
-        raise UsageError(f"axes: {name} is a section; name one of its fields, such as {_first(fields, name)}")
-    parent = next((each for each in _OF_VARIANTS if name == each or name.startswith(f"{each}.")), None)
-    if parent:
+    if any(name == field or name.startswith(f"{field}.") for field in _OF_VARIANTS):
         raise UsageError(
             f'axes: {name} is no axis of its own; write it under `variants`, such as "kan grid_size=3" or '
             '"kan ffn_budget=params"'
         )
-    if name in SAID_BY_STUDY:
-        raise UsageError(f"axes: {name} is no axis of its own; {SAID_BY_STUDY[name]}")
+    fields = dict(_fields())
     if name not in fields:
         close = difflib.get_close_matches(name[:LONGEST_SHOWN], fields, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "write section.name, such as optim.learning_rate"
         raise UsageError(f"axes: {shown(name)} is no field of a run's configuration; {hint}")
-    section, _, own = name.rpartition(".")
+    section, _, field = name.rpartition(".")
     neutral = RESULT_NEUTRAL.get(section, {})
-    if neutral is True or own in neutral:
+    if neutral is True or field in neutral:
         raise UsageError(
             f"axes: {name} cannot change what is trained, so all its levels would be one run; leave it out"
         )
@@ -230,13 +224,9 @@ def read_value(name: str, value: Any) -> Any:
     kind: Any = dict(_fields())[name].rebuild_annotation()
     try:
         return TypeAdapter(kind, config=_FINITE).validate_python(value)
-    except ValidationError:
-        pass
-    try:
-        RunConfig.model_validate(put(name, value))
     except ValidationError as error:
-        raise explain(error, RunConfig, "axes") from None
-    raise AssertionError("a field refuses what its section takes")
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise UsageError(f"axes: {name} {shown(value)} does not fit: {problem}") from None
 
 
 def write_value(value: Any) -> str:
@@ -258,10 +248,6 @@ def _fields(kind: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[tup
             yield from _fields(annotation, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", info
-
-
-def _first(fields: Mapping[str, FieldInfo], section: str) -> str:
-    return next(name for name in fields if name.startswith(f"{section}."))
 
 
 SIZE, TOKENS = "size", "tokens"
@@ -312,8 +298,8 @@ def field_points(name: str, values: Iterable[Any]) -> tuple[Point, ...]:
 
 def field_point(name: str, value: Any) -> Point:
     """Return one level of a field that exists; ``UsageError`` for a value that does not fit."""
-    read = read_value(name, value)
-    return Point(name, write_value(read), put(name, read))
+    typed = read_value(name, value)
+    return Point(name, write_value(typed), put(name, typed))
 
 
 def canonical_level(axis: str, text: str) -> str:
@@ -327,11 +313,11 @@ def canonical_level(axis: str, text: str) -> str:
 
 
 def _distinct(place: str, points: Iterable[Point]) -> tuple[Point, ...]:
-    found: dict[str, Point] = {}
+    by_level: dict[str, Point] = {}
     for point in points:
-        if point.level in found:
+        if point.level in by_level:
             raise UsageError(f"{place}: {point.level} is named twice; name each once")
-        found[point.level] = point
-    if not found:
+        by_level[point.level] = point
+    if not by_level:
         raise UsageError(f"{place} has no levels; name one or more, or leave it out")
-    return tuple(found.values())
+    return tuple(by_level.values())

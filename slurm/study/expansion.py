@@ -9,12 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.families import get_family
-from base.mistakes import explain
 from base.run.folders import RunFolder
 from eval.config import EvalConfig
 from pretrain.config import RunConfig
@@ -84,12 +81,8 @@ class Expansion:
         try:
             run_config = self._run_config(arm, fields or {})
         except UsageError as error:
-            if mistake := self._mistake(arm):
-                raise mistake from None
-            if not arm.points:
-                raise
-            places = ", ".join(f"{point.axis} {point.level}" for point in arm.points)
-            raise UsageError(f"{self.path}: {arm.family}, {arm.level}, {places}: {error}") from None
+            levels = "".join(f", {point.axis} {point.level}" for point in arm.points)
+            raise UsageError(f"{self.path}: {arm.family}, {arm.level}{levels}: {error}") from None
         folder = run_dir(run_config)
         return RunCell(
             config=run_config,
@@ -103,22 +96,14 @@ class Expansion:
 
     def _run_config(self, arm: Arm, fields: Mapping[str, Any]) -> RunConfig:
         file, name = self._files[arm.family], arm.level.name
-        seed, study = self.config.all_seeds[0], self.config.name
         identity = {
             "family": arm.family,
-            "seed": seed,
+            "seed": self.config.all_seeds[0],
             "model": {"ffn": name, "ffn_file": variant_place(name)},
-            "output": {"study": study},
+            "output": {"study": self.config.name},
         }
-        values = deep_merge(self._values(arm, fields), identity)
-        config = load_config(file, overrides=values)
-        found = (config.family, config.model.ffn, config.seed, config.output.study)
-        if found != (arm.family, name, seed, study):  # by its own entry under `variants:`
-            raise UsageError(
-                f"{file}: variants.{name} says family, seed, model.ffn or output.study, which the study "
-                f"{self.path} decides; leave it out"
-            )
-        check_length(self.path, self.config.evaluation, config)
+        config = load_config(file, overrides=deep_merge(self._values(arm, fields), identity))
+        check_length(self.config.evaluation, config)
         tokens = next((point.tokens for point in arm.points if point.tokens), None)
         if tokens is None:
             return config
@@ -133,12 +118,12 @@ class Expansion:
         entry = find(deep_merge(read_yaml(self._files[arm.family]), values), f"variants.{name}")
         if size:
             self._check_size(size, name, entry)
-        own = dict(arm.level.values)
+        of_variant = dict(arm.level.values)
         for place, value in self._fields(arm, fields):
             values = deep_merge(values, put(place, value))
             if has(entry, place):  # which would win
-                own = deep_merge(own, put(place, value))
-        return deep_merge(values, {"variants": {name: own}}) if own else values
+                of_variant = deep_merge(of_variant, put(place, value))
+        return deep_merge(values, {"variants": {name: of_variant}}) if of_variant else values
 
     def _fields(self, arm: Arm, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for point in arm.points:
@@ -148,25 +133,13 @@ class Expansion:
 
     def _check_size(self, size: Point, variant: str, entry: Any) -> None:
         """Refuse a size that a variant's own entry in a base config or in ``config`` would overrule."""
-        own = find(size.values, f"variants.{variant}")
+        of_variant = find(size.values, f"variants.{variant}")
         for leaf in leaves(size.values):
-            if has(entry, leaf) and not has(own, leaf):
+            if has(entry, leaf) and not has(of_variant, leaf):
                 raise UsageError(
                     f"{leaf} of the size is overruled by what the base config or config has for the variant, "
                     f"variants.{variant}.{leaf}; write sizes.{size.level}.variants.{variant}.{leaf} too"
                 )
-
-    def _mistake(self, arm: Arm) -> UsageError | None:
-        """What is wrong with the study's own ``config`` or a size by itself, whatever it is put upon."""
-        sizes = [(f"sizes.{point.level}", point.values) for point in arm.points if point.axis == SIZE]
-        for place, values in (("config", self.config.config), *sizes):
-            try:
-                RunConfig.model_validate({key: value for key, value in values.items() if key != "variants"})
-            except ValidationError as error:
-                # What fields must be to one another depends on the base.
-                if all(each["type"] != "value_error" for each in error.errors()):
-                    return explain(error, RunConfig, f"{self.path}: {place}")
-        return None
 
     @cached_property
     def _files(self) -> Mapping[str, Path]:
@@ -180,19 +153,13 @@ def check_folders(path: Path, cells: Sequence[RunCell]) -> None:
     Raises:
         UsageError: Naming two of them.
     """
-    homes: dict[Path, RunCell] = {}
+    cells_of: dict[Path, RunCell] = {}
     for cell in cells:
-        other = homes.setdefault(cell.run_dir, cell)
-        if other is not cell and cell.config.output.run_name is None:
-            raise UsageError(
-                f"{path}: {other.label} and {cell.label} are one run, as nothing that they differ in changes "
-                "what is trained; leave one of them out"
-            )
+        other = cells_of.setdefault(cell.run_dir, cell)
         if other is not cell:
             raise UsageError(
-                f"{path}: {other.label} at seed {other.config.seed} and {cell.label} at seed "
-                f"{cell.config.seed} would lie in one folder, {cell.run_dir}; leave output.run_name out of "
-                "the configs, and each has a folder of its own"
+                f"{path}: {other.label} and {cell.label} are one run, as nothing that they differ in changes "
+                f"its folder, {cell.run_dir}; leave one of them out, or output.run_name"
             )
         if cell.study_dir != cells[0].study_dir:
             raise UsageError(
@@ -201,16 +168,16 @@ def check_folders(path: Path, cells: Sequence[RunCell]) -> None:
             )
 
 
-def check_length(path: Path, evaluation: EvalConfig, config: RunConfig) -> None:
+def check_length(evaluation: EvalConfig, config: RunConfig) -> None:
     """Refuse to read more of a text than the model has positions for.
 
     Raises:
         UsageError: If the study's evaluation asks for that.
     """
-    asked, model = evaluation.finetune.max_length, resolve(config).model
-    able = (model.max_position_embeddings or 0) - get_family(config.family).first_position()
-    if asked is not None and asked > able:
+    length, model = evaluation.finetune.max_length, resolve(config).model
+    positions = (model.max_position_embeddings or 0) - get_family(config.family).first_position()
+    if length is not None and length > positions:
         raise UsageError(
-            f"{path}: evaluation.finetune.max_length {asked} is longer than the {able} positions of the "
-            f"{config.family} model; lower it, or raise model.max_position_embeddings"
+            f"evaluation.finetune.max_length {length} is longer than the {positions} positions of the model; "
+            "lower it, or raise model.max_position_embeddings"
         )

@@ -157,7 +157,7 @@ class Study:
     @property
     def plan(self) -> dict[str, Any]:
         """What must not change once somebody has looked."""
-        report = self.config.report.asked
+        report = self.config.report.decisive
         return {
             "looks": list(self.config.looks),
             "variants": list(self.config.models),

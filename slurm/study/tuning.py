@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -14,20 +15,20 @@ from base.config_input import deep_merge, parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.mistakes import check
 from base.sections import Section
-from pretrain.config import RunConfig
+from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, SHARED, TUNE
 from scores.tuning import Tuning, TuningPlan, Wanted
-from scores.tuning_rules import Point, Value, is_number, points, widest
-from slurm.study.axes import put, settings, write_value
+from scores.tuning_rules import Point, Value, is_number, widest
+from slurm.study.axes import put, write_value
 from slurm.study.cells import RunCell, at_seed
 
 MOST_POINTS = 1000
 WIDEN = 2
 """How often a grid of numbers may grow where the study does not say."""
 BUDGET_FIELDS = ("optim.max_steps", "optim.num_train_epochs")
-TUNABLE_SECTIONS = ("optim", "splines")
+TUNABLE_SECTIONS = {"optim": OptimConfig.model_fields, "splines": SplineConfig.model_fields}
 TUNABLE = ("train.batch_size", "model.hidden_dropout", "model.attention_dropout", "model.initializer_range")
 """Besides those of whole sections: they change neither what is compared nor the text that it is judged on."""
 
@@ -59,9 +60,9 @@ class TuneConfig(Section):
             raise ValueError("no field is named; write optim.learning_rate: [3e-4, 1e-3, 3e-3]")
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds are named twice: {', '.join(map(str, self.seeds))}; name each once")
-        found = math.prod(len(values) for values in self.fields.values())  # whose list may not fit memory
-        if found > MOST_POINTS:
-            raise ValueError(f"the fields make {found:,} points; {MOST_POINTS:,} are allowed")
+        num_points = math.prod(map(len, self.fields.values()))  # whose list may not fit memory
+        if num_points > MOST_POINTS:
+            raise ValueError(f"the fields make {num_points:,} points; {MOST_POINTS:,} are allowed")
         if self.widen and not any(is_number(values[0]) for values in self.fields.values()):
             raise ValueError(
                 f"widen is {self.widen}, and {', '.join(self.fields)} has no numbers to go on with; write "
@@ -84,38 +85,33 @@ def read_tune(value: object) -> TuneConfig | None:
         )
     if "fields" in value:
         raise unknown_name("key", "fields", [name for name in TuneConfig.model_fields if name != "fields"])
-    dotted = {name: values for name, values in value.items() if "." in str(name)}
-    rest = {name: values for name, values in value.items() if name not in dotted}
-    fields = {str(name): _values(str(name), values) for name, values in dotted.items()}
-    has_numbers = any(is_number(values[0]) for values in fields.values())
-    if fields and not has_numbers:
-        rest.setdefault("widen", 0)
-    return check(TuneConfig, {**rest, "fields": fields})
+    fields = {str(name): _values(str(name), values) for name, values in value.items() if "." in str(name)}
+    others = {name: values for name, values in value.items() if "." not in str(name)}
+    if fields and not any(is_number(values[0]) for values in fields.values()):
+        others.setdefault("widen", 0)
+    return check(TuneConfig, {**others, "fields": fields})
 
 
-def _values(name: str, given: object) -> tuple[Value, ...]:
+def _values(name: str, values: object) -> tuple[Value, ...]:
     """Check the values of one field, and bring numbers into their order."""
     _check_tunable(name)
-    if isinstance(given, dict):
+    if not isinstance(values, list | tuple) or not all(
+        isinstance(v, bool | int | float | str) for v in values
+    ):
         raise UsageError(
-            f"{name} has values for {', '.join(map(str, given))} apart, so the budget cannot be equal; give "
-            "one list for all variants"
+            f"{name} {shown(values)} must be one list of values for all variants, such as [3e-4, 1e-3, 3e-3]"
         )
-    if not isinstance(given, list | tuple) or not all(isinstance(v, bool | int | float | str) for v in given):
-        raise UsageError(f"{name} {shown(given)} must be a list of values, such as [3e-4, 1e-3, 3e-3]")
-    values = [_number(value) for value in given]
-    if len(values) < 2:
-        raise UsageError(f"{name} has {len(values)} value, so there is nothing to choose; give two or more")
-    if len(set(map(str, values))) != len(values) or len(set(values)) != len(values):
-        raise UsageError(f"{name} {shown(given)} names a value twice; name each once")
-    kinds = {is_number(value) for value in values}
+    numbers = [_number(value) for value in values]
+    if len(numbers) < 2 or len(set(map(str, numbers))) != len(numbers):
+        raise UsageError(f"{name} {shown(values)} must be two or more different values")
+    kinds = {is_number(value) for value in numbers}
     if kinds == {True, False}:
-        raise UsageError(f"{name} {shown(given)} mixes numbers and words; name values of one kind")
-    return tuple(sorted(values)) if kinds == {True} else tuple(values)  # type: ignore[type-var]
+        raise UsageError(f"{name} {shown(values)} mixes numbers and words; name values of one kind")
+    return tuple(sorted(numbers)) if kinds == {True} else tuple(numbers)  # type: ignore[type-var]
 
 
 def _number(value: Value) -> Value:
-    """A number that YAML takes for a word, as 3e-4 without a point."""
+    """Read a number that YAML takes for a word, as 3e-4 without a point."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -124,62 +120,17 @@ def _number(value: Value) -> Value:
 
 def _check_tunable(name: str) -> None:
     """Refuse what is no field, or would change the budget, what is compared, or what it is judged on."""
-    section, _, field = name.partition(".")
-    if field not in _fields(section):
-        known = [f"{each}.{one}" for each in TUNABLE_SECTIONS for one in _fields(each)]
-        raise unknown_name("field", name, [*known, *TUNABLE])
+    tunable = [f"{section}.{field}" for section, fields in TUNABLE_SECTIONS.items() for field in fields]
     if name in BUDGET_FIELDS:
         raise UsageError(
             f"{name} decides how long a run is, so the budget cannot be equal; write tokens: [...]"
         )
-    if section not in TUNABLE_SECTIONS and name not in TUNABLE:
+    if name not in (*tunable, *TUNABLE):
+        close = difflib.get_close_matches(name, tunable, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"or {', '.join(TUNABLE)}"
         raise UsageError(
-            f"{name} changes what is compared or the text that it is judged on; tune a field of optim or "
-            f"splines, or {', '.join(TUNABLE)}"
-        )
-
-
-def _fields(section: str) -> Collection[str]:
-    """Names of a section's fields."""
-    found = RunConfig.model_fields.get(section)
-    return getattr(found.annotation, "model_fields", {}) if found else {}
-
-
-def check_tune(
-    tune: TuneConfig, seeds: Sequence[int], tokens_are_named: bool, elsewhere: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Refuse a tuning that the rest of its study contradicts.
-
-    Args:
-        tune: What is tuned.
-        seeds: The study's own.
-        tokens_are_named: Whether the study says how many tokens a run has.
-        elsewhere: By the name of a part of the study, nested values that it sets.
-
-    Raises:
-        ValueError: Naming both places.
-    """
-    if both := sorted(set(tune.seeds) & set(seeds)):
-        raise ValueError(
-            f"tune.seeds {', '.join(map(str, both))} are seeds of the study too, and would choose on runs "
-            "that are compared; name others, such as [101, 102, 103]"
-        )
-    for place, values in elsewhere.items():
-        said = dict(settings(values))
-        for name in (*tune.fields, "data.validation_part"):
-            if name in said:
-                why = (
-                    "tune tries it"
-                    if name in tune.fields
-                    else "tuning runs have the even part, others the odd"
-                )
-                raise ValueError(f"{place} sets {said[name]}, and {why}; name it in one place")
-        if "output.run_name" in said:
-            raise ValueError(f"{place} sets output.run_name, which would give all tuning runs one folder")
-    if "train.batch_size" in tune.fields and not tokens_are_named:
-        raise ValueError(
-            "tune.train.batch_size gives runs of as many steps other numbers of tokens, so the budget cannot "
-            "be equal; name tokens: [...], and each has as many"
+            f"{name} is no field, or changes what is compared or the text that it is judged on; tune a field "
+            f"of optim or splines, {hint}"
         )
 
 
@@ -189,11 +140,6 @@ def describe_tuning(tune: TuneConfig) -> str:
     often = "once" if tune.widen == 1 else f"up to {tune.widen} times"
     grows = f", grown {often} where a best is at its edge" if tune.widen else ""
     return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; grid{grows}"
-
-
-def runs_of_an_arm(tune: TuneConfig) -> tuple[int, int]:
-    """Count the tuning runs of a variant in a setting at one seed: the fewest, and the most that may be."""
-    return len(points(tune.fields)), len(points(widest(tune.fields, tune.widen)))
 
 
 Part = Literal["even", "odd"]
@@ -254,29 +200,27 @@ def cells_of(wanted: Wanted, seeds: Sequence[int], untuned: Sequence[RunCell]) -
 
 def main_cells(tuning: Tuning, untuned: Iterable[RunCell]) -> list[RunCell]:
     """Return those cells of a study whose values are chosen, each at its variant's own best."""
-    found = []
-    for cell in untuned:
-        if choice := tuning.choice(cell.config.family, cell.places, cell.variant):
-            found.append(with_values(cell, choice.point, COMPARED_ON))
-    return found
+    choices = [(cell, tuning.choice(cell.config.family, cell.places, cell.variant)) for cell in untuned]
+    return [with_values(cell, choice.point, COMPARED_ON) for cell, choice in choices if choice]
 
 
 def shared_cells(tuning: Tuning, untuned: Iterable[RunCell]) -> list[RunCell]:
     """Return the cells at the baseline's best, without those whose own best it is: they are one run."""
-    found = []
+    cells = []
     for cell in untuned if tuning.plan.shared else ():
-        own = tuning.choice(cell.config.family, cell.places, cell.variant)
+        choice = tuning.choice(cell.config.family, cell.places, cell.variant)
         shared = tuning.shared(cell.config.family, cell.places)
-        if own and shared and own.point != shared.point:
-            found.append(replace(with_values(cell, shared.point, COMPARED_ON), stage=SHARED))
-    return found
+        if choice and shared and choice.point != shared.point:
+            cells.append(replace(with_values(cell, shared.point, COMPARED_ON), stage=SHARED))
+    return cells
 
 
 def shares_its_best(tuning: Tuning, cell: RunCell) -> bool:
     """Whether a run at its variant's own best is the one at the shared best too."""
     place = (cell.config.family, cell.places)
-    own, shared = tuning.choice(*place, cell.variant), tuning.shared(*place)
-    return bool(cell.stage == MAIN and tuning.plan.shared and own and shared and own.point == shared.point)
+    choice, shared = tuning.choice(*place, cell.variant), tuning.shared(*place)
+    is_same = choice and shared and choice.point == shared.point
+    return bool(cell.stage == MAIN and tuning.plan.shared and is_same)
 
 
 def with_values(cell: RunCell, point: Point, part: Part) -> RunCell:
@@ -330,13 +274,13 @@ def check_values(cells: Sequence[RunCell], tune: TuneConfig) -> None:
 
 def _at_point(cell: RunCell, wanted: Wanted) -> RunCell:
     """A tuning run; only its held-out loss is wanted."""
-    found = with_values(cell, wanted.point, CHOSEN_ON)
+    tuning_run = with_values(cell, wanted.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in wanted.point.items()))
     nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
-    return replace(found, stage=TUNE, evaluation=nothing, places=places)
+    return replace(tuning_run, stage=TUNE, evaluation=nothing, places=places)
 
 
 def _template(wanted: Wanted, untuned: Sequence[RunCell]) -> RunCell:
     """The first cell of a variant in a setting."""
-    asked = (wanted.family, wanted.places, wanted.variant)
-    return next(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) == asked)
+    group = (wanted.family, wanted.places, wanted.variant)
+    return next(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) == group)

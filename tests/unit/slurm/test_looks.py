@@ -230,7 +230,7 @@ def test_a_dry_run_tells_the_least_and_the_most(run, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "seeds     1, 2, 3, 4; more for what is undecided at looks of 4, 8, 12 seeds (0 of 3 made)" in said
     assert "20 cells in" in said
-    assert "if nothing is decided before 12 seeds, 40 more cells" in said
+    assert "+ at most: more seeds, if undecided  40" in said
     assert not (tmp_path / "runs").exists()
 
 
@@ -281,9 +281,7 @@ def test_looks_may_be_named(looks, numbers, tmp_path, repository):
 
 def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
     changes = {"seeds": {"first": 3, "most": 12}, "report": {"looks": [3, 6, 10]}}
-    with pytest.raises(
-        UsageError, match=r"report.looks are 3 to 10 and seeds 3 to 12; the first and the last"
-    ):
+    with pytest.raises(UsageError, match=r"the first at 3 and the last at 12, not 3 from 3 to 10"):
         load_study(write_study(tmp_path, repository, **changes))
 
 

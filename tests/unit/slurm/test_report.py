@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from slurm.cell_state import CellState
-from slurm.todo import not_done_lines
+from slurm.todo import describe_unfinished
 
 
 def cell(seed: int) -> Any:
@@ -21,7 +21,7 @@ def test_cells_with_the_same_reason_share_a_line() -> None:
 
     same = [failed(seed, f"UsageError: {cell(seed).run_dir}: the disk is full") for seed in (1, 2, 3)]
     other = (cell(4), CellState(name="missing"))
-    assert not_done_lines([*same, other]) == [
+    assert describe_unfinished([*same, other]) == [
         "not done: gpt_neo/gelu/seed1 and 2 more: failed: UsageError: runs/s/gpt_neo/gelu/seed1-abc: "
         "the disk is full (log: 1.log)",
         "not done: gpt_neo/gelu/seed4: missing (log: none)",

@@ -171,7 +171,7 @@ def test_every_variant_is_tuned_alike_and_trains_at_its_own_best_and_at_the_shar
     for run_id in written["stages"]["tune"]:
         assert set(written["levels"][run_id]) == {"variant", RATE}
     said = capsys.readouterr().out
-    assert "round 1: 18 runs; a best at the edge, so for all: optim.learning_rate 0.03333" in said
+    assert "tuning: 1 round, 0 of 3 chosen" in said
     assert "chosen: gpt_neo, kan: optim.learning_rate 0.01 (held-out loss 3.0102)" in said
 
     trainer = Trainer()
@@ -201,14 +201,13 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
     assert len({*trainer.ran, *rest.ran}) == len(trainer.ran) + len(rest.ran)  # none twice
 
 
-def test_a_run_that_diverged_counts_as_infinitely_bad_and_is_not_tried_again(run, tmp_path, capsys):
+def test_a_run_that_diverged_counts_as_infinitely_bad_and_is_not_tried_again(run, tmp_path):
     trainer = Trainer(diverges=[("gelu", 3e-3)])
     assert run("--retry-failed", trainer=trainer) == 0
     tuning = read_tuning(tmp_path / "runs" / "tuned")
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST | {"gelu": 1e-3}
     (tried,) = [one for one in tuning.rounds[0].tried if one.variant == "gelu" and one.point[RATE] == 3e-3]
     assert tried.losses == (None, None)
-    assert "18 runs, 2 diverged" in capsys.readouterr().out
     assert len(trainer.ran) == len(set(trainer.ran))
 
 
@@ -228,8 +227,6 @@ def test_a_dry_run_tells_the_tuning_runs_and_what_comes_after_them(run, tmp_path
     said = capsys.readouterr().out
     assert "18 cells in" in said
     assert "tuning    optim.learning_rate 0.001, 0.003, 0.01 at seeds 101, 102" in said
-    assert "after 18 tuning runs (42 where the grid grows as often as it may): 6 cells, each at its" in said
-    assert "and up to 4 more at the best of gelu" in said
     rows = [line.split() for line in said.splitlines()]
     for name, runs in [("tuning", 18), ("+ at most: tuning, where the grid grows", 24), ("in all", 24)]:
         assert [*name.split(), str(runs)] in [row[: len(name.split()) + 1] for row in rows], name
@@ -246,9 +243,9 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
         ({"tune": tune | {RATE: [1e-3, 3e-3]}}, "what is tuned changed after its first round of tuning"),
         ({"tune": tune | {"seeds": [101, 103]}}, "the tuning's seeds changed"),
         ({"tune": tune | {"widen": 0}}, "tune.widen changed"),
-        ({"variants": ["gelu", "kan"]}, "it was tuned with relu, which is not among its variants now"),
-        ({"config": runs | {"optim": {"max_steps": 7}}}, "its training changed"),
-        ({"tune": None}, "tune: is gone"),
+        ({"variants": ["gelu", "kan"]}, "relu took part in it; put it back"),
+        ({"config": runs | {"optim": {"max_steps": 7}}}, "its families or training changed"),
+        ({"tune": None}, "tune: changed"),
     ]:
         with pytest.raises(UsageError, match=said) as error:
             run(**changes)
@@ -293,7 +290,7 @@ def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run,
     assert run(*flags, trainer=again, **named) == 0
     assert not again.ran
     if by_flag:
-        with pytest.raises(UsageError, match=r"it was tuned with relu, .* or --add it again"):
+        with pytest.raises(UsageError, match=r"relu took part in it; put it back, or --add it again"):
             run(**two)
 
 

@@ -41,11 +41,11 @@ def test_words_are_not_widened_unless_that_is_asked_for():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({RATE: [1e-3]}, "has 1 value, so there is nothing to choose; give two or more"),
-        ({RATE: [1e-3, 1e-3]}, "names a value twice"),
+        ({RATE: [1e-3]}, "two or more different values"),
+        ({RATE: [1e-3, 1e-3]}, "two or more different values"),
         ({RATE: [1e-3, "cosine"]}, "mixes numbers and words"),
-        ({RATE: 1e-3}, "must be a list of values"),
-        ({RATE: {"gelu": [1e-3, 3e-3], "kan": [1e-3]}}, "so the budget cannot be equal; give one list"),
+        ({RATE: 1e-3}, "must be one list of values"),
+        ({RATE: {"gelu": [1e-3, 3e-3], "kan": [1e-3]}}, "must be one list of values for all variants"),
         ({"optim.max_steps": [100, 200]}, "decides how long a run is, so the budget cannot be equal"),
         ({"optim.learning_rat": [1e-3, 3e-3]}, "optim.learning_rate"),
         ({"model.hidden_size": [64, 128]}, "changes what is compared or the text"),
