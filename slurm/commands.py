@@ -191,9 +191,9 @@ def details(state: CellState, folder: Path) -> str:
 
 def _progress(folder: Path) -> Iterator[str]:
     """Say what the tuning has chosen and what looks have decided, or that their files are damaged."""
-    for read in (read_tuning, read_decisions):
+    for reader in (read_tuning, read_decisions):
         try:
-            record = read(folder)
+            record = reader(folder)
         except UsageError as error:
             yield f"note: {error}"
         else:

@@ -95,10 +95,6 @@ class SlurmSubmitter:
                 "a job cannot run more cells at once than it has"
             )
 
-    def of(self, study: Study) -> SlurmSubmitter:
-        """Return what submits the same study later, in the same way."""
-        return SlurmSubmitter(study, self.preset, self.packing, self.snapshot)
-
     def submit_cells(self, cells: Sequence[Cell]) -> list[submitit.Job[None]]:
         """Submit cells as arrays of at most the site's size; returns their jobs.
 
@@ -113,7 +109,7 @@ class SlurmSubmitter:
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [_array(jobs[-1])] if jobs and self._max_running else []
             with _asking_slurm():
-                handed = self._executor(len(chunk), after).map_array(CellJob(self._layout), chunk)
+                handed = self._cells_executor(len(chunk), after).map_array(CellJob(self._layout), chunk)
             for job, batch in zip(handed, chunk, strict=True):
                 for cell in batch:
                     queued_state(cell.study_dir, cell.run_id, job.job_id)
@@ -139,11 +135,8 @@ class SlurmSubmitter:
         if not awaited:
             return None
         self._cancel_waiting_report()
-        partition = self.preset.report_partition or self.preset.partition
-        executor = submitit.SlurmExecutor(folder=self._folder)
-        _set(
-            executor,
-            **self._site(partition),
+        executor = self._executor(
+            partition=self.preset.report_partition or self.preset.partition,
             job_name=report_name(folder),
             time=min(REPORT_MINUTES, minutes_of(self.preset.time)),
             cpus_per_task=1,
@@ -155,7 +148,7 @@ class SlurmSubmitter:
     def asked(self, num_cells: int) -> str:
         """What the cells' jobs ask SLURM for, an option a line, and what runs before Python starts."""
         num_jobs = -(-num_cells // self.packing.cells_per_job)
-        options = dict(self._executor(num_jobs, []).parameters)
+        options = dict(self._cells_executor(num_jobs, []).parameters)
         options |= {"array": f"0-{num_jobs - 1}%{options.pop('array_parallelism')}"}
         setup, more = options.pop("setup"), options.pop("additional_parameters")
         words = {name.replace("_", "-"): value for name, value in (options | more).items()}
@@ -181,12 +174,10 @@ class SlurmSubmitter:
             return "shared"
         return "at-once" if self.packing.cells_at_once > 1 else "in-turn"
 
-    def _executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
+    def _cells_executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
         preset, at_once = self.preset, self.packing.cells_at_once
-        executor = submitit.SlurmExecutor(folder=self._folder, max_num_timeout=preset.max_timeouts)
-        _set(
-            executor,
-            **self._site(preset.partition),
+        return self._executor(
+            partition=preset.partition,
             job_name=cells_name(self.study.folder),
             time=minutes_of(preset.time),
             nodes=preset.nodes,
@@ -199,13 +190,11 @@ class SlurmSubmitter:
             # One that died must not keep the others of its job waiting.
             srun_args=["--kill-on-bad-exit=1"] if preset.num_processes > 1 else None,
         )
-        return executor
 
-    def _site(self, partition: str | None) -> dict[str, Any]:
-        """What every job says, the report's too."""
+    def _executor(self, **parameters: Any) -> submitit.SlurmExecutor:
+        """Make what submits jobs; a parameter of None is left to the site's default."""
         preset = self.preset
-        return {
-            "partition": partition,
+        parameters |= {
             "account": preset.account,
             "qos": preset.qos,
             "constraint": preset.constraint,
@@ -213,17 +202,20 @@ class SlurmSubmitter:
             "setup": self._setup(),
             "additional_parameters": preset.options,
         }
+        executor = submitit.SlurmExecutor(folder=self._folder, max_num_timeout=preset.max_timeouts)
+        executor.update_parameters(**{name: value for name, value in parameters.items() if value is not None})
+        return executor
 
     def _setup(self) -> list[str]:
         # Since SLURM 22.05 srun does not take the cores of a task from the job.
         cores = dict.fromkeys(("OMP_NUM_THREADS", "SRUN_CPUS_PER_TASK"), "${SLURM_CPUS_PER_TASK:-1}")
-        own = {name: in_the_job(value) for name, value in self.preset.environment.items()}
+        site = {name: in_the_job(value) for name, value in self.preset.environment.items()}
         code = {name: shlex.quote(value) for name, value in snapshot_environment(self.snapshot).items()}
         return [
             "set -e  # a failing line ends the job",
             *(f"module load {shlex.quote(name)}" for name in self.preset.modules),
             *self.preset.setup,
-            *(f"export {name}={value}" for name, value in (cores | own | code).items()),
+            *(f"export {name}={value}" for name, value in (cores | site | code).items()),
         ]
 
 
@@ -272,11 +264,12 @@ class ReportJob:
     def _go_on(self, study: Study) -> None:
         """Submit what the next stage needs: a round of tuning, runs at what was chosen, or a look."""
         study.write()
-        submitter = self.submitter.of(study)
+        before = self.submitter
+        submitter = SlurmSubmitter(study, before.preset, before.packing, before.snapshot)
         # If this job was stopped before it ended, and runs again, they may be submitted, or done.
         if cells := find_todo(study, retry_failed=False).cells:
             submitter.submit_cells(cells)
-            print(f"{len(cells)} cells are submitted for the next {study.stage}", flush=True)
+            print(f"{len(cells)} cells are submitted for what comes next", flush=True)
         if submitter.submit_report() is None:
             end_stage(study)
 
@@ -286,20 +279,15 @@ def in_the_job(value: str) -> str:
     return '"' + _SPECIAL.sub(lambda found: found[1] or rf"\{found[0]}", value) + '"'
 
 
-def _set(executor: submitit.SlurmExecutor, **parameters: Any) -> None:
-    """Leave out what is not set, for which the site's own default holds."""
-    executor.update_parameters(**{name: value for name, value in parameters.items() if value is not None})
-
-
 def _array(job: submitit.Job[None]) -> str:
     return job.job_id.split("_")[0]
 
 
 def _load_own(study: Study) -> None:
     """Load variants that are in files; without one it is not known whether its runs are of another source."""
-    for own in own_variants(study.planned):
+    for variant in own_variants(study.planned):
         try:
-            own.load()
+            variant.load()
         except UsageError as error:
             print(f"note: {error}", flush=True)
 

@@ -26,7 +26,7 @@ from slurm.jobs import Packing, SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress
 from slurm.stages import check_unchanged, end_stage, with_further
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
-from slurm.study.study import Asked, Study, load_study
+from slurm.study.study import Changes, Study, load_study
 from slurm.study.tuning import compared_data
 from slurm.survey import count_states
 from slurm.todo import (
@@ -54,8 +54,8 @@ def launch(options: SubmitArgs) -> int:
     overrides = runs_dir_override(options.runs_dir)
     if note := note_on_one(options.seeds or ""):
         print(note)
-    asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
-    study = load_study(options.study, overrides, options.trust_remote_code, asked=asked)
+    changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
+    study = load_study(options.study, overrides, options.trust_remote_code, changes=changes)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_unchanged(study)
     if study.config.looks and not options.report:

@@ -82,9 +82,8 @@ class LocalRunner:
         """Drop processes that have ended; yield what a dead one left undone and may be tried again."""
         for running in [running for running in self._running if running.process.poll() is not None]:
             self._running.remove(running)
-            left = tuple(cell for cell in running.cells if self._may_retry(cell))
-            if left:
-                yield left
+            if unfinished := tuple(cell for cell in running.cells if self._may_retry(cell)):
+                yield unfinished
 
     def _may_retry(self, cell: Cell) -> bool:
         state = read_state(self.study_dir, cell.run_id)

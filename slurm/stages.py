@@ -122,8 +122,8 @@ def _losses(study: Study, ended: Collection[str]) -> Losses:
     """Look up the held-out losses of tuning runs that have ended."""
     untuned = trained_cells(study.planned)
 
-    def losses(wanted: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
-        cells = cells_of(wanted, seeds, untuned)
+    def losses(trial: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        cells = cells_of(trial, seeds, untuned)
         if any(cell.run_id not in ended for cell in cells):
             return None
         return tuple(_held_out_loss(cell) for cell in cells)

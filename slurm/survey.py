@@ -224,8 +224,10 @@ class CellTime:
     def of(cls, stage: str, run_id: str, levels: Mapping[str, str], state: CellState) -> CellTime:
         """Take the kind from a run's id, its variant's level (``variant``) and its levels on axes by name."""
         family, variant = run_id.split("/")[:2]
-        named = {"variant": variant, **levels}
-        return cls(stage, (family, *(x for axis, x in named.items() if not axis.startswith(COSTLESS))), state)
+        levels = {"variant": variant, **levels}
+        return cls(
+            stage, (family, *(x for axis, x in levels.items() if not axis.startswith(COSTLESS))), state
+        )
 
     @property
     def has_ended(self) -> bool:

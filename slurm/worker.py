@@ -63,19 +63,14 @@ def is_done(cell: Cell) -> bool:
     A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
     read is not: running it tells why, and stops no other.
     """
-    if cell.stage == TUNE and RunFolder(cell.run_dir).has_diverged:
+    run = RunFolder(cell.run_dir)
+    if cell.stage == TUNE and run.has_diverged:
         return True
     try:
-        return _has_model(cell) and is_evaluated(cell.run_dir, cell.evaluation)
+        has_model = run.is_backbone if isinstance(cell, BackboneCell) else is_finished(cell.run_dir)
+        return has_model and is_evaluated(cell.run_dir, cell.evaluation)
     except (UsageError, OSError):
         return False
-
-
-def _has_model(cell: Cell) -> bool:
-    """Whether it is pretrained; of a backbone whether it was found."""
-    return (
-        RunFolder(cell.run_dir).is_backbone if isinstance(cell, BackboneCell) else is_finished(cell.run_dir)
-    )
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
@@ -106,14 +101,14 @@ def _run_held(cell: Cell, worker: Worker) -> None:
         write_state(cell.study_dir, cell.run_id, before)
         raise
     except Exception as error:
-        told = as_usage_error(error)
-        if isinstance(told, UsageError):
-            print(f"error: {told}", flush=True)
+        mistake = as_usage_error(error)
+        if isinstance(mistake, UsageError):
+            print(f"error: {mistake}", flush=True)
         else:
             traceback.print_exc()
         # What ends with a full disk does not fail by itself, and is tried again by the next command.
-        name = "missing" if isinstance(told, WorldError) else "failed"
-        state = replace(state, name=name, error=_one_line(told), finished_s=time.time())
+        name = "missing" if isinstance(mistake, WorldError) else "failed"
+        state = replace(state, name=name, error=_one_line(mistake), finished_s=time.time())
     except Stopped as stopped:
         state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
         write_state(cell.study_dir, cell.run_id, state)
@@ -166,11 +161,6 @@ def tell_of_edited_code() -> None:
         print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
 
 
-def has_gpu() -> bool:
-    """Whether this process may use a GPU."""
-    return torch.cuda.is_available()
-
-
 def share_cores(num_workers: int) -> dict[str, str]:
     """Variables for workers that share this machine's cores."""
     return {"OMP_NUM_THREADS": str(max(1, num_cores() // num_workers))}
@@ -216,12 +206,12 @@ class CellJob:
 def _join_processes() -> None:
     """Tell Accelerate of the job's other processes."""
     # Where node names do not resolve, the preset's environment names an address.
-    named = os.environ.get("MASTER_ADDR")
+    address = os.environ.get("MASTER_ADDR")
     # CUDA_VISIBLE_DEVICES stays, as Accelerate chooses by LOCAL_RANK.
     TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
-    if named:
-        os.environ["MASTER_ADDR"] = named
-    if not has_gpu():
+    if address:
+        os.environ["MASTER_ADDR"] = address
+    if not torch.cuda.is_available():
         os.environ["ACCELERATE_USE_CPU"] = "true"
 
 
@@ -245,15 +235,11 @@ def _end_with_command() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-if __name__ == "__main__":
-    run_cli(lambda: main(sys.argv[1]))
-
-
 SUFFIXES = (".py", ".yaml", ".csv", ".css", ".bib", ".md")
 """Of the files that the packages consist of."""
 
 
-def take_snapshot(study_dir: Path, own: Mapping[str, bytes] | None = None) -> Path:
+def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) -> Path:
     """Copy the project's code into the study's folder, once for each state of the code.
 
     Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart. A copy that
@@ -261,15 +247,13 @@ def take_snapshot(study_dir: Path, own: Mapping[str, bytes] | None = None) -> Pa
 
     Args:
         study_dir: The study's folder.
-        own: Files of the user's own variants, by their place in the copy.
+        variants: Files of the user's own variants, by their place in the copy.
 
     Returns:
         ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
     """
     root = CODE_ROOT
-    files = sorted(
-        path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES
-    )
+    files = [path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES]
     # An environment inside a checkout of something else has no commit of its own.
     is_checkout = bool(_git(root, "ls-files", "base/files.py"))
     commit = _git(root, "rev-parse", "HEAD") if is_checkout else ""
@@ -278,23 +262,24 @@ def take_snapshot(study_dir: Path, own: Mapping[str, bytes] | None = None) -> Pa
     copy = StudyFolder(study_dir).code_dir.resolve() / f"copy.tmp-{os.getpid()}"
     try:
         for path in files:
-            target = copy / path.relative_to(root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
-        for place, text in (own or {}).items():
+            (copy / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy / path.relative_to(root))
+        for place, content in (variants or {}).items():
             (copy / place).parent.mkdir(parents=True, exist_ok=True)
-            (copy / place).write_bytes(text)
-        content = content_hash(copy)
-        name = commit[:12] if commit and is_clean and not own else f"{commit[:12] or 'code'}-{content[:8]}"
+            (copy / place).write_bytes(content)
+        digest = content_hash(copy)
+        name = (
+            commit[:12] if commit and is_clean and not variants else f"{commit[:12] or 'code'}-{digest[:8]}"
+        )
         folder = copy.with_name(name)
-        if folder.is_dir() and content_hash(folder) == content and is_as_copied(folder):
+        if folder.is_dir() and content_hash(folder) == digest and is_as_copied(folder):
             for cache in folder.rglob("__pycache__"):
                 shutil.rmtree(cache, ignore_errors=True)
             return folder
         if diff:
             write_text(folder.with_name(f"{name}.diff"), diff + "\n")
         clean = is_clean if commit else None
-        write_record(copy / SNAPSHOT, {"commit": commit or None, "clean": clean, "content": content})
+        write_record(copy / SNAPSHOT, {"commit": commit or None, "clean": clean, "content": digest})
         if folder.exists():
             set_aside(folder, "its files are not as they were copied")
         copy.replace(folder)
@@ -321,3 +306,7 @@ def _git(root: Path, *command: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    run_cli(lambda: main(sys.argv[1]))

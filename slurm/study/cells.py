@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError, WorldError
-from base.families import PRETRAINED
 from base.files import CODE_ROOT
-from base.run.folders import RunFolder
+from base.run.folders import RUN_NAME, RunFolder
 from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
 from ffn_variants.files import absolute_place, load_variant, names_file, variant_file
@@ -27,6 +26,10 @@ from slurm.survey import describe_levels
 class Cell:
     """What a worker does at one seed, with everything that it needs."""
 
+    variant: str
+    """The study's name for it among the others: an FFN variant with its options, or a backbone."""
+    seed: int
+    """Of its pretraining, or of the fine-tuning of a model that was pretrained elsewhere."""
     evaluation: EvalConfig
     study_dir: Path
     run_dir: Path
@@ -41,16 +44,6 @@ class Cell:
         return RunFolder(self.run_dir).run_id
 
     @property
-    def variant(self) -> str:
-        """What stands for it among the others of the study."""
-        raise NotImplementedError
-
-    @property
-    def seed(self) -> int:
-        """Of its pretraining, or of the fine-tuning of a model that was pretrained elsewhere."""
-        raise NotImplementedError
-
-    @property
     def shown_id(self) -> str:
         """Its ``run_id``, and what that does not tell."""
         levels = describe_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
@@ -59,7 +52,10 @@ class Cell:
     @property
     def label(self) -> str:
         """The run's name without the hash, as shown to a reader."""
-        raise NotImplementedError
+        family, _, name = self.run_id.split("/")
+        name = f"seed{self.seed}" if RUN_NAME.fullmatch(name) else name
+        places = describe_levels(self.run_id, dict(self.places))
+        return f"{family}/{self.variant}/{name}{f' ({places})' if places else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +65,6 @@ class RunCell(Cell):
     config: RunConfig
     own: OwnVariant | None = None
     """Its variant, where that is in a file of the user's."""
-    level: str | None = None
-    """What the study calls the variant; None where that is its name."""
-
-    @property
-    def variant(self) -> str:
-        return self.level or self.config.model.ffn
-
-    @property
-    def seed(self) -> int:
-        return self.config.seed
-
-    @property
-    def label(self) -> str:
-        config = self.config
-        name = f"{config.family}/{self.variant}/{config.output.run_name or f'seed{config.seed}'}"
-        places = describe_levels(self.run_id, dict(self.places))
-        return f"{name} ({places})" if places else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,23 +75,11 @@ class BackboneCell(Cell):
     trust_remote_code: bool = False
     """Whether its user consented to run an FFN variant that it brings."""
 
-    @property
-    def variant(self) -> str:
-        return self.backbone.variant
-
-    @property
-    def seed(self) -> int:
-        return self.backbone.seed
-
-    @property
-    def label(self) -> str:
-        return f"{PRETRAINED}/{self.variant}/seed{self.seed}"
-
 
 def at_seed(cell: RunCell, seed: int) -> RunCell:
     """Return the cell of the same arm at another seed."""
     run_config = cell.config.model_copy(update={"seed": seed})
-    return replace(cell, config=run_config, run_dir=run_dir(run_config))
+    return replace(cell, seed=seed, config=run_config, run_dir=run_dir(run_config))
 
 
 def trained_cells(cells: Iterable[Cell]) -> list[RunCell]:
@@ -141,14 +108,10 @@ def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two backbones are called {twice}, as their names end in it; name one of them")
     texts = [name for name in evaluation.suites if SUITES[name].kind != "classification"]
-    if texts := [*texts, *evaluation.tasks]:
+    if [*texts, *evaluation.tasks] or not (evaluation.suites or evaluation.classify):
         raise ValueError(
-            f"backbones score no texts, and evaluation names {', '.join(texts)}; write suites: [glue], or "
-            "suites: [] and classify: [...]"
-        )
-    if not (evaluation.suites or evaluation.classify):
-        raise ValueError(
-            "backbones are only scored, and evaluation names nothing; write suites: [glue] or classify: [...]"
+            f"backbones score no texts ({', '.join([*texts, *evaluation.tasks]) or 'nothing'} is named), "
+            "only classifiers; write suites: [glue], or suites: [] and classify: [...]"
         )
     if isinstance(evaluation.finetune.seeds, tuple):
         raise ValueError("the study's seeds are those of fine-tuning backbones; leave finetune.seeds out")
@@ -162,16 +125,18 @@ def expand_backbones(
     trust_remote_code: bool = False,
 ) -> tuple[BackboneCell, ...]:
     """Return a cell for each model and seed of fine-tuning, seeds varying slowest."""
-    named = [StudyBackbone(model, seed) for seed in seeds for model in models]
+    backbones = [StudyBackbone(model, seed) for seed in seeds for model in models]
     return tuple(
         BackboneCell(
-            backbone=one,
+            variant=backbone.variant,
+            seed=backbone.seed,
+            backbone=backbone,
             evaluation=evaluation,
             study_dir=folder,
-            run_dir=folder / one.run_id,
+            run_dir=folder / backbone.run_id,
             trust_remote_code=trust_remote_code,
         )
-        for one in named
+        for backbone in backbones
     )
 
 
@@ -205,11 +170,7 @@ class OwnVariant:
             WorldError: If that copy is not what was submitted; nothing of it is run then.
         """
         path = CODE_ROOT / self.copy
-        try:
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError:
-            found = ""
-        if found != self.sha256:
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != self.sha256:
             raise WorldError(
                 f"{path} is not the file of the variant {self.name!r} that was submitted, and was not run; "
                 "the same command makes the copy anew"
@@ -230,72 +191,46 @@ def own_variant(name: str) -> OwnVariant | None:
     return OwnVariant(name, file.attribute, hashlib.sha256(file.content).hexdigest())
 
 
-def contents(own: Iterable[OwnVariant]) -> dict[str, bytes]:
+def contents(variants: Iterable[OwnVariant]) -> dict[str, bytes]:
     """What to put into a copy of the code, by place."""
-    return {one.copy: file.content for one in own if (file := variant_file(one.name))}
+    return {one.copy: file.content for one in variants if (file := variant_file(one.name))}
 
 
-def places_in(path: Path, named: Any) -> dict[str, str]:
-    """Find the variants of a study that are in files.
+def absolute_variant(text: Any, folder: Path, source: str) -> Any:
+    """Make the place in ``path/to/mine.py:SPEC alpha=2`` absolute; other variants stay as they are.
 
     Args:
-        path: The study's file; its folder is where relative paths start.
-        named: What stands under ``variants``.
-
-    Returns:
-        For what stands there the absolute place.
+        text: What stands under ``variants``.
+        folder: Where relative paths start.
+        source: Where the text is from, for errors.
 
     Raises:
         UsageError: For a text that looks like a file and names no Python file.
     """
-    found = {}
-    for text in named if isinstance(named, list) else []:
-        place, _ = split_file(text) if isinstance(text, str) else ("", "")
-        if names_file(place):
-            folder = path.parent if not place.startswith("~") else Path()
-            try:
-                found[text] = absolute_place(str(folder / place))
-            except UsageError as error:
-                raise UsageError(f"{path}: variants: {error}") from None
-    return found
+    place, options = split_file(text) if isinstance(text, str) else ("", "")
+    if not names_file(place):
+        return text
+    try:
+        return f"{absolute_place(place if place.startswith('~') else str(folder / place))}{options}"
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
-def with_added(named: list[Any], add: Iterable[str], flag: str) -> list[Any]:
-    """Put variants of a command line behind those of a study, where they are not there already.
-
-    Args:
-        named: What stands under ``variants``.
-        add: The same, but that relative paths start here.
-        flag: That they are from.
-
-    Raises:
-        UsageError: For a text that looks like a file and names no Python file.
-    """
-    found = list(named)
-    for text in add:
-        place, rest = split_file(text)
-        if names_file(place):
-            try:
-                text = f"{absolute_place(place)}{rest}"
-            except UsageError as error:
-                raise UsageError(f"{flag}: {error}") from None
-        if text not in found:
-            found.append(text)
-    return found
-
-
-def load_named(path: Path, places: Iterable[str], trust_remote_code: bool) -> list[str]:
-    """Run the files that a study names; returns their variants' names.
+def load_file_variants(path: Path, variants: Iterable[Any], trust_remote_code: bool) -> list[Any]:
+    """Run the files that a study names; returns its variants with the names that their specs have.
 
     Raises:
         UsageError: Without consent, naming the first file; or as ``load_variant``.
     """
     names = []
-    for place in places:
-        if not trust_remote_code:
-            raise UsageError(
-                f"{path}: its variants name {place}, which is code; read that file, then consent to run it "
-                "with --trust-remote-code"
-            )
-        names.append(load_variant(place).name)
+    for text in variants:
+        place, options = split_file(text) if isinstance(text, str) else ("", "")
+        if names_file(place):
+            if not trust_remote_code:
+                raise UsageError(
+                    f"{path}: its variants name {place}, which is code; read that file, then consent to run "
+                    "it with --trust-remote-code"
+                )
+            text = f"{load_variant(place).name}{options}"
+        names.append(text)
     return names

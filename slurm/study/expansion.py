@@ -90,7 +90,8 @@ class Expansion:
             study_dir=RunFolder(folder).study.path,
             run_dir=folder,
             own=own_variant(arm.level.name),
-            level=str(arm.level),
+            variant=str(arm.level),
+            seed=run_config.seed,
             places=tuple((point.axis, point.level) for point in arm.points),
         )
 

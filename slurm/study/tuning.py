@@ -192,9 +192,9 @@ def growth_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
     return [cell for cell in tuning_cells(most, untuned) if cell.run_id not in due]
 
 
-def cells_of(wanted: Wanted, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:
+def cells_of(trial: Wanted, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:
     """Return the tuning runs of a variant at one point, by seed."""
-    cell = _at_point(_template(wanted, untuned), wanted)
+    cell = _at_point(_template(trial, untuned), trial)
     return [at_seed(cell, seed) for seed in seeds]
 
 
@@ -272,15 +272,15 @@ def check_values(cells: Sequence[RunCell], tune: TuneConfig) -> None:
             raise UsageError(f"tune: {name}:{why} {error}") from None
 
 
-def _at_point(cell: RunCell, wanted: Wanted) -> RunCell:
+def _at_point(cell: RunCell, trial: Wanted) -> RunCell:
     """A tuning run; only its held-out loss is wanted."""
-    tuning_run = with_values(cell, wanted.point, CHOSEN_ON)
-    places = (*cell.places, *((name, write_value(value)) for name, value in wanted.point.items()))
+    tuning_run = with_values(cell, trial.point, CHOSEN_ON)
+    places = (*cell.places, *((name, write_value(value)) for name, value in trial.point.items()))
     nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
     return replace(tuning_run, stage=TUNE, evaluation=nothing, places=places)
 
 
-def _template(wanted: Wanted, untuned: Sequence[RunCell]) -> RunCell:
+def _template(trial: Wanted, untuned: Sequence[RunCell]) -> RunCell:
     """The first cell of a variant in a setting."""
-    group = (wanted.family, wanted.places, wanted.variant)
+    group = (trial.family, trial.places, trial.variant)
     return next(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) == group)
