@@ -58,14 +58,10 @@ def launch(options: SubmitArgs) -> int:
     study = load_study(options.study, overrides, options.trust_remote_code, changes=changes)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_unchanged(study)
-    if study.config.looks and not options.report:
+    goes_on = study.config.looks or (study.config.tune and options.cluster == "slurm")
+    if goes_on and not options.report:
         raise UsageError(
-            f"the report of {study.config.name} decides who gets more seeds; leave out --no-report"
-        )
-    if study.config.tune and options.cluster == "slurm" and not options.report:
-        raise UsageError(
-            f"the job that writes the report of {study.config.name} also hands in what its tuning chose; "
-            "leave out --no-report"
+            f"{study.config.name} goes on from its report to what follows; leave out --no-report"
         )
     if options.dry_run:
         study = with_further(study, options.decide)

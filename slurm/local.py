@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from base.progress import ProgressBar, duration
@@ -26,19 +26,14 @@ from slurm.survey import CellTime, describe_time_left
 from slurm.worker import share_cores, snapshot_environment
 
 POLL_S = 0.5
+LINE_EVERY_S = 15.0
+ENDED = ("done", "failed")
 MAX_ATTEMPTS = 2
 SAVING_S = 120.0
 """How long a worker that is told to stop may take to save."""
 
 
-@dataclass
-class _Running:
-    process: subprocess.Popen[bytes]
-    cells: tuple[Cell, ...]
-    slot: int
-
-
-@dataclass
+@dataclass(frozen=True)
 class LocalRunner:
     """Works through batches of cells with ``workers`` processes, in the order of the list.
 
@@ -51,43 +46,42 @@ class LocalRunner:
     progress: StudyProgress
     snapshot: Path
     """Folder of the code that the processes run."""
-    _running: list[_Running] = field(default_factory=list)
-    _tries: dict[str, int] = field(default_factory=dict)
 
     def run(self, batches: Sequence[Sequence[Cell]]) -> None:
         """Run every batch; returns when none is left, whether the cells succeeded or not."""
-        waiting = deque(tuple(batch) for batch in batches)
+        waiting = deque(batches)
+        running: dict[int, tuple[subprocess.Popen[bytes], Sequence[Cell]]] = {}  # by slot
+        tries: Counter[str] = Counter()
         with _ended_by_sigterm():
             try:
-                while waiting or self._running:
-                    while waiting and len(self._running) < self.workers:
-                        self._start(waiting.popleft())
+                while waiting or running:
+                    for slot in sorted(set(range(self.workers)) - running.keys())[: len(waiting)]:
+                        cells = waiting.popleft()
+                        running[slot] = self._start(cells, slot), cells
+                        tries.update(cell.run_id for cell in cells)
                     time.sleep(POLL_S)
                     self.progress.update()
-                    waiting.extend(self._collect())
+                    for slot in [
+                        slot for slot, (process, _) in running.items() if process.poll() is not None
+                    ]:
+                        _, cells = running.pop(slot)
+                        again = [cell for cell in cells if tries[cell.run_id] < MAX_ATTEMPTS]
+                        states = [read_state(self.study_dir, cell.run_id) for cell in again]
+                        died = [
+                            cell for cell, state in zip(again, states, strict=True) if state.name not in ENDED
+                        ]
+                        waiting.extend([died] if died else [])
             finally:
-                _stop([running.process for running in self._running])
+                _stop([process for process, _ in running.values()])
                 self.progress.close()
 
-    def _start(self, cells: tuple[Cell, ...]) -> None:
-        slot = min(set(range(self.workers)) - {running.slot for running in self._running})
+    def _has_ended(self, cell: Cell) -> bool:
+        return read_state(self.study_dir, cell.run_id).name in ENDED
+
+    def _start(self, cells: Sequence[Cell], slot: int) -> subprocess.Popen[bytes]:
         log = StudyFolder(self.study_dir).jobs_dir / f"{cells[0].run_id.replace('/', '--')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        environment = worker_environment(self.snapshot, slot, self.workers)
-        self._running.append(_Running(start_worker(cells, log, environment), cells, slot))
-        for cell in cells:
-            self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
-
-    def _collect(self) -> Iterator[tuple[Cell, ...]]:
-        """Drop processes that have ended; yield what a dead one left undone and may be tried again."""
-        for running in [running for running in self._running if running.process.poll() is not None]:
-            self._running.remove(running)
-            if unfinished := tuple(cell for cell in running.cells if self._may_retry(cell)):
-                yield unfinished
-
-    def _may_retry(self, cell: Cell) -> bool:
-        state = read_state(self.study_dir, cell.run_id)
-        return state.name not in ("done", "failed") and self._tries[cell.run_id] < MAX_ATTEMPTS
+        return start_worker(cells, log, worker_environment(self.snapshot, slot, self.workers))
 
 
 def worker_environment(snapshot: Path, slot: int, workers: int) -> dict[str, str]:
@@ -152,10 +146,6 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-LINE_EVERY_S = 15.0
-ENDED = ("done", "failed")
 
 
 class StudyProgress:

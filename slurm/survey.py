@@ -224,10 +224,9 @@ class CellTime:
     def of(cls, stage: str, run_id: str, levels: Mapping[str, str], state: CellState) -> CellTime:
         """Take the kind from a run's id, its variant's level (``variant``) and its levels on axes by name."""
         family, variant = run_id.split("/")[:2]
-        levels = {"variant": variant, **levels}
-        return cls(
-            stage, (family, *(x for axis, x in levels.items() if not axis.startswith(COSTLESS))), state
-        )
+        of_cell = {"variant": variant, **levels}
+        kind = (family, *(level for axis, level in of_cell.items() if not axis.startswith(COSTLESS)))
+        return cls(stage, kind, state)
 
     @property
     def has_ended(self) -> bool:

@@ -172,6 +172,24 @@ class StudyConfig(Section):
         return self.model_copy(update={"report": report.model_copy(update=changes)})
 
     @model_validator(mode="after")
+    def _trains_or_scores(self) -> StudyConfig:
+        """Refuse anything but families with variants, or backbones with what can be asked of them."""
+        if not self.backbones:
+            for name in ("families", "variants"):
+                if not getattr(self, name):
+                    raise ValueError(
+                        f"{name} are not named; name families and variants to be trained, or backbones"
+                    )
+            return self
+        for name in ("families", "variants", "tune", "sizes", "tokens", "axes"):
+            if getattr(self, name):
+                raise ValueError(f"{name} has no effect on backbones, as nothing is pretrained; leave it out")
+        if set(self.config) - {"output"}:
+            raise ValueError("config has no effect on backbones, as nothing is pretrained; leave it out")
+        check_backbones(self.backbones, self.evaluation)
+        return self
+
+    @model_validator(mode="after")
     def _compared_exists(self) -> StudyConfig:
         """Refuse comparisons of what the study does not have, and outcomes that it does not score."""
         report, compared = self.report, self.compared
@@ -188,24 +206,6 @@ class StudyConfig(Section):
             for name in names:
                 if name not in outcomes:
                     raise unknown_name(f"outcome in report.{section}", name, outcomes)
-        return self
-
-    @model_validator(mode="after")
-    def _trains_or_scores(self) -> StudyConfig:
-        """Refuse anything but families with variants, or backbones with what can be asked of them."""
-        if not self.backbones:
-            for name in ("families", "variants"):
-                if not getattr(self, name):
-                    raise ValueError(
-                        f"{name} are not named; name families and variants to be trained, or backbones"
-                    )
-            return self
-        for name in ("families", "variants", "tune", "sizes", "tokens", "axes"):
-            if getattr(self, name):
-                raise ValueError(f"{name} has no effect on backbones, as nothing is pretrained; leave it out")
-        if set(self.config) - {"output"}:
-            raise ValueError("config has no effect on backbones, as nothing is pretrained; leave it out")
-        check_backbones(self.backbones, self.evaluation)
         return self
 
     @model_validator(mode="after")

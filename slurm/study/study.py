@@ -70,7 +70,8 @@ class Study:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Those to be run: all that are planned, or what the round of tuning or the next look needs."""
-        return (*self._tuning_cells, *self._due(self.compared))
+        tuning = tuning_cells(self.tuning, trained_cells(self.planned)) if self.tuning else ()
+        return (*tuning, *self._due(self.compared))
 
     @cached_property
     def compared(self) -> tuple[Cell, ...]:
@@ -126,10 +127,6 @@ class Study:
         """What the study plans to tune; None where it does not."""
         tune = self.config.tune
         return plan_of(tune, trained_cells(self.planned), self.config.tuned_baseline) if tune else None
-
-    @cached_property
-    def _tuning_cells(self) -> tuple[Cell, ...]:
-        return tuple(tuning_cells(self.tuning, trained_cells(self.planned))) if self.tuning else ()
 
     def _due(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         """Leave out seeds that no look has asked for yet."""

@@ -76,14 +76,16 @@ def test_so_many_work_at_a_time_in_the_order_of_the_list(
 ) -> None:
     """A cell whose process dies twice without a word is not tried a third time."""
     started: list[str] = []
-    most = 0
+    most = alive = 0
 
     class Process:
         def __init__(self) -> None:
             self.polls = 0
 
         def poll(self) -> int | None:
+            nonlocal alive
             self.polls += 1
+            alive -= self.polls > 2
             return 0 if self.polls > 2 else None
 
     class FakeCell:
@@ -91,12 +93,13 @@ def test_so_many_work_at_a_time_in_the_order_of_the_list(
             self.run_id = run_id
 
     def start(cells, log: Path, environment: dict[str, str]) -> Process:
-        nonlocal most
+        nonlocal most, alive
         started.extend(cell.run_id for cell in cells)
-        most = max(most, len(runner._running) + 1)
+        alive += 1
+        most = max(most, alive)
         return Process()
 
-    progress = type("Silent", (), {"update": lambda self: None})()
+    progress = type("Silent", (), {"update": lambda self: None, "close": lambda self: None})()
     runner = LocalRunner(tmp_path, 2, progress, tmp_path)
     monkeypatch.setattr(local, "start_worker", start)
     monkeypatch.setattr(local, "POLL_S", 0.0)

@@ -255,7 +255,7 @@ def test_what_looks_rest_on_cannot_be_changed_after_the_first(run, tmp_path):
 
 
 def test_a_report_is_needed(run):
-    with pytest.raises(UsageError, match="decides who gets more seeds; leave out --no-report"):
+    with pytest.raises(UsageError, match="goes on from its report to what follows; leave out --no-report"):
         run("--no-report")
 
 
