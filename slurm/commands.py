@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import getdoc
 from pathlib import Path
 
 import psutil
@@ -33,36 +34,20 @@ from slurm.survey import (
     survey,
 )
 
-RUN = """Run the cells of a study that are not done yet, then write its report.
-
-    ffn-ablations study run quickstart --workers 2
-    ffn-ablations study run thesis --cluster slurm --preset one-gpu
-    ffn-ablations study run my-study.yaml --dry-run
-    ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
-
-The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished ones
-resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes on without
-it and ends with its report. ffn-ablations study status STUDY says where it stands.
-"""
-STATUS = """Show every cell of a study: waiting, queued, running, done, failed or missing.
-
-    ffn-ablations study status runs/quickstart
-    ffn-ablations study status runs/quickstart --watch
-    ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
-
-Reads the study's files and asks SLURM once, where the study has jobs; works from any shell and at any time.
-"""
-CANCEL = """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
-
-    ffn-ablations study cancel runs/quickstart
-
-What runs is saved first; submitting the study again continues.
-"""
-
 
 def study_run(args: Sequence[str] | None = None) -> int:
-    """Run the command; returns 1 if a local study has cells that are not done at the end."""
-    options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=RUN)
+    """Run the cells of a study that are not done yet, then write its report.
+
+        ffn-ablations study run quickstart --workers 2
+        ffn-ablations study run thesis --cluster slurm --preset one-gpu
+        ffn-ablations study run my-study.yaml --dry-run
+        ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
+
+    The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished
+    ones resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes
+    on without it and ends with its report. ffn-ablations study status STUDY says where it stands.
+    """
+    options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
     check_options(options)
 
     from slurm.launch import launch
@@ -91,8 +76,17 @@ class StatusArgs(Section):
 
 
 def study_status(args: Sequence[str] | None = None) -> None:
-    """Run the command; it reads small files and the queue, and waits for nothing."""
-    options = parse_flags(StatusArgs, args, prog="ffn-ablations study status", description=STATUS)
+    """Show every cell of a study: waiting, queued, running, done, failed or missing.
+
+        ffn-ablations study status runs/quickstart
+        ffn-ablations study status runs/quickstart --watch
+        ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
+
+    Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
+    """
+    options = parse_flags(
+        StatusArgs, args, prog="ffn-ablations study status", description=getdoc(study_status)
+    )
     if not 0.1 <= options.every <= LONGEST_WAIT_S:
         raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
     folder = _folder(options.study, options.runs_dir)
@@ -215,8 +209,15 @@ class CancelArgs(Section):
 
 
 def study_cancel(args: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    options = parse_flags(CancelArgs, args, prog="ffn-ablations study cancel", description=CANCEL)
+    """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
+
+        ffn-ablations study cancel runs/quickstart
+
+    What runs is saved first; submitting the study again continues.
+    """
+    options = parse_flags(
+        CancelArgs, args, prog="ffn-ablations study cancel", description=getdoc(study_cancel)
+    )
     folder = _folder(options.study, options.runs_dir)
     read_listing(folder)  # refuses what is no study's folder
     return cancel_study(folder)

@@ -292,7 +292,7 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "seeds-negative": ({"seeds": [-1]}, "seeds"),
     "seeds-range-huge": ({"seeds": "1-1000000000"}, "seeds"),
     "seeds-adaptive-typo": ({"seeds": {"first": 3, "most": 9, "untill": "decided"}}, "did you mean until?"),
-    "seeds-adaptive-order": ({"seeds": {"first": 9, "most": 3}}, "most must be greater"),
+    "seeds-adaptive-order": ({"seeds": {"first": 9, "most": 3}}, "need at most"),
     "seeds-adaptive-huge": ({"seeds": {"first": 3, "most": 10**9}}, "most"),
     "seeds-adaptive-many": ({"seeds": {"first": 2, "most": 10_000}}, "looks"),
     "name-parent": ({"name": "../escape"}, "name"),

@@ -55,15 +55,6 @@ class AdaptiveSeeds(Section):
     until: Literal["decided"] = "decided"
     """A variant gets ``first`` more at a time until all its comparisons are decided."""
 
-    @model_validator(mode="after")
-    def _grow(self) -> AdaptiveSeeds:
-        if self.most <= self.first:
-            raise ValueError(
-                f"most is {self.most} and first {self.first}; most must be greater, or leave both out and "
-                f"write 1-{self.first}"
-            )
-        return self
-
     @property
     def numbers(self) -> tuple[int, ...]:
         """All seeds that there may be."""

@@ -41,7 +41,7 @@ def _seeds(value: object) -> tuple[int, ...]:
 class TuneConfig(Section):
     """Which fields every variant gets its own best value of, and how that is found."""
 
-    fields: dict[str, tuple[Value, ...]]
+    fields: Annotated[dict[str, tuple[Value, ...]], Field(min_length=1)]
     """Dotted names of fields of the configuration to the values that are tried, numbers in rising order."""
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)]
     """Of the tuning runs; none of the study's own."""
@@ -56,8 +56,6 @@ class TuneConfig(Section):
 
     @model_validator(mode="after")
     def _has_a_choice(self) -> TuneConfig:
-        if not self.fields:
-            raise ValueError("no field is named; write optim.learning_rate: [3e-4, 1e-3, 3e-3]")
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds are named twice: {', '.join(map(str, self.seeds))}; name each once")
         num_points = math.prod(map(len, self.fields.values()))  # whose list may not fit memory
