@@ -77,16 +77,15 @@ def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
 
 
 def _drawn(curves: Mapping[str, Curve], label: str) -> Figure:
-    by_family: dict[str, list[tuple[str, Curve]]] = {}
-    for run_id, curve in curves.items():
-        family, variant, _ = run_id.split("/", 2)
-        by_family.setdefault(family, []).append((variant, curve))
-    styles = variant_styles(list(dict.fromkeys(run_id.split("/")[1] for run_id in curves)))
-    plot, axes = panels(len(by_family), PANEL_IN, columns=1)
-    for panel, (family, lines) in zip(axes, by_family.items(), strict=True):
-        for variant, curve in lines:
-            style = styles[variant]
-            panel.plot(*zip(*thin(curve), strict=True), color=style.colour, ls=style.dashes, lw=0.9)
+    ids = {run_id: run_id.split("/") for run_id in curves}
+    styles = variant_styles(list(dict.fromkeys(variant for _, variant, _ in ids.values())))
+    families = list(dict.fromkeys(family for family, *_ in ids.values()))
+    plot, axes = panels(len(families), PANEL_IN, columns=1)
+    for panel, family in zip(axes, families, strict=True):
+        for run_id, curve in curves.items():
+            if ids[run_id][0] == family:
+                style = styles[ids[run_id][1]]
+                panel.plot(*zip(*thin(curve), strict=True), color=style.colour, ls=style.dashes, lw=0.9)
         panel.set_title(family_label(family))
         panel.set_xlabel("step")
     plot.supylabel(label, fontsize=9.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -17,19 +17,9 @@ from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import run_dir
-from slurm.study.axes import SIZE, Level, Point, find, has, leaves, num_steps, put
+from slurm.study.axes import SIZE, Level, Point, find, has, leaves, num_steps
 from slurm.study.cells import RunCell, at_seed, own_variant, variant_place
 from slurm.study.config import StudyConfig
-
-
-@dataclass(frozen=True)
-class Arm:
-    """Runs of a study that differ in their seeds alone."""
-
-    family: str
-    points: tuple[Point, ...]
-    """One for each axis, in the order of the study's axes."""
-    level: Level
 
 
 @dataclass(frozen=True)
@@ -49,98 +39,73 @@ class Expansion:
     path: Path
     extra: Mapping[str, Any]
 
-    def arms(self) -> Iterator[Arm]:
-        """Yield every arm of the study, variants varying fastest and families slowest."""
-        for family in self.config.families:
-            for points in product(*self.config.points.values()):
-                for level in self.config.levels:
-                    yield Arm(family, points, level)
-
     def cells(self) -> tuple[RunCell, ...]:
-        """Return the study's main cells.
+        """Return the study's main cells: families vary slowest after seeds, then axes, then variants.
 
         Raises:
             UsageError: If the configuration of one does not fit, or two would be one run.
         """
+        arms = product(self.config.families, product(*self.config.points.values()), self.config.levels)
         # Seeds differ in nothing else, and there may be thousands.
-        of_first = [self.cell(arm) for arm in self.arms()]
+        of_first = [self._cell(*arm) for arm in arms]
         cells = tuple(at_seed(cell, seed) for seed in self.config.all_seeds for cell in of_first)
         check_folders(self.path, cells)
         return cells
 
-    def cell(self, arm: Arm, fields: Mapping[str, Any] | None = None) -> RunCell:
-        """Return an arm's cell at the study's first seed.
-
-        Args:
-            arm: Which one.
-            fields: Values that win over all others, by the dotted names of their fields.
-
-        Raises:
-            UsageError: If its configuration does not fit.
-        """
+    def _cell(self, family: str, points: tuple[Point, ...], level: Level) -> RunCell:
+        """Return a cell at the study's first seed; ``points`` has one for each axis, in the study's order."""
         try:
-            run_config = self._run_config(arm, fields or {})
+            run_config = self._run_config(family, points, level)
         except UsageError as error:
-            levels = "".join(f", {point.axis} {point.level}" for point in arm.points)
-            raise UsageError(f"{self.path}: {arm.family}, {arm.level}{levels}: {error}") from None
+            places = "".join(f", {point.axis} {point.level}" for point in points)
+            raise UsageError(f"{self.path}: {family}, {level}{places}: {error}") from None
         folder = run_dir(run_config)
         return RunCell(
+            variant=str(level),
+            seed=run_config.seed,
             config=run_config,
             evaluation=self.config.evaluation,
             study_dir=RunFolder(folder).study.path,
             run_dir=folder,
-            own=own_variant(arm.level.name),
-            variant=str(arm.level),
-            seed=run_config.seed,
-            places=tuple((point.axis, point.level) for point in arm.points),
+            own=own_variant(level.name),
+            places=tuple((point.axis, point.level) for point in points),
         )
 
-    def _run_config(self, arm: Arm, fields: Mapping[str, Any]) -> RunConfig:
-        file, name = self._files[arm.family], arm.level.name
+    def _run_config(self, family: str, points: tuple[Point, ...], level: Level) -> RunConfig:
         identity = {
-            "family": arm.family,
+            "family": family,
             "seed": self.config.all_seeds[0],
-            "model": {"ffn": name, "ffn_file": variant_place(name)},
+            "model": {"ffn": level.name, "ffn_file": variant_place(level.name)},
             "output": {"study": self.config.name},
         }
-        config = load_config(file, overrides=deep_merge(self._values(arm, fields), identity))
+        file = self._files[family]
+        config = load_config(file, overrides=deep_merge(self._values(file, points, level), identity))
         check_length(self.config.evaluation, config)
-        tokens = next((point.tokens for point in arm.points if point.tokens), None)
+        tokens = next((point.tokens for point in points if point.tokens), None)
         if tokens is None:
             return config
         steps = num_steps(tokens, config.train.batch_size, config.data.block_size)
         return config.model_copy(update={"optim": config.optim.model_copy(update={"max_steps": steps})})
 
-    def _values(self, arm: Arm, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Put together what the study sets for an arm, on top of the family's base config."""
-        name = arm.level.name
-        size = next((point for point in arm.points if point.axis == SIZE), None)
-        values = deep_merge(dict(size.values) if size else {}, dict(self.extra))
-        entry = find(deep_merge(read_yaml(self._files[arm.family]), values), f"variants.{name}")
-        if size:
-            self._check_size(size, name, entry)
-        of_variant = dict(arm.level.values)
-        for place, value in self._fields(arm, fields):
-            values = deep_merge(values, put(place, value))
-            if has(entry, place):  # which would win
-                of_variant = deep_merge(of_variant, put(place, value))
-        return deep_merge(values, {"variants": {name: of_variant}}) if of_variant else values
-
-    def _fields(self, arm: Arm, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        for point in arm.points:
-            if point.axis != SIZE and point.tokens is None:
-                yield point.axis, find(point.values, point.axis)
-        yield from fields.items()
-
-    def _check_size(self, size: Point, variant: str, entry: Any) -> None:
-        """Refuse a size that a variant's own entry in a base config or in ``config`` would overrule."""
-        of_variant = find(size.values, f"variants.{variant}")
+    def _values(self, file: Path, points: tuple[Point, ...], level: Level) -> dict[str, Any]:
+        """Put together what the study sets on top of a base config."""
+        place = f"variants.{level.name}"
+        size = next((point for point in points if point.axis == SIZE), Point(SIZE, ""))
+        values = deep_merge(dict(size.values), dict(self.extra))
+        entry = find(deep_merge(read_yaml(file), values), place)
         for leaf in leaves(size.values):
-            if has(entry, leaf) and not has(of_variant, leaf):
+            if has(entry, leaf) and not has(find(size.values, place), leaf):
                 raise UsageError(
                     f"{leaf} of the size is overruled by what the base config or config has for the variant, "
-                    f"variants.{variant}.{leaf}; write sizes.{size.level}.variants.{variant}.{leaf} too"
+                    f"{place}.{leaf}; write sizes.{size.level}.{place}.{leaf} too"
                 )
+        of_variant = dict(level.values)
+        for point in points:
+            if point.axis != SIZE and point.tokens is None:
+                values = deep_merge(values, dict(point.values))
+                if has(entry, point.axis):  # which would win
+                    of_variant = deep_merge(of_variant, dict(point.values))
+        return deep_merge(values, {"variants": {level.name: of_variant}}) if of_variant else values
 
     @cached_property
     def _files(self) -> Mapping[str, Path]:
