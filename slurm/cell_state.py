@@ -43,6 +43,7 @@ class CellState:
     name: StateName = "waiting"
     stage: Part = "pretrain"
     host: str = ""
+    pid: int = 0
     attempts: int = 0
     started_s: float = 0.0
     finished_s: float = 0.0
@@ -121,6 +122,7 @@ def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellSt
     state = CellState(
         name="running",
         host=socket.gethostname(),
+        pid=os.getpid(),
         attempts=read_state(study_dir, run_id).attempts + 1,
         started_s=time.time(),
         log=log,

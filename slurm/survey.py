@@ -99,7 +99,7 @@ def peek_listing(study: Path) -> StudyListing:
             for stage, members in stages.items()
             for run_id in (members if isinstance(members, list) else ())
         },
-        to_come=mapping(content.get("to_come")),
+        to_come={x: n for x, n in mapping(content.get("to_come")).items() if isinstance(n, int)},
     )
 
 
