@@ -107,7 +107,7 @@ class SlurmSubmitter:
         jobs: list[submitit.Job[None]] = []
         for chunk in in_parts(in_parts(cells, self.packing.cells_per_job), max_array_size()):
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
-            after = [_array(jobs[-1])] if jobs and self._max_running else []
+            after = [jobs[-1].job_id.split("_")[0]] if jobs and self._max_running else []
             with _asking_slurm():
                 handed = self._cells_executor(len(chunk), after).map_array(CellJob(self._layout), chunk)
             for job, batch in zip(handed, chunk, strict=True):
@@ -277,10 +277,6 @@ class ReportJob:
 def in_the_job(value: str) -> str:
     """Write a value for the job's shell, which puts variables in and nothing else: ``$SCRATCH/hf``."""
     return '"' + _SPECIAL.sub(lambda found: found[1] or rf"\{found[0]}", value) + '"'
-
-
-def _array(job: submitit.Job[None]) -> str:
-    return job.job_id.split("_")[0]
 
 
 def _load_own(study: Study) -> None:

@@ -93,15 +93,8 @@ def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
 
 def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     """Return the cells that are not done, whoever was to do them, with their states."""
-    states = survey(study.folder, [cell.run_id for cell in study.cells])
-    changes = _other_sources(study.cells)
-    for run_id, change in changes.items():
-        states[run_id] = replace(states[run_id], name="failed", error=change)
-    return [
-        (cell, states[cell.run_id])
-        for cell in study.cells
-        if states[cell.run_id].name != "done" and (cell.run_id in changes or not is_done(cell))
-    ]
+    states = find_todo(study, retry_failed=False).states
+    return [(cell, states[cell.run_id]) for cell in study.cells if states[cell.run_id].name != "done"]
 
 
 def describe_unfinished(cells: Iterable[tuple[Cell, CellState]], what: str = "not done") -> list[str]:
