@@ -21,8 +21,8 @@ import yaml
 
 from base.errors import run_cli
 from base.run.folders import StudyFolder
-from slurm import status
-from slurm.state.cell_state import CellState, start_state, write_state
+from slurm import commands
+from slurm.cell_state import CellState, start_state, write_state
 
 CALLS = (10, 100, 500, 1000, 2000)
 
@@ -68,7 +68,7 @@ def show(folder: Path) -> str:
     """Call the command; returns what it prints."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        status.main([str(folder)])
+        commands.study_status([str(folder)])
     return said.getvalue()
 
 

@@ -53,7 +53,7 @@ from pathlib import Path
 def now():
     return [time.perf_counter(), time.process_time()]
 start = now()
-from slurm.worker.cell import is_done
+from slurm.worker import is_done
 from slurm.study.study import load_study
 imported = now()
 study = load_study(Path(sys.argv[1]))

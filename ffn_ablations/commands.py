@@ -21,9 +21,11 @@ class Command:
 
 
 _ALL = (
-    Command("study run", "slurm.submit:main", "train, score and compare what a study's file names"),
-    Command("study status", "slurm.status:main", "every run: waiting, running, done or failed; --html"),
-    Command("study cancel", "slurm.cancel:main", "stop a study; study run goes on with it later"),
+    Command("study run", "slurm.commands:study_run", "train, score and compare what a study's file names"),
+    Command(
+        "study status", "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
+    ),
+    Command("study cancel", "slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
     Command("study archive", "slurm.archive:main", "what a report reads as one file; --restore"),
     Command("train", "pretrain.train:main", "pretrain a model"),
     Command("generate", "pretrain.generate:main", "let a trained causal model write"),

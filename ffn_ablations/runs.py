@@ -19,7 +19,7 @@ from ffn_ablations import html
 from ffn_ablations.errors import named, told
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.significance.axes import plain
-from slurm.state.listing import read_levels
+from slurm.survey import peek_listing
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Run:
                 "ffn_ablations.train makes one, and study(...).runs lists those of a study"
             )
         facts, inside = read_facts(self._inside, self._inside.run_id), self._inside
-        if own := dict(read_levels(inside.study.path).get(inside.run_id, {})):
+        if own := dict(peek_listing(inside.study.path).levels.get(inside.run_id, {})):
             variant = own.pop("variant", str(facts.variant))
             facts = replace(facts, variant=variant, places=tuple(own.items()))
         object.__setattr__(self, "facts", facts)

@@ -19,10 +19,9 @@ from ffn_ablations.comparing import Comparison, compare
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs
 from slurm.arguments import SubmitArgs
-from slurm.state.cell_state import CellState
-from slurm.state.listing import read_listing
-from slurm.state.survey import survey
-from slurm.status import details, render
+from slurm.cell_state import CellState
+from slurm.commands import details, render
+from slurm.survey import read_listing, survey
 
 
 @told()

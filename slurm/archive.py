@@ -12,46 +12,30 @@ are left out of an archive.
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import lzma
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import (
-    ABANDONED_S,
-    mapping,
-    remove_leftovers,
-    sha256_of,
-    write_atomically,
-    write_text,
-)
+from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from base.names import check_name
-from base.records import peek_record
+from base.records import peek_record, record_text
 from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
 from base.wording import first_few
-from slurm.state.cell_state import CellState
-from slurm.state.survey import survey
+from slurm.cell_state import CellState
+from slurm.survey import survey
 
-if TYPE_CHECKING:
-    from slurm.study.cells import Cell
-
-CHECKSUMS = "SHA256SUMS"
-"""The member of an archive that names all others with their checksums, as ``sha256sum -c`` reads them."""
-FORMER = ".tar.xz"
-"""In a folder of an older version: what the name of a variant's runs ends with, below that of its family."""
-LARGEST = 4 * 2**30
-"""Bytes of all members together; a hostile archive may promise any number."""
+PACKED = ".tar.xz"
+"""In the folder of an older version: what the name of a variant's runs ends with."""
 PRIVATE = ("host", "command")
 """Of each session in a run's record: what is left out."""
 
@@ -88,8 +72,8 @@ def write_archive(study: StudyFolder, out: Path | None = None) -> str:
         out: The file; None takes the study's name.
 
     Raises:
-        UsageError: If the folder holds no study or no finished run, or what the study asked or a run's record
-            is damaged: nothing is written then.
+        UsageError: If the folder holds no study or no finished run, or a run's record is damaged: nothing is
+            written then.
     """
     if not study.study_file.is_file():
         raise UsageError(f"{study.path} holds no study (it has no {study.study_file.name}); name its folder")
@@ -101,10 +85,11 @@ def write_archive(study: StudyFolder, out: Path | None = None) -> str:
     files = {path.name: path.read_bytes() for path in study.lasting_files()}
     for run_id in finished:
         files |= {f"{run_id}/{file}": content for file, content in _run_files(study.run(run_id)).items()}
-    failed = {run_id: state.error for run_id, state in states.items() if state.name == "failed"}
-    for run_id, state in _cell_states(finished, failed).items():
-        files[study.cell_file(run_id).relative_to(study.path).as_posix()] = _json(state)
-    out = out or Path(f"{name}.tar.xz")
+    for run_id, state in states.items():
+        if state.name == "failed":  # reports count them
+            place = study.cell_file(run_id).relative_to(study.path).as_posix()
+            files[place] = record_text({"name": "failed", "error": state.error}).encode()
+    out = out or Path(f"{name}{PACKED}")
     write_atomically(out, lambda temporary: _write_tar(temporary, name, files))
     unfinished = [run_id for run_id in run_ids if run_id not in finished]
     left_out = f"; left out, not finished: {first_few(unfinished, 1)}" if unfinished else ""
@@ -119,7 +104,7 @@ def restore(archive: Path, runs_dir: Path) -> str:
         runs_dir: Folder of all runs.
 
     Raises:
-        UsageError: If the archive is damaged or lacks something, or the study's folder is there.
+        UsageError: If the archive is damaged or none, or the study's folder is there.
     """
     if not archive.exists():
         raise UsageError(f"{archive} does not exist; name an archive that ffn-ablations study archive wrote")
@@ -127,11 +112,12 @@ def restore(archive: Path, runs_dir: Path) -> str:
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         remove_leftovers(runs_dir, ABANDONED_S)
-        study = _copy_former(archive, aside) if archive.is_dir() else _unpack(archive, aside)
-        target = runs_dir / study.path.name
+        study = _unpack_folder(archive, aside) if archive.is_dir() else _unpack(archive, aside)
+        name, _ = _read_study(StudyFolder(study))
+        target = runs_dir / name
         if target.exists():
             raise UsageError(f"{target} is there; remove it, or name another folder with --runs-dir")
-        study.path.rename(target)
+        study.rename(target)
     except OSError as error:
         raise UsageError(
             f"{error.filename or runs_dir}: {error.strerror}; name another folder with --runs-dir"
@@ -144,31 +130,14 @@ def restore(archive: Path, runs_dir: Path) -> str:
     return f"{target}: {num_runs} finished runs brought back, without their models"
 
 
-def check_archived(cells: Iterable[Cell]) -> None:
-    """Refuse to score runs whose models were left out: nothing can be measured of them.
-
-    Args:
-        cells: Those that are to be run.
-
-    Raises:
-        UsageError: Naming one of them, and how many there are.
-    """
-    if lacking := [cell for cell in cells if RunFolder(cell.run_dir).is_archived]:
-        raise UsageError(
-            f"{len(lacking)} runs were archived without their models and lack scores that the study asks "
-            f"for, such as {lacking[0].run_dir}; ask for what they have, or remove their folders, and they "
-            "are trained here"
-        )
-
-
 def _read_study(study: StudyFolder) -> tuple[str, list[str]]:
     """Return a study's name and the ids of its runs, from its file."""
     content = read_yaml(study.study_file)
-    cells = content.get("cells")
-    if not isinstance(cells, list) or not all(isinstance(cell, str) for cell in cells):
+    run_ids = content.get("cells")
+    if not isinstance(run_ids, list) or not all(isinstance(run_id, str) for run_id in run_ids):
         raise UsageError(f"{study.study_file} is damaged: it does not say which runs the study has")
     try:
-        return check_name(str(content.get("name"))), cells
+        return check_name(str(content.get("name"))), run_ids
     except ValueError as error:
         raise UsageError(f"{study.study_file}: {error}") from None
 
@@ -179,7 +148,7 @@ def _has_ended(run: RunFolder, state: CellState) -> bool:
 
 
 def _run_files(run: RunFolder) -> dict[str, bytes]:
-    """Read what is kept of a run: its record without what is private, and what its model's weights were."""
+    """Read a run's files: its record without private fields, and for its model the hash of the weights."""
     files = {path.relative_to(run.path).as_posix(): path.read_bytes() for path in run.lasting_files()}
     record = peek_record(run.provenance_file)
     if not record:
@@ -198,76 +167,42 @@ def _run_files(run: RunFolder) -> dict[str, bytes]:
     return files
 
 
-def _cell_states(finished: Iterable[str], failed: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return by run id where cells stand; reports count those that failed."""
-    states = {run_id: {"name": "done"} for run_id in finished}
-    return states | {run_id: {"name": "failed", "error": error} for run_id, error in failed.items()}
-
-
 def _json(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
+    return record_text(values).encode()
 
 
 def _write_tar(path: Path, top: str, files: Mapping[str, bytes]) -> None:
-    """Write files below one folder: the same bytes for the same files, and no owner and no time."""
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
-    checksums = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
+    """Write files below one folder: the same bytes for the same files, and no owner and no time.
+
+    The format has a checksum over every block, so a damaged archive cannot be read.
+    """
     with tarfile.open(path, "w:xz", preset=9) as tar:
-        for name, content in {CHECKSUMS: checksums, **{name: files[name] for name in sums}}.items():
+        for name, content in sorted(files.items()):
             member = tarfile.TarInfo(f"{top}/{name}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
 
 
-def _unpack(archive: Path, aside: Path) -> StudyFolder:
-    """Unpack an archive beside the place of its study, and hold every file against its checksum."""
+def _unpack(archive: Path, aside: Path) -> Path:
+    """Unpack an archive beside the place of its study; returns the study's folder."""
     _extract(archive, aside)
     folders = list(aside.iterdir())
-    sums_file = folders[0] / CHECKSUMS if len(folders) == 1 else None
-    if sums_file is None or not sums_file.is_file():
+    if len(folders) != 1 or not StudyFolder(folders[0]).study_file.is_file():
         raise UsageError(
             f"{archive} is no archive of a study; name one that ffn-ablations study archive wrote"
         )
-    lines = (line.partition("  ") for line in sums_file.read_text(encoding="utf-8").splitlines())
-    checksums = {name: digest for digest, _, name in lines}
-    sums_file.unlink()
-    _check(archive, folders[0], checksums)
-    added = {path.relative_to(folders[0]).as_posix() for path in folders[0].rglob("*") if path.is_file()}
-    if added := sorted(added - checksums.keys()):
-        raise UsageError(f"{archive} holds {added[0]}, which is none of its files; fetch it anew")
-    return StudyFolder(folders[0])
+    return folders[0]
 
 
-def _copy_former(archive: Path, aside: Path) -> StudyFolder:
+def _unpack_folder(archive: Path, aside: Path) -> Path:
     """Unpack what an older version wrote: a study's files in a folder, and a file for each variant's runs."""
-    former = StudyFolder(archive)
-    if not former.study_file.is_file():
+    if not StudyFolder(archive).study_file.is_file():
         raise UsageError(f"{archive} holds no archive of a study; name a file that study archive wrote")
-    name, run_ids = _read_study(former)
-    study = StudyFolder(aside / name)
-    study.path.mkdir(parents=True)
-    for file in former.lasting_files():
-        shutil.copyfile(file, study.path / file.name, follow_symlinks=False)
-    for packed in archive.glob(f"*/*{FORMER}"):
-        _extract(packed, study.path / packed.parent.name / packed.name.removesuffix(FORMER))
-    failed = peek_record(archive / "failed.json")
-    absent = failed.keys() | peek_record(archive / "unfinished.json").keys()
-    if lacking := [run_id for run_id in run_ids if run_id not in absent and not study.run(run_id).is_run]:
-        raise UsageError(f"{archive} lacks {first_few(lacking, 3)}; fetch it anew")
-    _check(archive, study.path, _former_checksums(study))
-    for run_id, state in _cell_states(set(run_ids) - absent, failed).items():
-        write_text(study.cell_file(run_id), _json(state).decode())
+    study = shutil.copytree(archive, aside / "study")
+    for packed in sorted(study.glob(f"*/*{PACKED}")):
+        _extract(packed, packed.with_name(packed.name.removesuffix(PACKED)))
+        packed.unlink()
     return study
-
-
-def _former_checksums(study: StudyFolder) -> dict[str, str]:
-    """Return the checksums of what the markers of its runs name, but for the models, which are left out."""
-    return {
-        f"{run.run_id}/{name}": str(mapping(state).get("sha256"))
-        for run in study.run_folders()
-        for name, state in mapping(peek_record(run.completion_marker).get("files")).items()
-        if not name.startswith(f"{run.model_dir.name}/")
-    }
 
 
 def _extract(path: Path, into: Path) -> None:
@@ -280,21 +215,6 @@ def _extract(path: Path, into: Path) -> None:
         raise UsageError("--restore needs Python 3.11.4 or newer, which unpacks archives safely")
     try:
         with tarfile.open(path, "r:xz") as tar:
-            size = sum(member.size for member in tar)
-            if size <= LARGEST:
-                tar.extractall(into, filter="data")
+            tar.extractall(into, filter="data")
     except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
         raise UsageError(f"{path} is damaged, or no archive of a study ({error}); fetch it anew") from None
-    if size > LARGEST:
-        raise UsageError(f"{path} holds more than {LARGEST / 2**30:g} GiB; it is no archive of a study")
-
-
-def _check(archive: Path, folder: Path, checksums: Mapping[str, str]) -> None:
-    """Refuse an archive of which a file is lacking, damaged, or another one."""
-    wrong = [
-        f"{name} is {'damaged' if (folder / name).is_file() else 'lacking'}"
-        for name, digest in checksums.items()
-        if not (folder / name).is_file() or sha256_of(folder / name) != digest
-    ]
-    if wrong:
-        raise UsageError(f"{archive}: {first_few(wrong, 3)}; fetch it anew")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from base.command_line import Positional
 from base.errors import UsageError
 from base.sections import Section
+
+AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class SubmitArgs(Section):
@@ -19,13 +23,13 @@ class SubmitArgs(Section):
     """Where the cells run: on this machine, or as jobs of the SLURM cluster whose login node this is."""
     preset: Path | None = None
     """With slurm: what the site wants to be told: a YAML file, or a shipped one (list studies)."""
-    max_running: int | None = None
+    max_running: AtLeastOne | None = None
     """With slurm: jobs that run at the same time (default: the preset's, else all)."""
-    workers: int = 2
+    workers: AtLeastOne = 2
     """With local: cells that run at the same time; cores and GPUs are shared among them."""
-    cells_per_job: int = 1
+    cells_per_job: AtLeastOne = 1
     """Cells that share one job or process, which saves its start; worth it for short cells."""
-    cells_at_once: int = 1
+    cells_at_once: AtLeastOne = 1
     """With slurm: of the cells of a job, how many run at the same time on its GPU."""
     runs_dir: Path | None = None
     """Folder for all runs, instead of the one in the config (runs/)."""
@@ -43,7 +47,7 @@ class SubmitArgs(Section):
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
     May be given several times."""
-    decide: int = 0
+    decide: Annotated[int, Field(ge=0)] = 0
     """Of a tuned study that is done: add so many of the tunings that its report names as those that would
     decide most, each of two further seeds about a variant's choice of three values or more, and write the
     report with them; they choose nothing. Until they have ended the same command goes on with them; then it
@@ -70,10 +74,5 @@ def check_options(options: SubmitArgs) -> None:
     """
     if options.variants == ():
         raise UsageError("--variants needs a value: names of variants, as under variants: of a study")
-    if options.decide < 0:
-        raise UsageError(f"--decide is {options.decide}; it must be the number of tunings to add, 1 or more")
-    for name in ("workers", "cells_per_job", "cells_at_once", "max_running"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
     if options.preset is not None and options.cluster != "slurm":
         raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")

@@ -12,7 +12,6 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from base.errors import UsageError
 from base.json_text import parse_json
 from base.run.folders import RunFolder, StudyFolder
 from report.document.document import Document, shown_path, write_document
@@ -21,8 +20,8 @@ from report.document.names import family_label
 from report.figures.style import STYLE, add_legend, panels, variant_styles
 from report.figures.training import Curve, thin
 from scores.stages import MAIN
-from slurm.state.cell_state import is_number
-from slurm.state.listing import read_to_come
+from slurm.cell_state import is_number
+from slurm.survey import peek_listing
 
 PANEL_IN = 3.4
 LOSSES = "losses"
@@ -40,37 +39,26 @@ def write_page(study: Path, rows: Sequence[tuple[str, str, str, str]], notes: Se
         rows: Of every run its id, its settings, its state and what is to be said of it.
         notes: Sentences on the whole study.
 
-    Raises:
-        UsageError: If the study has no folder yet.
     """
-    if not study.is_dir():
-        raise UsageError(f"{study} is not there, so the study has no page yet; run or submit it first")
     folder = StudyFolder(study)
-    page = folder.status_page
-    write_document(_document(folder, rows, notes), page.parent, page.stem)
-    return page
-
-
-def _document(
-    study: StudyFolder, rows: Sequence[tuple[str, str, str, str]], notes: Sequence[str]
-) -> Document:
-    plot = draw_losses(study, [run_id for run_id, *_ in rows])
-    report = study.report_file.with_suffix(".html")
-    lines = [(f"`{run_id}`", *map(plain, others)) for run_id, *others in rows]
+    plot = draw_losses(folder, [run_id for run_id, *_ in rows])
+    report = folder.report_file.with_suffix(".html")
     blocks = (
         *map(plain, notes),
-        f"[The report](../{report.relative_to(study.path)})" if study.report_file.is_file() else "",
+        f"[The report](../{report.relative_to(study)})" if folder.report_file.is_file() else "",
         figure(LOSSES, ALT) if plot else "",
-        table(COLUMNS, lines),
+        table(COLUMNS, [(f"`{run_id}`", *map(plain, others)) for run_id, *others in rows]),
     )
-    return Document(
-        title=f"Status of {study.path.resolve().name}",
+    page = Document(
+        title=f"Status of {study.resolve().name}",
         blocks=blocks,
         figures={LOSSES: (plot, ALT)} if plot else {},
         tables={"runs": pd.DataFrame(rows, columns=list(COLUMNS))},
         record={"notes": notes},
-        command=shlex.join(["ffn-ablations", "study", "status", shown_path(study.path), "--html"]),
+        command=shlex.join(["ffn-ablations", "study", "status", shown_path(study), "--html"]),
     )
+    write_document(page, folder.status_page.parent, folder.status_page.stem)
+    return folder.status_page
 
 
 def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
@@ -78,10 +66,10 @@ def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
 
     Runs of a tuning are drawn until one that is compared has losses; None where no run has two.
     """
-    stages, _ = read_to_come(study.path)
+    stages = peek_listing(study.path).stages
     compared = [run_id for run_id in run_ids if stages.get(run_id, MAIN) == MAIN]
-    for some, metric in product((compared, run_ids), (HELD_OUT, TRAINING)):
-        curves = {run_id: read_curve(study.run(run_id), metric) for run_id in some}
+    for group, metric in product((compared, run_ids), (HELD_OUT, TRAINING)):
+        curves = {run_id: read_curve(study.run(run_id), metric) for run_id in group}
         if curves := {run_id: curve for run_id, curve in curves.items() if len(curve) > 1}:
             with matplotlib.rc_context(STYLE):
                 return _drawn(curves, LABELS[metric])
@@ -89,16 +77,15 @@ def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
 
 
 def _drawn(curves: Mapping[str, Curve], label: str) -> Figure:
-    by_family: dict[str, list[tuple[str, Curve]]] = {}
-    for run_id, curve in curves.items():
-        family, variant, _ = run_id.split("/", 2)
-        by_family.setdefault(family, []).append((variant, curve))
-    styles = variant_styles(list(dict.fromkeys(run_id.split("/")[1] for run_id in curves)))
-    plot, axes = panels(len(by_family), PANEL_IN, columns=1)
-    for panel, (family, lines) in zip(axes, by_family.items(), strict=True):
-        for variant, curve in lines:
-            style = styles[variant]
-            panel.plot(*zip(*thin(curve), strict=True), color=style.colour, ls=style.dashes, lw=0.9)
+    ids = {run_id: run_id.split("/") for run_id in curves}
+    styles = variant_styles(list(dict.fromkeys(variant for _, variant, _ in ids.values())))
+    families = list(dict.fromkeys(family for family, *_ in ids.values()))
+    plot, axes = panels(len(families), PANEL_IN, columns=1)
+    for panel, family in zip(axes, families, strict=True):
+        for run_id, curve in curves.items():
+            if ids[run_id][0] == family:
+                style = styles[ids[run_id][1]]
+                panel.plot(*zip(*thin(curve), strict=True), color=style.colour, ls=style.dashes, lw=0.9)
         panel.set_title(family_label(family))
         panel.set_xlabel("step")
     plot.supylabel(label, fontsize=9.5)

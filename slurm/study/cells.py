@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from base.families import PRETRAINED
-from base.run.folders import RunFolder
+from base.errors import UsageError, WorldError
+from base.files import CODE_ROOT
+from base.run.folders import RUN_NAME, RunFolder
 from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
+from ffn_variants.files import absolute_place, load_variant, names_file, variant_file
 from pretrain.config import RunConfig
 from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, Stage
 from scores.suites.registry import SUITES
-from slurm.state.listing import tell_levels
-from slurm.study.own_variants import OwnVariant
+from slurm.study.axes import split_file
+from slurm.survey import describe_levels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """What a worker does at one seed, with everything that it needs."""
 
+    variant: str
+    """The study's name for it among the others: an FFN variant with its options, or a backbone."""
+    seed: int
+    """Of its pretraining, or of the fine-tuning of a model that was pretrained elsewhere."""
     evaluation: EvalConfig
     study_dir: Path
     run_dir: Path
@@ -36,25 +44,18 @@ class Cell:
         return RunFolder(self.run_dir).run_id
 
     @property
-    def variant(self) -> str:
-        """What stands for it among the others of the study."""
-        raise NotImplementedError
-
-    @property
-    def seed(self) -> int:
-        """Of its pretraining, or of the fine-tuning of a model that was pretrained elsewhere."""
-        raise NotImplementedError
-
-    @property
     def shown_id(self) -> str:
         """Its ``run_id``, and what that does not tell."""
-        told = tell_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
-        return f"{self.run_id}  {told}" if told else self.run_id
+        levels = describe_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
+        return f"{self.run_id}  {levels}" if levels else self.run_id
 
     @property
     def label(self) -> str:
         """The run's name without the hash, as shown to a reader."""
-        raise NotImplementedError
+        family, _, name = self.run_id.split("/")
+        name = f"seed{self.seed}" if RUN_NAME.fullmatch(name) else name
+        places = describe_levels(self.run_id, dict(self.places))
+        return f"{family}/{self.variant}/{name}{f' ({places})' if places else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +65,6 @@ class RunCell(Cell):
     config: RunConfig
     own: OwnVariant | None = None
     """Its variant, where that is in a file of the user's."""
-    level: str | None = None
-    """What the study calls the variant; None where that is its name."""
-
-    @property
-    def variant(self) -> str:
-        return self.level or self.config.model.ffn
-
-    @property
-    def seed(self) -> int:
-        return self.config.seed
-
-    @property
-    def label(self) -> str:
-        config = self.config
-        name = f"{config.family}/{self.variant}/{config.output.run_name or f'seed{config.seed}'}"
-        places = tell_levels(self.run_id, dict(self.places))
-        return f"{name} ({places})" if places else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,23 +75,11 @@ class BackboneCell(Cell):
     trust_remote_code: bool = False
     """Whether its user consented to run an FFN variant that it brings."""
 
-    @property
-    def variant(self) -> str:
-        return self.backbone.variant
-
-    @property
-    def seed(self) -> int:
-        return self.backbone.seed
-
-    @property
-    def label(self) -> str:
-        return f"{PRETRAINED}/{self.variant}/seed{self.seed}"
-
 
 def at_seed(cell: RunCell, seed: int) -> RunCell:
     """Return the cell of the same arm at another seed."""
     run_config = cell.config.model_copy(update={"seed": seed})
-    return replace(cell, config=run_config, run_dir=run_dir(run_config))
+    return replace(cell, seed=seed, config=run_config, run_dir=run_dir(run_config))
 
 
 def trained_cells(cells: Iterable[Cell]) -> list[RunCell]:
@@ -136,14 +108,10 @@ def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two backbones are called {twice}, as their names end in it; name one of them")
     texts = [name for name in evaluation.suites if SUITES[name].kind != "classification"]
-    if texts := [*texts, *evaluation.tasks]:
+    if [*texts, *evaluation.tasks] or not (evaluation.suites or evaluation.classify):
         raise ValueError(
-            f"backbones score no texts, and evaluation names {', '.join(texts)}; write suites: [glue], or "
-            "suites: [] and classify: [...]"
-        )
-    if not (evaluation.suites or evaluation.classify):
-        raise ValueError(
-            "backbones are only scored, and evaluation names nothing; write suites: [glue] or classify: [...]"
+            f"backbones score no texts ({', '.join([*texts, *evaluation.tasks]) or 'nothing'} is named), "
+            "only classifiers; write suites: [glue], or suites: [] and classify: [...]"
         )
     if isinstance(evaluation.finetune.seeds, tuple):
         raise ValueError("the study's seeds are those of fine-tuning backbones; leave finetune.seeds out")
@@ -157,14 +125,112 @@ def expand_backbones(
     trust_remote_code: bool = False,
 ) -> tuple[BackboneCell, ...]:
     """Return a cell for each model and seed of fine-tuning, seeds varying slowest."""
-    named = [StudyBackbone(model, seed) for seed in seeds for model in models]
+    backbones = [StudyBackbone(model, seed) for seed in seeds for model in models]
     return tuple(
         BackboneCell(
-            backbone=one,
+            variant=backbone.variant,
+            seed=backbone.seed,
+            backbone=backbone,
             evaluation=evaluation,
             study_dir=folder,
-            run_dir=folder / one.run_id,
+            run_dir=folder / backbone.run_id,
             trust_remote_code=trust_remote_code,
         )
-        for one in named
+        for backbone in backbones
     )
+
+
+FOLDER = "own_variants"
+"""In a copy of the code: ``<variant>.py`` for each."""
+
+
+@dataclass(frozen=True)
+class OwnVariant:
+    """A variant from a file, as a job is to run it.
+
+    Attributes:
+        name: The variant's.
+        attribute: Of its spec in the file.
+        sha256: Of the file, as it was when its user submitted it.
+    """
+
+    name: str
+    attribute: str
+    sha256: str
+
+    @property
+    def copy(self) -> str:
+        """Where it lies in a copy of the code."""
+        return f"{FOLDER}/{self.name}.py"
+
+    def load(self) -> None:
+        """Load it in a job, from the copy of the code that the job runs.
+
+        Raises:
+            WorldError: If that copy is not what was submitted; nothing of it is run then.
+        """
+        path = CODE_ROOT / self.copy
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != self.sha256:
+            raise WorldError(
+                f"{path} is not the file of the variant {self.name!r} that was submitted, and was not run; "
+                "the same command makes the copy anew"
+            )
+        load_variant(f"{path}:{self.attribute}")
+
+
+def variant_place(name: str) -> str | None:
+    """Where a variant of this process came from, as a configuration has it; None for one of no file."""
+    file = variant_file(name)
+    return f"{file.path}:{file.attribute}" if file else None
+
+
+def own_variant(name: str) -> OwnVariant | None:
+    """Describe a variant of this process for jobs; None for one that came from no file."""
+    if (file := variant_file(name)) is None:
+        return None
+    return OwnVariant(name, file.attribute, hashlib.sha256(file.content).hexdigest())
+
+
+def contents(variants: Iterable[OwnVariant]) -> dict[str, bytes]:
+    """What to put into a copy of the code, by place."""
+    return {one.copy: file.content for one in variants if (file := variant_file(one.name))}
+
+
+def absolute_variant(text: Any, folder: Path, source: str) -> Any:
+    """Make the place in ``path/to/mine.py:SPEC alpha=2`` absolute; other variants stay as they are.
+
+    Args:
+        text: What stands under ``variants``.
+        folder: Where relative paths start.
+        source: Where the text is from, for errors.
+
+    Raises:
+        UsageError: For a text that looks like a file and names no Python file.
+    """
+    place, options = split_file(text) if isinstance(text, str) else ("", "")
+    if not names_file(place):
+        return text
+    try:
+        return f"{absolute_place(place if place.startswith('~') else str(folder / place))}{options}"
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+
+
+def load_file_variants(path: Path, variants: Iterable[Any], trust_remote_code: bool) -> list[Any]:
+    """Run the files that a study names; returns its variants with the names that their specs have.
+
+    Raises:
+        UsageError: Without consent, naming the first file; or as ``load_variant``.
+    """
+    names = []
+    for text in variants:
+        place, options = split_file(text) if isinstance(text, str) else ("", "")
+        if names_file(place):
+            if not trust_remote_code:
+                raise UsageError(
+                    f"{path}: its variants name {place}, which is code; read that file, then consent to run "
+                    "it with --trust-remote-code"
+                )
+            text = f"{load_variant(place).name}{options}"
+        names.append(text)
+    return names

@@ -9,40 +9,40 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-import ffn_variants
 from base.config_input import LONGEST_RANGE, parse_seeds
 from base.errors import UsageError, shown, unknown_name
-from base.families import get_family
 from base.mistakes import check
 from base.names import BASELINE, check_name
 from base.sections import Section
-from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
+from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
 from report.significance.axes import Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.contrasts import parse_contrast
-from report.significance.factor import OF_HEADS, check_factor, find_level, levels, listed_heads, noun
+from report.significance.factor import check_factor, find_level, levels, listed_heads, noun
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
 from scores.heads.registry import check_head, parse_head
 from scores.suites.registry import HELD_OUT, SUITES
-from slurm.study.axes.levels import Level, canonical, canonical_contrast, read_level
-from slurm.study.axes.points import (
-    SAID_BY_STUDY,
+from slurm.study.axes import (
+    SET_BY_STUDY,
     SIZE,
     TOKENS,
+    Level,
     Point,
+    canonical,
+    canonical_contrast,
     canonical_level,
     field_points,
-    find,
     leaves,
+    read_level,
     settings,
     size_points,
     tokens_points,
     write_value,
 )
 from slurm.study.cells import check_backbones
-from slurm.study.tuning.schema import TuneConfig, check_tune, read_tune
+from slurm.study.tuning import TuneConfig, read_tune
 
 
 class AdaptiveSeeds(Section):
@@ -54,15 +54,6 @@ class AdaptiveSeeds(Section):
     """Seeds at the last look; none gets more."""
     until: Literal["decided"] = "decided"
     """A variant gets ``first`` more at a time until all its comparisons are decided."""
-
-    @model_validator(mode="after")
-    def _grow(self) -> AdaptiveSeeds:
-        if self.most <= self.first:
-            raise ValueError(
-                f"most is {self.most} and first {self.first}; most must be greater, or leave both out and "
-                f"write 1-{self.first}"
-            )
-        return self
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -120,28 +111,10 @@ class ReportConfig(Section):
     """What a reader must know and no record tells, such as a grid that was given up after first results; the
     report prints it beside what was asked before them."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_former_keys(cls, values: Any) -> Any:
-        """Take what older files say of the one rule that there is now, and refuse what it replaced."""
-        if not isinstance(values, Mapping):
-            return values
-        for key, former in FORMER_KEYS.items():
-            if values.get(key, former[0]) not in former:
-                raise ValueError(
-                    f"report.{key} {values[key]} is gone, as whole studies are drawn in every report; leave "
-                    f"report.{key} out"
-                )
-        return {key: value for key, value in values.items() if key not in FORMER_KEYS}
-
     @property
-    def asked(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, Any]:
         """What decides the report's claims, as JSON."""
         return self.model_dump(mode="json", exclude={"note"})
-
-
-FORMER_KEYS = {"method": ("welch",), "correction": ("holm", "max-t")}
-"""Of a study's ``report``, with what older versions wrote there that the one rule stands for now."""
 
 
 class StudyConfig(Section):
@@ -190,30 +163,7 @@ class StudyConfig(Section):
         return self.model_copy(update={"report": report.model_copy(update=changes)})
 
     @model_validator(mode="after")
-    def _names_exist(self) -> StudyConfig:
-        self._check_what_is_scored()
-        for family in self.families:
-            get_family(family)
-        for label, values in (("variants", self.models), ("seeds", self.all_seeds)):
-            if len(set(values)) != len(values):
-                raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
-        report = self.report
-        self._check_what_is_compared()
-        outcomes = self._outcomes()
-        for section, names in (("margins", report.margins), ("primary", report.primary)):
-            for name in names:
-                if name not in outcomes:
-                    raise unknown_name(f"outcome in report.{section}", name, outcomes)
-        return self
-
-    def _check_what_is_compared(self) -> None:
-        report, compared = self.report, self.compared
-        factor = report.factor
-        find_level(factor, report.baseline, compared, f"baseline {noun(factor)} in report.baseline")
-        for contrast in report.contrasts:
-            parse_contrast(contrast, compared, report.baseline, factor)
-
-    def _check_what_is_scored(self) -> None:
+    def _trains_or_scores(self) -> StudyConfig:
         """Refuse anything but families with variants, or backbones with what can be asked of them."""
         if not self.backbones:
             for name in ("families", "variants"):
@@ -221,81 +171,77 @@ class StudyConfig(Section):
                     raise ValueError(
                         f"{name} are not named; name families and variants to be trained, or backbones"
                     )
-            return
-        if self.families or self.variants:
-            raise ValueError("backbones stand in place of families and variants; leave out one or the other")
-        if self.tune:
-            raise ValueError(
-                "tune is of what is trained, and backbones are not; a frozen head has "
-                "evaluation.finetune.head_learning_rates and init_scales for it"
-            )
-        for name in ("sizes", "tokens", "axes"):
+            return self
+        for name in ("families", "variants", "tune", "sizes", "tokens", "axes"):
             if getattr(self, name):
                 raise ValueError(f"{name} has no effect on backbones, as nothing is pretrained; leave it out")
         if set(self.config) - {"output"}:
             raise ValueError("config has no effect on backbones, as nothing is pretrained; leave it out")
-        if find(self.config, "output.run_name") is not None:
-            raise ValueError("config.output.run_name has no effect on backbones; leave it out")
         check_backbones(self.backbones, self.evaluation)
-
-    @model_validator(mode="after")
-    def _config_leaves_identities(self) -> StudyConfig:
-        """Refuse in ``config`` what the study itself says of each run."""
-        _check_identities("config", self.config)
-        named = find(self.config, "output.run_name")
-        if named is not None and len(self.all_seeds) > 1:
-            raise ValueError(
-                f"config.output.run_name {shown(named)} gives the runs of {len(self.all_seeds)} seeds one "
-                "folder; leave it out, and each has a folder of its own, or name one seed"
-            )
         return self
 
     @model_validator(mode="after")
-    def _axes_say_what_nothing_else_does(self) -> StudyConfig:
-        """Refuse a field that two of ``config``, ``sizes``, ``tokens`` and ``axes`` would set."""
-        for name, values in self.sizes.items():
-            _check_identities(f"sizes.{name}", values)
-            if "output" in values:
-                raise ValueError(f"sizes.{name}.output has no effect on a size; write it under config")
-            for variant in _mapping(values.get("variants")):
-                _told_of(f"sizes.{name}.variants", variant)
+    def _compared_exists(self) -> StudyConfig:
+        """Refuse comparisons of what the study does not have, and outcomes that it does not score."""
+        report, compared = self.report, self.compared
+        find_level(
+            report.factor, report.baseline, compared, f"baseline {noun(report.factor)} in report.baseline"
+        )
+        for contrast in report.contrasts:
+            parse_contrast(contrast, compared, report.baseline, report.factor)
+        for label, values in (("variants", self.models), ("seeds", self.all_seeds)):
+            if len(set(values)) != len(values):
+                raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
+        outcomes = self._outcomes()
+        for section, names in (("margins", report.margins), ("primary", report.primary)):
+            for name in names:
+                if name not in outcomes:
+                    raise unknown_name(f"outcome in report.{section}", name, outcomes)
+        return self
+
+    @model_validator(mode="after")
+    def _fields_are_set_once(self) -> StudyConfig:
+        """Refuse a field that two of ``config``, ``sizes``, ``tokens``, ``axes`` and ``tune`` would set."""
+        reasons = dict(SET_BY_STUDY)  # by field why nothing else may set it
+        if self.tune or len(self.all_seeds) > 1 or self.backbones:
+            reasons["output.run_name"] = "it would give all runs one folder"
+        tuned = (*self.tune.fields, "data.validation_part") if self.tune else ()
         steps = ("optim.max_steps", "optim.num_train_epochs") if self.tokens else ()
-        said = {**dict.fromkeys(steps, TOKENS), **dict.fromkeys(self.axes, "axes")}
-        if doubly := next((name for name in steps if name in self.axes), None):
-            raise ValueError(f"axes: {doubly} is what tokens decide; leave one of them out")
+        for place, fields, reason in (
+            ("tokens", steps, "tokens decide it"),
+            ("tune", tuned, "tune tries it"),
+            ("axes", self.axes, "axes set it"),
+        ):
+            for name in fields:
+                if name in reasons:
+                    raise ValueError(f"{place}.{name} has no effect: {reasons[name]}; leave it out")
+                reasons[name] = reason
         in_config = set(leaves(self.config))
-        for place, values in (("config", self.config), *((f"sizes.{k}", v) for k, v in self.sizes.items())):
-            if not isinstance(model := values.get("model") or {}, Mapping):  # its variant would replace it
-                raise ValueError(f"{place}.model {shown(model)} must be a mapping, as {{hidden_size: 64}}")
-            for field, leaf in settings(values):
-                if field in said:
-                    raise ValueError(f"{place}.{leaf} has no effect, as {said[field]} say it; leave one out")
+        sections = {"config": self.config, **{f"sizes.{name}": size for name, size in self.sizes.items()}}
+        for place, values in sections.items():
+            for name, leaf in settings(values):
+                reason = reasons.get(name)
                 if place != "config" and leaf in in_config:
-                    raise ValueError(f"{place}.{leaf} and config.{leaf} set the same; leave one of them out")
+                    reason = "config sets it too"
+                if reason:
+                    raise ValueError(f"{place}.{leaf} has no effect: {reason}; leave it out")
         return self
 
     @model_validator(mode="after")
-    def _tuning_fits(self) -> StudyConfig:
-        """Refuse a tuning of what the study says elsewhere, or on runs that are compared."""
-        if self.tune:
-            sizes = {f"sizes.{name}": values for name, values in self.sizes.items()}
-            elsewhere = {"axes": self.axes, "config": self.config, **sizes}
-            check_tune(self.tune, self.all_seeds, bool(self.tokens), elsewhere)
-        return self
-
-    @model_validator(mode="after")
-    def _heads_have_the_outcomes(self) -> StudyConfig:
-        """Refuse claims about outcomes that classification heads have no part in."""
-        if self.report.factor not in OF_HEADS:
+    def _tuning_is_fair(self) -> StudyConfig:
+        """Refuse a tuning on runs that are compared, or with unequal budgets."""
+        if not self.tune:
             return self
-        suites = [name for name in self.evaluation.suites if SUITES[name].kind == "classification"]
-        able = [*suites, *classified_benchmarks(self.evaluation)]
-        for name in self.report.primary:
-            if name not in able:
-                raise ValueError(
-                    f"report.primary {name} is not scored under a head, and report.factor is "
-                    f"{self.report.factor}; name of {', '.join(able) or 'no outcome here'}"
-                )
+        if both := sorted(set(self.tune.seeds) & set(self.all_seeds)):
+            raise ValueError(
+                f"tune.seeds {', '.join(map(str, both))} are seeds of the study too, and would choose on "
+                "runs that are compared; name others, such as [101, 102, 103]"
+            )
+        if "train.batch_size" in self.tune.fields and not self.tokens:
+            raise ValueError(
+                "tune.train.batch_size gives runs of as many steps other numbers of tokens, so the budget "
+                "cannot be equal; name tokens: [...], and each has as many"
+            )
         return self
 
     @model_validator(mode="after")
@@ -303,19 +249,13 @@ class StudyConfig(Section):
         """Let the report correct for the looks of seeds that are added."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return self
-        if len(self.looks) > MOST_LOOKS:
-            raise ValueError(
-                f"seeds: first {self.seeds.first} and most {self.seeds.most} make {len(self.looks)} looks, "
-                f"and {MOST_LOOKS} are allowed; raise first, or name them in report.looks"
-            )
         looks, first, most = self.looks, self.seeds.first, self.seeds.most
-        if (looks[0], looks[-1]) != (first, most):
+        if len(looks) > MOST_LOOKS or (looks[0], looks[-1]) != (first, most):
             raise ValueError(
-                f"report.looks are {looks[0]} to {looks[-1]} and seeds {first} to {most}; the first and the "
-                "last must agree, or leave report.looks out"
+                f"seeds {first} to {most} need at most {MOST_LOOKS} looks, the first at {first} and the last "
+                f"at {most}, not {len(looks)} from {looks[0]} to {looks[-1]}; name them in report.looks"
             )
-        report = self.report.model_copy(update={"looks": looks})
-        return self.model_copy(update={"report": report})
+        return self.model_copy(update={"report": self.report.model_copy(update={"looks": looks})})
 
     def _outcomes(self) -> list[str]:
         """Name what the study's runs will be compared by: benchmarks, and suites' graded metrics."""
@@ -340,10 +280,10 @@ class StudyConfig(Section):
     @cached_property
     def points(self) -> Mapping[str, tuple[Point, ...]]:
         """The axes beside the variant, in order, and the levels of each; empty without any."""
-        found = {SIZE: size_points(self.sizes)} if self.sizes else {}
+        points = {SIZE: size_points(self.sizes)} if self.sizes else {}
         if "tokens" in self.model_fields_set:
-            found[TOKENS] = tokens_points(self.tokens)
-        return found | {name: field_points(name, values) for name, values in self.axes.items()}
+            points[TOKENS] = tokens_points(self.tokens)
+        return points | {name: field_points(name, values) for name, values in self.axes.items()}
 
     @property
     def compared(self) -> tuple[Compared, ...]:
@@ -354,8 +294,8 @@ class StudyConfig(Section):
     @property
     def tuned_baseline(self) -> str:
         """The variant whose best is shared: the report's baseline, where that is one, else the first."""
-        named = self.report.baseline.split("/")[0]
-        return named if named in self.models else self.models[0]
+        baseline = self.report.baseline.split("/")[0]
+        return baseline if baseline in self.models else self.models[0]
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -376,24 +316,6 @@ class StudyConfig(Section):
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
 
 
-def _check_identities(place: str, values: Mapping[str, Any]) -> None:
-    """Refuse what the study itself says of each run."""
-    for name, said in SAID_BY_STUDY.items():
-        if find(values, name) is not None:
-            raise ValueError(f"{place}.{name} has no effect in a study; {said}")
-
-
-def _told_of(place: str, variant: object) -> None:
-    try:
-        ffn_variants.get_variant(str(variant))
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _text(value: Any) -> Any:
     """Numbers stand for a level that is one."""
     return write_value(value) if isinstance(value, int | float) else value
@@ -405,14 +327,12 @@ def _sizes(value: Any) -> Any:
         return value
     if not value:
         raise UsageError("no size is named; name one or more, or leave sizes out")
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for key, values in value.items():
         name = "" if key is None else str(key)
         if not _SIZE_NAME.fullmatch(name):
             raise UsageError(
                 f"{shown(name)} is no name of a size; write a short one, of letters, digits and . _ + -"
             )
-        if name in found:
-            raise UsageError(f"{name} is named twice; name each size once")
-        found[name] = {} if values is None else values
-    return found
+        sizes[name] = {} if values is None else values
+    return sizes

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.families import get_family
-from base.mistakes import explain
 from base.run.folders import RunFolder
 from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import run_dir
-from slurm.study.axes.levels import Level
-from slurm.study.axes.points import SIZE, Point, find, has, leaves, num_steps, put
-from slurm.study.cells import RunCell, at_seed
+from slurm.study.axes import SIZE, Level, Point, find, has, leaves, num_steps
+from slurm.study.cells import RunCell, at_seed, own_variant, variant_place
 from slurm.study.config import StudyConfig
-from slurm.study.own_variants import own_variant, variant_place
-
-
-@dataclass(frozen=True)
-class Arm:
-    """Runs of a study that differ in their seeds alone."""
-
-    family: str
-    points: tuple[Point, ...]
-    """One for each axis, in the order of the study's axes."""
-    level: Level
 
 
 @dataclass(frozen=True)
@@ -54,121 +39,73 @@ class Expansion:
     path: Path
     extra: Mapping[str, Any]
 
-    def arms(self) -> Iterator[Arm]:
-        """Yield every arm of the study, variants varying fastest and families slowest."""
-        for family in self.config.families:
-            for points in product(*self.config.points.values()):
-                for level in self.config.levels:
-                    yield Arm(family, points, level)
-
     def cells(self) -> tuple[RunCell, ...]:
-        """Return the study's main cells.
+        """Return the study's main cells: families vary slowest after seeds, then axes, then variants.
 
         Raises:
             UsageError: If the configuration of one does not fit, or two would be one run.
         """
+        arms = product(self.config.families, product(*self.config.points.values()), self.config.levels)
         # Seeds differ in nothing else, and there may be thousands.
-        of_first = [self.cell(arm) for arm in self.arms()]
+        of_first = [self._cell(*arm) for arm in arms]
         cells = tuple(at_seed(cell, seed) for seed in self.config.all_seeds for cell in of_first)
         check_folders(self.path, cells)
         return cells
 
-    def cell(self, arm: Arm, fields: Mapping[str, Any] | None = None) -> RunCell:
-        """Return an arm's cell at the study's first seed.
-
-        Args:
-            arm: Which one.
-            fields: Values that win over all others, by the dotted names of their fields.
-
-        Raises:
-            UsageError: If its configuration does not fit.
-        """
+    def _cell(self, family: str, points: tuple[Point, ...], level: Level) -> RunCell:
+        """Return a cell at the study's first seed; ``points`` has one for each axis, in the study's order."""
         try:
-            run_config = self._run_config(arm, fields or {})
+            run_config = self._run_config(family, points, level)
         except UsageError as error:
-            if mistake := self._mistake(arm):
-                raise mistake from None
-            if not arm.points:
-                raise
-            places = ", ".join(f"{point.axis} {point.level}" for point in arm.points)
-            raise UsageError(f"{self.path}: {arm.family}, {arm.level}, {places}: {error}") from None
+            places = "".join(f", {point.axis} {point.level}" for point in points)
+            raise UsageError(f"{self.path}: {family}, {level}{places}: {error}") from None
         folder = run_dir(run_config)
         return RunCell(
+            variant=str(level),
+            seed=run_config.seed,
             config=run_config,
             evaluation=self.config.evaluation,
             study_dir=RunFolder(folder).study.path,
             run_dir=folder,
-            own=own_variant(arm.level.name),
-            level=str(arm.level),
-            places=tuple((point.axis, point.level) for point in arm.points),
+            own=own_variant(level.name),
+            places=tuple((point.axis, point.level) for point in points),
         )
 
-    def _run_config(self, arm: Arm, fields: Mapping[str, Any]) -> RunConfig:
-        file, name = self._files[arm.family], arm.level.name
-        seed, study = self.config.all_seeds[0], self.config.name
+    def _run_config(self, family: str, points: tuple[Point, ...], level: Level) -> RunConfig:
         identity = {
-            "family": arm.family,
-            "seed": seed,
-            "model": {"ffn": name, "ffn_file": variant_place(name)},
-            "output": {"study": study},
+            "family": family,
+            "seed": self.config.all_seeds[0],
+            "model": {"ffn": level.name, "ffn_file": variant_place(level.name)},
+            "output": {"study": self.config.name},
         }
-        values = deep_merge(self._values(arm, fields), identity)
-        config = load_config(file, overrides=values)
-        found = (config.family, config.model.ffn, config.seed, config.output.study)
-        if found != (arm.family, name, seed, study):  # by its own entry under `variants:`
-            raise UsageError(
-                f"{file}: variants.{name} says family, seed, model.ffn or output.study, which the study "
-                f"{self.path} decides; leave it out"
-            )
-        check_length(self.path, self.config.evaluation, config)
-        tokens = next((point.tokens for point in arm.points if point.tokens), None)
+        file = self._files[family]
+        config = load_config(file, overrides=deep_merge(self._values(file, points, level), identity))
+        check_length(self.config.evaluation, config)
+        tokens = next((point.tokens for point in points if point.tokens), None)
         if tokens is None:
             return config
         steps = num_steps(tokens, config.train.batch_size, config.data.block_size)
         return config.model_copy(update={"optim": config.optim.model_copy(update={"max_steps": steps})})
 
-    def _values(self, arm: Arm, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Put together what the study sets for an arm, on top of the family's base config."""
-        name = arm.level.name
-        size = next((point for point in arm.points if point.axis == SIZE), None)
-        values = deep_merge(dict(size.values) if size else {}, dict(self.extra))
-        entry = find(deep_merge(read_yaml(self._files[arm.family]), values), f"variants.{name}")
-        if size:
-            self._check_size(size, name, entry)
-        own = dict(arm.level.values)
-        for place, value in self._fields(arm, fields):
-            values = deep_merge(values, put(place, value))
-            if has(entry, place):  # which would win
-                own = deep_merge(own, put(place, value))
-        return deep_merge(values, {"variants": {name: own}}) if own else values
-
-    def _fields(self, arm: Arm, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        for point in arm.points:
-            if point.axis != SIZE and point.tokens is None:
-                yield point.axis, find(point.values, point.axis)
-        yield from fields.items()
-
-    def _check_size(self, size: Point, variant: str, entry: Any) -> None:
-        """Refuse a size that a variant's own entry in a base config or in ``config`` would overrule."""
-        own = find(size.values, f"variants.{variant}")
+    def _values(self, file: Path, points: tuple[Point, ...], level: Level) -> dict[str, Any]:
+        """Put together what the study sets on top of a base config."""
+        place = f"variants.{level.name}"
+        size = next((point for point in points if point.axis == SIZE), Point(SIZE, ""))
+        values = deep_merge(dict(size.values), dict(self.extra))
+        entry = find(deep_merge(read_yaml(file), values), place)
         for leaf in leaves(size.values):
-            if has(entry, leaf) and not has(own, leaf):
+            if has(entry, leaf) and not has(find(size.values, place), leaf):
                 raise UsageError(
                     f"{leaf} of the size is overruled by what the base config or config has for the variant, "
-                    f"variants.{variant}.{leaf}; write sizes.{size.level}.variants.{variant}.{leaf} too"
+                    f"{place}.{leaf}; write sizes.{size.level}.{place}.{leaf} too"
                 )
-
-    def _mistake(self, arm: Arm) -> UsageError | None:
-        """What is wrong with the study's own ``config`` or a size by itself, whatever it is put upon."""
-        sizes = [(f"sizes.{point.level}", point.values) for point in arm.points if point.axis == SIZE]
-        for place, values in (("config", self.config.config), *sizes):
-            try:
-                RunConfig.model_validate({key: value for key, value in values.items() if key != "variants"})
-            except ValidationError as error:
-                # What fields must be to one another depends on the base.
-                if all(each["type"] != "value_error" for each in error.errors()):
-                    return explain(error, RunConfig, f"{self.path}: {place}")
-        return None
+        of_variant = dict(level.values)
+        for point in points:
+            if point.axis != SIZE and point.tokens is None:
+                values = deep_merge(values, dict(point.values))
+                if has(entry, point.axis):  # which would win
+                    of_variant = deep_merge(of_variant, dict(point.values))
+        return deep_merge(values, {"variants": {level.name: of_variant}}) if of_variant else values
 
     @cached_property
     def _files(self) -> Mapping[str, Path]:
@@ -182,19 +119,13 @@ def check_folders(path: Path, cells: Sequence[RunCell]) -> None:
     Raises:
         UsageError: Naming two of them.
     """
-    homes: dict[Path, RunCell] = {}
+    cells_of: dict[Path, RunCell] = {}
     for cell in cells:
-        other = homes.setdefault(cell.run_dir, cell)
-        if other is not cell and cell.config.output.run_name is None:
-            raise UsageError(
-                f"{path}: {other.label} and {cell.label} are one run, as nothing that they differ in changes "
-                "what is trained; leave one of them out"
-            )
+        other = cells_of.setdefault(cell.run_dir, cell)
         if other is not cell:
             raise UsageError(
-                f"{path}: {other.label} at seed {other.config.seed} and {cell.label} at seed "
-                f"{cell.config.seed} would lie in one folder, {cell.run_dir}; leave output.run_name out of "
-                "the configs, and each has a folder of its own"
+                f"{path}: {other.label} and {cell.label} are one run, as nothing that they differ in changes "
+                f"its folder, {cell.run_dir}; leave one of them out, or output.run_name"
             )
         if cell.study_dir != cells[0].study_dir:
             raise UsageError(
@@ -203,16 +134,16 @@ def check_folders(path: Path, cells: Sequence[RunCell]) -> None:
             )
 
 
-def check_length(path: Path, evaluation: EvalConfig, config: RunConfig) -> None:
+def check_length(evaluation: EvalConfig, config: RunConfig) -> None:
     """Refuse to read more of a text than the model has positions for.
 
     Raises:
         UsageError: If the study's evaluation asks for that.
     """
-    asked, model = evaluation.finetune.max_length, resolve(config).model
-    able = (model.max_position_embeddings or 0) - get_family(config.family).first_position()
-    if asked is not None and asked > able:
+    length, model = evaluation.finetune.max_length, resolve(config).model
+    positions = (model.max_position_embeddings or 0) - get_family(config.family).first_position()
+    if length is not None and length > positions:
         raise UsageError(
-            f"{path}: evaluation.finetune.max_length {asked} is longer than the {able} positions of the "
-            f"{config.family} model; lower it, or raise model.max_position_embeddings"
+            f"evaluation.finetune.max_length {length} is longer than the {positions} positions of the model; "
+            "lower it, or raise model.max_position_embeddings"
         )

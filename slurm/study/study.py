@@ -7,6 +7,7 @@ folder, whose name carries the hash of everything that can change the result.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,12 +30,18 @@ from report.significance.contrasts import parse_contrast
 from scores.decisions import Decisions, read_decisions
 from scores.stages import MAIN, SHARED, TUNE
 from scores.tuning import Tuning, TuningPlan, read_tuning
-from slurm.study.axes.levels import canonical, canonical_contrast, split_file
-from slurm.study.cells import Cell, expand_backbones, trained_cells
+from slurm.study.axes import canonical, canonical_contrast
+from slurm.study.cells import (
+    Cell,
+    RunCell,
+    absolute_variant,
+    expand_backbones,
+    load_file_variants,
+    trained_cells,
+)
 from slurm.study.config import StudyConfig
 from slurm.study.expansion import Expansion
-from slurm.study.own_variants import load_named, places_in, with_added
-from slurm.study.tuning.cells import (
+from slurm.study.tuning import (
     check_values,
     main_cells,
     plan_of,
@@ -63,7 +70,8 @@ class Study:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Those to be run: all that are planned, or what the round of tuning or the next look needs."""
-        return (*self._tuning_cells, *self._due(self.compared))
+        tuning = tuning_cells(self.tuning, trained_cells(self.planned)) if self.tuning else ()
+        return (*tuning, *self._due(self.compared))
 
     @cached_property
     def compared(self) -> tuple[Cell, ...]:
@@ -90,11 +98,9 @@ class Study:
         """Those that are due as soon as their values are chosen, as they would be without tuning."""
         if self.tuning is None:
             return ()
-        chosen = {(one.family, one.places, one.variant) for one in self.tuning.chosen}
+        tuned = {(one.family, one.places, one.variant) for one in self.tuning.chosen}
         untuned = trained_cells(self._due(self.planned))
-        return tuple(
-            cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in chosen
-        )
+        return tuple(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in tuned)
 
     @property
     def shared_after_tuning(self) -> tuple[Cell, ...]:
@@ -116,23 +122,11 @@ class Study:
         is_tuning = self.tuning is not None and not self.tuning.is_over
         return is_tuning or (self.decisions is not None and not self.decisions.is_over)
 
-    @property
-    def stage(self) -> str:
-        """What the cells that are due now are for."""
-        if self.tuning is None or self.tuning.is_over:
-            has_looked = self.decisions is not None and self.decisions.looks
-            return "look" if self.tuning is None or has_looked else "stage, each variant at its own best"
-        return "round of tuning"
-
     @cached_property
     def tuning_plan(self) -> TuningPlan | None:
         """What the study plans to tune; None where it does not."""
         tune = self.config.tune
         return plan_of(tune, trained_cells(self.planned), self.config.tuned_baseline) if tune else None
-
-    @cached_property
-    def _tuning_cells(self) -> tuple[Cell, ...]:
-        return tuple(tuning_cells(self.tuning, trained_cells(self.planned))) if self.tuning else ()
 
     def _due(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         """Leave out seeds that no look has asked for yet."""
@@ -146,10 +140,10 @@ class Study:
         """Return the same with what was chosen, and the looks that were made, meanwhile."""
         study = self
         if self.tuning_plan:
-            found = read_tuning(self.folder)
+            tuning = read_tuning(self.folder)
             # Of another plan nothing follows: study run refuses it.
-            plan = found.plan.grown_to(self.tuning_plan) if found else None
-            tuning = replace(found, plan=plan) if found and plan else Tuning(plan=self.tuning_plan)
+            plan = tuning.plan.grown_to(self.tuning_plan) if tuning else None
+            tuning = replace(tuning, plan=plan) if tuning and plan else Tuning(plan=self.tuning_plan)
             study = replace(self, tuning=tuning)
         if not self.config.looks:
             return study
@@ -158,14 +152,14 @@ class Study:
     @property
     def plan(self) -> dict[str, Any]:
         """What must not change once somebody has looked."""
-        report = self.config.report.asked
+        decisive = self.config.report.decisive
         return {
             "looks": list(self.config.looks),
             "variants": list(self.config.models),
             **self._axes,
             "cells": [cell.run_id for cell in self.compared],
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
-            **{f"report.{name}": value for name, value in report.items()},
+            **{f"report.{name}": value for name, value in decisive.items()},
         }
 
     @property
@@ -175,21 +169,20 @@ class Study:
         return {"axes": axes} if axes else {}
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _levels_and_stages(self) -> dict[str, Any]:
         """What the folders of runs do not tell: their levels, and those that are not to be compared."""
         stages: dict[str, list[str]] = {}
         for cell in self.cells:
             stages.setdefault(cell.stage, []).append(cell.run_id)
-        if self.tuning and (
-            both := [c.run_id for c in trained_cells(self.cells) if shares_its_best(self.tuning, c)]
-        ):
-            stages[SHARED] = [*stages.get(SHARED, []), *both]
+            if self.tuning and isinstance(cell, RunCell) and shares_its_best(self.tuning, cell):
+                stages.setdefault(SHARED, []).append(cell.run_id)
         levels = {
             cell.run_id: {"variant": cell.variant, **dict(cell.places)}
             for cell in trained_cells(self.cells)
             if cell.places or cell.variant != cell.config.model.ffn
         }
-        main, others = stages.pop(MAIN, []), {run_id for own in stages.values() for run_id in own}
+        main = stages.pop(MAIN, [])
+        others = set(itertools.chain(*stages.values()))
         if both := [run_id for run_id in main if run_id in others]:
             stages[MAIN] = both  # of a run that is two things, the report must know that it is compared
         return ({"levels": levels} if levels else {}) | ({"stages": stages} if stages else {})
@@ -209,7 +202,7 @@ class Study:
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
-            **self._told,
+            **self._levels_and_stages,
             **({"to_come": self.to_come} if self.to_come else {}),
             # Last, so that a file that was cut off lacks some of them (scores.stages.is_cut_off).
             "cells": [cell.run_id for cell in self.cells],
@@ -219,7 +212,7 @@ class Study:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Changes:
     """What a command line has in place of a study's file; relative paths of it start here."""
 
     variants: tuple[str, ...] = ()
@@ -234,7 +227,7 @@ def load_study(
     path: Path,
     overrides: Mapping[str, Any] | None = None,
     trust_remote_code: bool = False,
-    asked: Asked | None = None,
+    changes: Changes | None = None,
 ) -> Study:
     """Read a study and expand it into cells.
 
@@ -243,16 +236,20 @@ def load_study(
         overrides: Nested config values that replace the study's own ``config`` section.
         trust_remote_code: Whether to run the files that its variants name, which are refused otherwise, and
             those that its backbones bring.
-        asked: What a command line has in place of the file.
+        changes: What a command line has in place of the file.
 
     Raises:
         UsageError: If the file is missing or a value in it does not fit; names the file and the key.
     """
     path = find_config(path, "study")
-    config = _read(path, trust_remote_code, asked or Asked(), overrides)
+    config = _read(path, trust_remote_code, changes or Changes(), overrides)
     extra = deep_merge(config.config, dict(overrides or {}))
     if config.backbones:
-        return _of_backbones(config, path, extra, trust_remote_code)
+        folder = _folder(path, {"name": config.name, "config": extra}, None)
+        planned = expand_backbones(
+            config.backbones, config.all_seeds, config.evaluation, folder, trust_remote_code
+        )
+        return Study(config=config, folder=folder, planned=planned).now()
     cells = Expansion(config, path, extra).cells()
     if config.tune:
         try:
@@ -260,25 +257,6 @@ def load_study(
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
     return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
-
-
-def _seeds(text: str) -> list[int]:
-    """Read seeds of a command line, as in a study's file.
-
-    Raises:
-        UsageError: If they are none.
-    """
-    try:
-        return list(parse_seeds(text.split(","), "", "1-2 or 1,2,5"))
-    except UsageError as error:
-        raise UsageError(f"--seeds: {error}") from None
-
-
-def _of_backbones(config: StudyConfig, path: Path, values: dict[str, Any], trust_remote_code: bool) -> Study:
-    """Expand a study that pretrains nothing."""
-    folder = Path(_output(path, values).runs_dir) / config.name
-    cells = expand_backbones(config.backbones, config.all_seeds, config.evaluation, folder, trust_remote_code)
-    return Study(config=config, folder=folder, planned=cells).now()
 
 
 def _output(path: Path, values: dict[str, Any]) -> OutputConfig:
@@ -289,57 +267,48 @@ def _output(path: Path, values: dict[str, Any]) -> OutputConfig:
         raise explain(error, RunConfig, f"{path}: config") from None
 
 
-def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Path | None:
-    """Find the folder of a study with variants in files, of which nothing is run; None for other studies.
+def folder_of(path: Path, overrides: Mapping[str, Any] | None = None) -> Path:
+    """Find the folder of a study by its file; nothing that it names is run.
 
     Raises:
         UsageError: If a file cannot be read, or what says where the folder is does not fit.
     """
     path = find_config(path, "study")
-    values = read_yaml(path)
-    return _folder(path, values, overrides) if places_in(path, values.get("variants")) else None
+    return _folder(path, read_yaml(path), overrides)
 
 
-def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path | None:
-    """Find a study's folder without its cells; None without families."""
-    families = mapping(values.get("families"))
-    if not families:
-        return None
-    base = read_yaml(find_config(Path(str(next(iter(families.values())))), "config", path.parent))
-    given = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
-    output = _output(path, given | {"output": {**mapping(given.get("output")), "study": values.get("name")}})
+def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path:
+    """Find a study's folder without its cells: of the first family's base config, as all have the same."""
+    families = list(mapping(values.get("families")).values())
+    base = read_yaml(find_config(Path(str(families[0])), "config", path.parent)) if families else {}
+    merged = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
+    output = _output(
+        path, merged | {"output": {**mapping(merged.get("output")), "study": values.get("name")}}
+    )
     return Path(output.runs_dir) / output.study
 
 
 def _read(
-    path: Path, trust_remote_code: bool, asked: Asked, overrides: Mapping[str, Any] | None
+    path: Path, trust_remote_code: bool, changes: Changes, overrides: Mapping[str, Any] | None
 ) -> StudyConfig:
     values = read_yaml(path)
-    if (asked.variants or asked.add) and not isinstance(values.get("variants"), list):
+    variants = values.get("variants")
+    if (changes.variants or changes.add) and not isinstance(variants, list):
         raise UsageError(f"{path}: it names no variants; leave out --variants and --add")
-    if asked.variants:
-        tuned = _tuned_before(path, values, overrides)
-        values["variants"] = with_added(tuned, asked.variants, "--variants")
-    if asked.add:
-        values["variants"] = with_added(values["variants"], asked.add, "--add")
-    if asked.seeds:
-        values["seeds"] = _seeds(asked.seeds)
-    if places := places_in(path, values.get("variants")):
-        loaded = load_named(path, places.values(), trust_remote_code)
-        names = {text: f"{name}{split_file(text)[1]}" for text, name in zip(places, loaded, strict=True)}
-        values["variants"] = [names.get(text, text) for text in values["variants"]]
-    if asked.variants:
+    if isinstance(variants, list):
+        variants = [absolute_variant(text, path.parent, f"{path}: variants") for text in variants]
+        if changes.variants:  # none of those that took part in the tuning can be left out
+            tuning = read_tuning(_folder(path, values, overrides))
+            variants = [x for x in variants if tuning and canonical(str(x)) in tuning.plan.variants]
+        for flag, texts in (("--variants", changes.variants), ("--add", changes.add)):
+            added = [absolute_variant(text, Path(), flag) for text in texts]
+            variants += [text for text in dict.fromkeys(added) if text not in variants]
+        values["variants"] = load_file_variants(path, variants, trust_remote_code)
+    if changes.seeds:
+        values["seeds"] = parse_seeds(changes.seeds.split(","), "--seeds", "1-2 or 1,2,5")
+    if changes.variants:
         values["report"] = _of_share(mapping(values.get("report")), values["variants"])
     return check(StudyConfig, values, source=str(path))
-
-
-def _tuned_before(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> list[Any]:
-    """Variants of a study's file that took part in its tuning, so that none of them can be left out."""
-    folder = _folder(path, values, overrides)
-    tuning = read_tuning(folder) if folder else None
-    if tuning is None:
-        return []
-    return [each for each in values["variants"] if canonical(str(each)) in tuning.plan.variants]
 
 
 def _of_share(report: dict[str, Any], variants: list[str]) -> dict[str, Any]:
@@ -347,9 +316,9 @@ def _of_share(report: dict[str, Any], variants: list[str]) -> dict[str, Any]:
     contrasts = report.get("contrasts")
     if not isinstance(contrasts, list):
         return report
-    names, kept = [canonical(name) for name in variants], []
+    names, of_share = [canonical(name) for name in variants], []
     for text in contrasts:
         with suppress(UsageError):
             parse_contrast(canonical_contrast(str(text)), names, canonical(str(report.get("baseline", ""))))
-            kept.append(text)
-    return report | {"contrasts": kept}
+            of_share.append(text)
+    return report | {"contrasts": of_share}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import lzma
@@ -18,8 +17,6 @@ import pytest
 import yaml
 
 import ffn_ablations
-from base.errors import UsageError
-from slurm import archive
 from tests.bad_inputs import CONFIG, STUDY
 from tests.processes import run_command
 
@@ -196,17 +193,6 @@ def _change(change: Callable[[dict[str, bytes]], object], **kinds: Any) -> Calla
     return lambda path: rewrite(path, change, **kinds)
 
 
-def _lower_losses(files: dict[str, bytes]) -> None:
-    for name in files:
-        if name.endswith("metrics.jsonl"):
-            files[name] = files[name].replace(b'"eval_loss": 5', b'"eval_loss": 4')
-
-
-def _exchange_scores(files: dict[str, bytes]) -> None:
-    one, other = (_first(files, variant, "rows.parquet") for variant in ("gelu", "relu"))
-    files[one], files[other] = files[other], files[one]
-
-
 def _lose(*parts: str) -> Callable[[Path], None]:
     return _change(lambda files: files.pop(_first(files, *parts)))
 
@@ -217,12 +203,7 @@ def _lose(*parts: str) -> Callable[[Path], None]:
         (_cut, "is damaged, or no archive of a study"),
         (_flip, "is damaged, or no archive of a study"),
         (lambda path: path.write_text("gpt_neo"), "is damaged, or no archive of a study"),
-        (_change(_lower_losses), "metrics.jsonl is damaged"),
-        (_change(_exchange_scores), "eval/rows.parquet is damaged, gpt_neo/relu/seed"),
-        (_lose("metrics.jsonl"), "metrics.jsonl is lacking"),
-        (_lose("tuning.json"), "tuning.json is lacking"),
-        (_lose("SHA256SUMS"), "is no archive of a study"),
-        (_change(lambda files: files.update({"study/more.py": b""})), "holds more.py, which is none of its"),
+        (_lose("study.yaml"), "is no archive of a study"),
         (_change(lambda files: files.update({"other/study.yaml": b""})), "is no archive of a study"),
         (_change(lambda files: files.update({"../outside": b""})), "outside the destination"),
         (_change(len, type=tarfile.SYMTYPE, linkname="/etc/passwd"), "absolute path"),
@@ -239,15 +220,6 @@ def test_a_damaged_or_hostile_archive_is_named_and_nothing_is_written(
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["study.tar.xz"]
-
-
-def test_an_archive_that_promises_more_than_a_disk_holds_is_refused(
-    finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(archive, "LARGEST", 1000)
-    with pytest.raises(UsageError, match="holds more than"):
-        archive.restore(finished / "study.tar.xz", tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_study_that_is_there_stays(finished: Path, tmp_path: Path) -> None:
@@ -299,17 +271,6 @@ def test_a_damaged_study_is_not_archived(name: str, words: str, elsewhere: Path)
     assert not (elsewhere / "again.tar.xz").exists()
 
 
-def _name_checksums(files: dict[str, bytes]) -> None:
-    """Have the markers of runs name the checksums of more than the model, as older versions did."""
-    for name in [name for name in files if name.endswith("/COMPLETED")]:
-        run, marker = name.removesuffix("COMPLETED"), json.loads(files[name])
-        for file in ("config.yaml", "provenance.json", "metrics.jsonl"):
-            content = files[run + file]
-            state = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            marker["files"][file] = state
-        files[name] = json.dumps(marker).encode()
-
-
 def _former(folder: Path, files: dict[str, bytes]) -> None:
     """Write an archive as older versions did: a folder with a file for the runs of each variant."""
     for variant in ("gelu", "relu"):
@@ -329,8 +290,6 @@ def _former(folder: Path, files: dict[str, bytes]) -> None:
     ("change", "words"),
     [
         (len, "8 finished runs brought back"),
-        (_lower_losses, "metrics.jsonl is damaged"),
-        (lambda files: files.pop(_first(files, "config.yaml")), "archives lacks gpt_neo/gelu/seed"),
         (lambda files: files.update({"study/study.yaml": b"name: study"}), "does not say which runs"),
     ],
 )
@@ -338,7 +297,6 @@ def test_archives_of_older_versions_are_brought_back(
     change: Callable[[dict[str, bytes]], object], words: str, finished: Path, tmp_path: Path
 ) -> None:
     files = members_of(finished / "study.tar.xz")
-    _name_checksums(files)
     change(files)
     _former(tmp_path / "archives", files)
     done = run_in(tmp_path, "slurm.archive", "archives", "--restore")

@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-import slurm.study.own_variants
+import slurm.study.cells
 from base.run.folders import RunFolder
 from eval.config import EvalConfig
 from eval.runner.evaluate import evaluate_runs
 from ffn_variants import FFN_VARIANTS, files
 from report.inputs.run_facts import read_facts
-from slurm.queue.snapshot import take_snapshot
-from slurm.state.cell_state import read_state
+from slurm.cell_state import read_state
+from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
-from slurm.study.own_variants import contents
 from slurm.study.study import load_study
-from slurm.worker.cell import run_cells
+from slurm.worker import run_cells, take_snapshot
 
 FORMULA = "a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere"
 
@@ -61,7 +60,7 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, mo
     study = load_study(study_file, trust_remote_code=True)
     copy = take_snapshot(study.folder, contents(own_of(study.planned)))
     study.write()
-    monkeypatch.setattr(slurm.study.own_variants, "CODE_ROOT", copy)
+    monkeypatch.setattr(slurm.study.cells, "CODE_ROOT", copy)
     (tmp_path / "mine.py").unlink()
     forget()
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from base.errors import AbsentError
-from slurm.submit import main
+from slurm.commands import study_run
 
 STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
 SLOW = ("zoo", "grids", "tuned")
@@ -40,7 +40,7 @@ def test_a_plan_needs_no_data_and_a_run_says_which(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main([study.stem, "--dry-run"]) == 0
+    assert study_run([study.stem, "--dry-run"]) == 0
     printed = capsys.readouterr().out
     assert "in all " in printed
     needed = [line for line in printed.splitlines() if line.startswith("needed before it runs: ")]
@@ -48,6 +48,6 @@ def test_a_plan_needs_no_data_and_a_run_says_which(
     assert all("put it there, or link your copy" in line for line in needed)
     if needed:
         with pytest.raises(AbsentError, match="link your copy") as caught:
-            main([study.stem])
+            study_run([study.stem])
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-import slurm.status
-from slurm.state.cell_state import read_state
+import slurm.commands
+from slurm.cell_state import read_state
 from slurm.study.study import load_study
-from slurm.worker.cell import run_cells
+from slurm.worker import run_cells
 
 
 @pytest.fixture
@@ -117,6 +117,6 @@ def test_a_diverged_cell_is_failed_and_not_trained_again(study_file, tmp_path, c
     assert "or remove" in state.error
     assert capfd.readouterr().out.count("device  ") == 1
     study.write()
-    slurm.status.main([str(study.folder)])
+    slurm.commands.study_status([str(study.folder)])
     assert "failed" in (shown := capfd.readouterr().out)
     assert "had to stay below" in shown

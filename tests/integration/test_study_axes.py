@@ -12,10 +12,10 @@ import yaml
 
 import ffn_ablations as ffa
 from base.run.folders import StudyFolder
-from slurm.run.looks import write_study_report
-from slurm.status import main as status
+from slurm.commands import study_status as status
+from slurm.stages import write_study_report
 from slurm.study.study import load_study
-from slurm.worker.cell import run_cells
+from slurm.worker import run_cells
 
 CONTENT: dict[str, Any] = {
     "name": "axes",

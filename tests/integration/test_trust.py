@@ -36,7 +36,7 @@ CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "options.tru
 KNOWN = {
     ("ffn_variants/files.py", "exec"),  # a variant in a file that was typed, or consented to
     ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader, which a test here holds
-    ("slurm/worker/local.py", "pickle.loads"),  # what the command that started it writes into a pipe
+    ("slurm/worker.py", "pickle.loads"),  # what the command that started it writes into a pipe
 }
 
 

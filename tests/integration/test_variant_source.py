@@ -18,9 +18,9 @@ from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
 from slurm.arguments import runs_dir_override
-from slurm.run.todo import find_todo
+from slurm.commands import study_run as submit
 from slurm.study.study import load_study
-from slurm.submit import main as submit
+from slurm.todo import find_todo
 from tests.processes import run_command
 
 TINY = [
@@ -149,14 +149,15 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     assert "4 cells in" in told[0]
     assert told[0].endswith("2 done, 2 failed")
     (line_of_cells,) = (line for line in told if line.startswith("left alone"))
-    assert line_of_cells.startswith("left alone: swish: 2 runs were trained through another 'swish' (source ")
+    assert line_of_cells.startswith("left alone ")
+    assert "gpt_neo/swish/seed1 and 1 more: failed: was trained through another 'swish'" in line_of_cells
     (line,) = (line for line in told if line.startswith("not done"))
     assert line.startswith(
         "not done: gpt_neo/swish/seed1 and 1 more: failed: was trained through another 'swish'"
     )
     assert "2 of 4 cells done" in told
     assert submit((*command, "--dry-run")) == 0
-    assert line_of_cells in capsys.readouterr().out.splitlines()
+    assert capsys.readouterr().out.count("  failed    gpt_neo/swish/") == 2
     file.write_text(yaml.safe_dump(content | {"seeds": [1, 2, 3]}), encoding="utf-8")
     todo = find_todo(load_study(file, runs_dir_override(tmp_path / "runs")), retry_failed=True)
     assert [cell.label for cell in todo.cells] == ["gpt_neo/gelu/seed3"]

@@ -17,8 +17,8 @@ import pandas as pd
 import psutil
 import yaml
 
-from slurm import submit as submit_command
-from slurm.queue.squeue import cells_name, report_name
+from slurm.cluster import cells_name, report_name
+from slurm.commands import study_run
 from tests import processes
 from tests.slurm.cluster import Cluster, QueuedJob
 
@@ -128,7 +128,7 @@ def run_here(study: TinyStudy, *flags: object, environment: Mapping[str, str] = 
     said = io.StringIO()
     arguments = list(map(str, (study.file, "--runs-dir", study.runs, *flags)))
     with mock.patch.dict(os.environ, dict(environment), clear=True), contextlib.redirect_stdout(said):
-        assert submit_command.main(arguments) == 0, said.getvalue()
+        assert study_run(arguments) == 0, said.getvalue()
     return said.getvalue()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.queue.squeue import cells_name, report_name
+from slurm.cluster import cells_name, report_name
 from tests.slurm.cluster import Cluster
 from tests.slurm.studies import SubmittedStudy, TinyStudy, assert_as_undisturbed
 

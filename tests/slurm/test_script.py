@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurm.queue.cluster import ClusterPreset
-from slurm.run.cluster import Packing, SlurmSubmitter
+from slurm.cluster import ClusterPreset
+from slurm.jobs import Packing, SlurmSubmitter
 from tests.slurm.cluster import Cluster
 
 CORES = 2
@@ -33,7 +33,8 @@ def test_a_step_has_the_cores_and_the_variables_of_its_preset(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     names = ("SRUN_CPUS_PER_TASK", "OMP_NUM_THREADS", "HF_HOME", "OTHER")
-    job = submitter._executor(1, []).submit(eval, f"[__import__('os').getenv(name) for name in {names}]")
+    code = f"[__import__('os').getenv(name) for name in {names}]"
+    job = submitter._cells_executor(1, []).submit(eval, code)
     cluster.wait_until(lambda: cluster.state(job.job_id) == "COMPLETED", 30, f"end of job {job.job_id}")
     assert job.result() == [f"{CORES}", f"{CORES}", f"{tmp_path}/scratch/hf", "$(touch ran)"]
     assert not (tmp_path / "ran").exists()

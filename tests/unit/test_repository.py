@@ -95,12 +95,17 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "command",
     ),
     "slurm": (
-        "arguments queue",
-        "state",
+        "arguments cluster",
+        "cell_state",
+        "survey",
         "study",
-        "archive cancel forecast page time_left worker",
-        "run",
-        "list status submit",
+        "archive page worker",
+        "todo",
+        "local stages",
+        "jobs",
+        "dry_run",
+        "launch",
+        "commands",
     ),
     "ffn_ablations": (
         "commands listing errors html values",
@@ -260,7 +265,7 @@ def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(pa
 @pytest.mark.parametrize(
     ("house", "module", "imported"),
     [
-        ("", "base.errors", "slurm.state.cell_state"),
+        ("", "base.errors", "slurm.cell_state"),
         ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
         ("", "eval.scoring.plain", "report.write"),
         ("", "report.write", "eval.runner.evaluate"),
@@ -290,7 +295,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 4, "scores": 18, "report": 11, "pretrain": 9, "slurm": 10}
+    tops = {"eval": 4, "scores": 18, "report": 11, "pretrain": 9, "slurm": 15}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 

@@ -52,7 +52,7 @@ def test_no_module_but_two_runs_by_itself() -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
     }
-    assert running - {"slurm/worker/local.py"} == {"ffn_ablations/__main__.py", "pretrain/train.py"}
+    assert running - {"slurm/worker.py"} == {"ffn_ablations/__main__.py", "pretrain/train.py"}
 
 
 @pytest.mark.parametrize("words", FORMER)

@@ -11,10 +11,10 @@ import pytest
 
 from base.errors import UsageError
 from base.run.folders import StudyFolder
-from slurm import cancel
-from slurm.cancel import cancel_study, main
-from slurm.queue.squeue import QueuedJob, cells_name, report_name
-from slurm.run.todo import sole_submitter
+from slurm import commands
+from slurm.cluster import QueuedJob, cells_name, report_name
+from slurm.commands import cancel_study, study_cancel
+from slurm.todo import sole_submitter
 
 NOTHING = "nothing of this study is queued or running\n"
 Start = Callable[[Path], subprocess.Popen[bytes]]
@@ -22,7 +22,7 @@ Start = Callable[[Path], subprocess.Popen[bytes]]
 
 @pytest.fixture(autouse=True)
 def no_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cancel, "read_queue", lambda _: {})
+    monkeypatch.setattr(commands, "read_queue", lambda _: {})
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def start() -> Iterator[Start]:
 
     def make(study: Path) -> subprocess.Popen[bytes]:
         code = (
-            "import sys, time; from pathlib import Path; from slurm.run.todo import sole_submitter\n"
+            "import sys, time; from pathlib import Path; from slurm.todo import sole_submitter\n"
             "with sole_submitter(Path(sys.argv[1])):\n    print(flush=True); time.sleep(100)"
         )
         process = subprocess.Popen([sys.executable, "-c", code, study], stdout=subprocess.PIPE)
@@ -73,7 +73,7 @@ def test_a_process_that_has_the_file_of_a_lock_that_nobody_holds_is_left_alone(
 
 
 def test_a_command_of_another_machine_is_stopped_there(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(cancel, "_has_open", lambda *_: False)
+    monkeypatch.setattr(commands, "_has_open", lambda *_: False)
     with sole_submitter(tmp_path), pytest.raises(UsageError, match="runs on another machine"):
         cancel_study(tmp_path)
 
@@ -87,9 +87,9 @@ def test_jobs_are_cancelled_by_name_the_report_before_the_cells(tmp_path: Path, 
         "8": QueuedJob("PENDING", "", "", report),
     }
     calls: list[tuple[str, ...]] = []
-    monkeypatch.setattr(cancel, "read_queue", lambda _: queue)
-    monkeypatch.setattr(cancel, "cancel", lambda *options: calls.append(options))
-    monkeypatch.setattr(cancel.shutil, "which", lambda _: "squeue")
+    monkeypatch.setattr(commands, "read_queue", lambda _: queue)
+    monkeypatch.setattr(commands, "scancel", lambda *options: calls.append(options))
+    monkeypatch.setattr(commands.shutil, "which", lambda _: "squeue")
     cancel_study(tmp_path)
     assert calls == [("--me", f"--name={report}"), ("--me", f"--name={cells}")]
     assert capsys.readouterr().out == "cancelled: SLURM 8, SLURM 7\n"
@@ -99,8 +99,8 @@ def test_where_slurm_does_not_answer_the_command_here_is_stopped_and_told_of(
     tmp_path: Path, capsys, monkeypatch, start: Start
 ) -> None:
     """That no job was cancelled is told where some were handed in."""
-    monkeypatch.setattr(cancel, "read_queue", lambda _: None)
-    monkeypatch.setattr(cancel.shutil, "which", lambda _: "squeue")
+    monkeypatch.setattr(commands, "read_queue", lambda _: None)
+    monkeypatch.setattr(commands.shutil, "which", lambda _: "squeue")
     jobs = StudyFolder(tmp_path).jobs_dir
     jobs.mkdir()
     (jobs / "gpt_neo--gelu--seed1.log").touch()
@@ -117,8 +117,9 @@ def test_where_slurm_does_not_answer_the_command_here_is_stopped_and_told_of(
 def test_by_its_folder_a_study_is_cancelled_as_by_its_file(tmp_path: Path, capsys) -> None:
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
-    assert main([str(tmp_path / "study")]) == 0
-    assert main(["quickstart", "--runs-dir", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == NOTHING * 2
+    assert study_cancel([str(tmp_path / "study")]) == 0
+    assert capsys.readouterr().out == NOTHING
+    with pytest.raises(UsageError, match="was not submitted yet"):
+        study_cancel(["quickstart", "--runs-dir", str(tmp_path)])
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
-        main([str(tmp_path)])
+        study_cancel([str(tmp_path)])

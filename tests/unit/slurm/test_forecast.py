@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM
 from base.progress import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_dir import write_config
-from slurm.forecast import _COSTS, _LETTERS, ForecastLine, ForecastStage, Speed, forecast, render, stages_of
+from slurm.dry_run import _COSTS, _LETTERS, ForecastLine, Speed, forecast, render, stages_of
 from slurm.study.study import Study, load_study
 
 RATE = "optim.learning_rate"
@@ -46,11 +47,12 @@ def finish(cell: Any, tokens_per_s: float, device: str = "GPU X") -> None:
 
 def lines_of(asked: Study) -> list[ForecastLine]:
     """The lines of the first stage."""
-    return list(forecast(asked, asked.cells)[0].lines)
+    lines = forecast(asked, asked.cells)
+    return [line for line in lines if line.stage == lines[0].stage]
 
 
 def counts(asked: Study) -> dict[str, tuple[int, bool]]:
-    return {name: (len(cells), certain) for name, cells, certain in stages_of(asked, asked.cells) if cells}
+    return {name: (len(cells), certain) for name, cells, certain in stages_of(asked, asked.cells)}
 
 
 def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, repository: Path) -> None:
@@ -65,15 +67,15 @@ def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, reposit
         other = study(tmp_path, repository, name=f"other{number}", config={**changed, "output": output})
         finish(other.cells[0], 9e9)
 
-    stages = forecast(asked, asked.cells)
-    trained, kan, gelu_left = sorted(stages[0].lines, key=lambda line: (line.tokens or 0, line.runs * -1))
+    lines = forecast(asked, asked.cells)
+    trained, kan, gelu_left = sorted(lines, key=lambda line: (line.tokens or 0, line.runs * -1))
     assert (trained.variant, trained.runs, trained.parameters, trained.hours) == ("gelu", 3, None, None)
     assert (kan.variant, kan.runs, kan.hours) == ("kan", 4, None)
     assert (gelu_left.variant, gelu_left.runs) == ("gelu", 1)
     assert gelu_left.tokens is not None
     assert 4.6e8 < gelu_left.tokens < 4.7e8  # one epoch of the hub's TinyStories
     assert gelu_left.hours == pytest.approx(gelu_left.tokens / 200_000 / 3600)
-    text = render(stages)
+    text = render(lines)
     assert f"{duration(3600 * gelu_left.hours)} (GPU X; by 2 runs)" in text
     assert "none: only scored" in text
     assert "hours of 4 runs are not known" in text
@@ -180,10 +182,10 @@ def test_looks_come_on_top_of_a_tuned_study(tmp_path: Path, repository: Path) ->
 
 
 def test_totals_add_up_and_name_what_is_not_known() -> None:
-    known = ForecastLine("gpt_neo", "gelu", "0.5M", 3, 1000, 36_000, 2e15, SPEED)
-    unknown = ForecastLine("gpt_neo", "kan", "", 2, 1000, 36_000, 5e14)
-    stages = [ForecastStage("main", (known, unknown)), ForecastStage("shared rate", (known,), False)]
-    rows = [line.split() for line in render(stages).splitlines()]
+    gelu = ForecastLine("main", True, "gpt_neo", "gelu", "0.5M", 3, 1000, 36_000, 2e15, SPEED)
+    kan = ForecastLine("main", True, "gpt_neo", "kan", "", 2, 1000, 36_000, 5e14)
+    shared = replace(gelu, stage="shared rate", is_certain=False)
+    rows = [line.split() for line in render([gelu, kan, shared]).splitlines()]
     of_a_run = ["1,000", "36,000", "2", "1", "h", "00", "min", "(GPU", "X;", "by", "2", "runs)"]
     assert ["main", "gpt_neo", "gelu", "0.5M", "3", *of_a_run] in rows
     assert ["+", "at", "most:", "shared", "rate", "3", "6", "3"] in rows

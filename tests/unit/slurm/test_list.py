@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm.list import studies_table
-from slurm.state.cell_state import CellState, write_state
+from slurm.cell_state import CellState, write_state
+from slurm.survey import studies_table
 
 
 def test_each_study_has_a_line_with_its_states(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from base.run.folders import RunFolder, StudyFolder
+from slurm.cell_state import CellState
+from slurm.commands import status_of
 from slurm.page import draw_losses, read_curve, write_page
-from slurm.state.cell_state import CellState
-from slurm.status import status_notes, status_rows
 
 STATES = ("done", "done", "running", "queued", "waiting", "failed", "missing")
 
@@ -37,7 +37,7 @@ def write_study(folder: Path) -> dict[str, CellState]:
 
 
 def page_of(folder: Path, states: dict[str, CellState]) -> str:
-    page = write_page(folder, status_rows(folder, states), status_notes(folder, states))
+    page = write_page(folder, *status_of(folder, states))
     assert page == StudyFolder(folder).status_page
     return page.read_text(encoding="utf-8")
 

@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from base.run.folders import RunFolder, StudyFolder
-from slurm import status
-from slurm.run.todo import sole_submitter
-from slurm.state import survey
-from slurm.state.cell_state import CellState, write_state
+from slurm import commands, survey
+from slurm.cell_state import CellState, write_state
+from slurm.todo import sole_submitter
 
 FIRST, SECOND = "gpt_neo/gelu/seed101-00000001", "gpt_neo/gelu/seed1-00000002"
 
@@ -39,7 +38,7 @@ def test_watching_sees_cells_that_come_later(
         write_state(tmp_path, FIRST, CellState(name="done"))
 
     monkeypatch.setattr(time, "sleep", go_on)
-    status.main([str(tmp_path), "--watch", "--html", "--every", "7"])
+    commands.study_status([str(tmp_path), "--watch", "--html", "--every", "7"])
     assert slept == [7, 7]
     assert "2 cells: 2 done" in capsys.readouterr().out
     page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
@@ -65,10 +64,10 @@ def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
     monkeypatch.setattr(time, "sleep", go_on)
     monkeypatch.setattr(survey, "read_queue", lambda _: None)
     with sole_submitter(tmp_path):
-        status.main([str(tmp_path), "--watch", "--html"])
+        commands.study_status([str(tmp_path), "--watch", "--html"])
     assert len(slept) == 3
     StudyFolder(tmp_path).study_file.write_text(text, encoding="utf-8")
-    status.main([str(tmp_path), "--watch"])  # nobody is at it
+    commands.study_status([str(tmp_path), "--watch"])  # nobody is at it
     assert len(slept) == 3
     assert "1 cells: 1 done" in capsys.readouterr().out
 
@@ -81,7 +80,7 @@ def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys: pytest
         run.path.mkdir(parents=True)
         run.failure_marker.write_text("the loss is not finite")
         write_state(tmp_path, run_id, CellState(name="failed", error="the loss is not finite"))
-    status.main([str(tmp_path), "--html"])
+    commands.study_status([str(tmp_path), "--html"])
     said = capsys.readouterr().out.splitlines()
     assert said[0].split()[:2] == [FIRST, "diverged"]
     assert said[1].split()[:2] == [SECOND, "failed"]

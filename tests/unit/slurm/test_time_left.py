@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base.progress import duration
-from slurm.state.cell_state import CellState
-from slurm.time_left import CellTime, tell_time_left
+from slurm.cell_state import CellState
+from slurm.survey import CellTime, describe_time_left
 
 NOW = 1_000_000.0
 
@@ -25,7 +25,7 @@ def cells(stage: str, *states: CellState, kind: str = "gelu") -> list[CellTime]:
 
 
 def test_what_is_left_is_shared_among_cells_at_work() -> None:
-    told = tell_time_left(
+    told = describe_time_left(
         cells("main", done(100), done(200), running(50), running(20), WAITING, WAITING, WAITING), now_s=NOW
     )
     left = (150 - 50) + (150 - 20) + 3 * 150
@@ -35,52 +35,43 @@ def test_what_is_left_is_shared_among_cells_at_work() -> None:
 def test_cells_last_as_long_as_those_of_their_kind() -> None:
     small = cells("main", done(10), WAITING, WAITING, kind="small")
     large = cells("main", done(1000), running(400), WAITING, kind="large")
-    told = tell_time_left([*small, *large], now_s=NOW)
+    told = describe_time_left([*small, *large], now_s=NOW)
     assert told == f"2 of 6 cells, about {duration(2 * 10 + 600 + 1000)} left"
 
 
 def test_cells_of_which_none_like_them_is_done_last_as_long_as_all_that_are() -> None:
     small = cells("main", done(10), WAITING, running(5), kind="small")
-    told = tell_time_left([*small, *cells("main", WAITING, WAITING, kind="large")], now_s=NOW)
+    told = describe_time_left([*small, *cells("main", WAITING, WAITING, kind="large")], now_s=NOW)
     assert told == f"1 of 5 cells, about {duration(35)} left"
 
 
 def test_no_stage_ends_before_its_longest_cell() -> None:
-    told = tell_time_left(cells("main", done(600), running(60), WAITING), at_work=100, now_s=NOW)
+    told = describe_time_left(cells("main", done(600), running(60), WAITING), at_work=100, now_s=NOW)
     assert told == "1 of 3 cells, about 10 min 00 s left"
 
 
 def test_stages_to_come_follow() -> None:
     tuning = cells("tune", *[done(100)] * 31, *[running(0)] * 2, *[WAITING] * 57)
-    told = tell_time_left(tuning, {"main": 36, "shared": 30}, now_s=NOW)
+    told = describe_time_left(tuning, {"main": 36, "shared": 30}, now_s=NOW)
     assert told == (
         f"31 of 90 tuning cells, about {duration(59 * 100 / 2)} left; "
         f"then 36 main cells, about {duration(1800)}; "
         f"then up to 30 cells at the shared rate, about {duration(1500)}"
     )
     ended = cells("tune", done(100), done(100))
-    told = tell_time_left([*ended, *cells("main", done(300), running(100), WAITING)], now_s=NOW)
+    told = describe_time_left([*ended, *cells("main", done(300), running(100), WAITING)], now_s=NOW)
     assert told == f"1 of 3 cells, about {duration(200 + 300)} left"
 
 
 def test_of_a_kind_that_another_stage_had_its_durations_are_taken() -> None:
     tuning = [*cells("tune", done(100), kind="small"), *cells("tune", done(900), kind="large")]
-    told = tell_time_left([*tuning, *cells("main", running(0), WAITING, kind="large")], now_s=NOW)
+    told = describe_time_left([*tuning, *cells("main", running(0), WAITING, kind="large")], now_s=NOW)
     assert told == f"0 of 2 cells, about {duration(1800)} left"
 
 
-def test_cells_to_come_are_of_what_is_tuned_still() -> None:
-    quick = [*cells("tune", *[done(10)] * 12, kind="quick"), *cells("main", *[done(12)] * 5, kind="quick")]
-    slow = cells("tune", done(500), running(0), kind="slow")
-    told = tell_time_left([*quick, *slow], {"main": 5}, now_s=NOW)
-    assert told.endswith(f"then 5 main cells, about {duration(5 * 500)}")
-    told = tell_time_left([*quick, *cells("tune", running(0), kind="slow")], {"main": 5}, now_s=NOW)
-    assert told.endswith(f"then 5 main cells, about {duration(5 * (12 * 10 + 5 * 12) / 17)}")
-
-
 def test_nothing_is_told_where_nothing_is_known_or_left() -> None:
-    assert tell_time_left(cells("main", WAITING, WAITING), now_s=NOW) == ""
-    assert tell_time_left(cells("main", done(5), done(5)), now_s=NOW) == ""
-    assert "not known until one is done" in tell_time_left(cells("main", running(5), WAITING), now_s=NOW)
+    assert describe_time_left(cells("main", WAITING, WAITING), now_s=NOW) == ""
+    assert describe_time_left(cells("main", done(5), done(5)), now_s=NOW) == ""
+    assert "not known until one is done" in describe_time_left(cells("main", running(5), WAITING), now_s=NOW)
     failed = CellState(name="failed", started_s=NOW - 10, finished_s=NOW - 9)  # it says nothing of the others
-    assert "not known" in tell_time_left(cells("main", failed, running(5)), now_s=NOW)
+    assert "not known" in describe_time_left(cells("main", failed, running(5)), now_s=NOW)

@@ -13,7 +13,7 @@ from eval.runner.evaluate import choose_workers
 from ffn_variants.models import devices
 from ffn_variants.models.devices import check_device, choose_device, use_gpu, visible_gpus
 from pretrain import train
-from slurm import submit
+from slurm import commands
 
 TOO_OLD = (
     "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
@@ -189,10 +189,10 @@ def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path)
     for main, args in (
         (train.main, ["tiny", *runs]),
         (train.main, ["tiny", "--seeds", "1,2", *runs]),
-        (submit.main, ["quickstart", *runs]),
+        (commands.study_run, ["quickstart", *runs]),
     ):
         with pytest.raises(UsageError, match="is too old"):
             main(args)
     assert not list(tmp_path.iterdir())
     train.main(["tiny", "--dry-run", *runs])  # of a machine that it may not run on
-    submit.main(["quickstart", "--dry-run", *runs])
+    commands.study_run(["quickstart", "--dry-run", *runs])

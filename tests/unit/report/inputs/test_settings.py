@@ -27,7 +27,7 @@ from report.page import answer
 from report.significance.axes import Benchmark, Setting, in_order
 from scores.decisions import Decisions, Look
 from scores.rows import ROW_COLUMNS, write_rows
-from slurm.state.cell_state import CellState, write_state
+from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import numbers, render
 from tests.unit.report.significance.comparing import compare
 

@@ -26,7 +26,7 @@ from report.significance.data_checks import (
 from report.significance.factor import Relabelling
 from scores.outcome import Declared
 from scores.run_scores import comparable_scores, normalise_rows, run_scores
-from slurm.state.cell_state import CellState, write_state
+from slurm.cell_state import CellState, write_state
 from tests.unit.report.significance.comparing import table
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]

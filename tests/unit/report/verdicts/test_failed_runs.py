@@ -23,7 +23,7 @@ from report.significance.comparison import Comparison, Inference
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from scores.outcome import Outcome
 from scores.rows import ROW_COLUMNS, write_rows
-from slurm.state.cell_state import CellState, write_state
+from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import render
 
 NAME = Benchmark("x")

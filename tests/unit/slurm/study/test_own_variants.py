@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-import slurm.study.own_variants
+import slurm.study.cells
 from base.errors import UsageError, WorldError
 from ffn_variants import FFN_VARIANTS, files
 from pretrain.run.provenance import is_as_copied
-from slurm.queue.snapshot import take_snapshot
+from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
-from slurm.study.own_variants import contents
-from slurm.study.study import folder_of_own, load_study
+from slurm.study.study import folder_of, load_study
+from slurm.worker import take_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -58,9 +58,9 @@ def test_nothing_is_run_without_consent(study_file, tmp_path):
         f"{study_file}: its variants name {tmp_path}/my/mine.py:XIELU, which is code; read that file, then "
         "consent to run it with --trust-remote-code"
     )
-    assert folder_of_own(study_file) == tmp_path / "runs/own"
+    assert folder_of(study_file) == tmp_path / "runs/own"
     (tmp_path / "my/mine.py").unlink()
-    assert folder_of_own(study_file, {"output": {"runs_dir": "elsewhere"}}) == Path("elsewhere/own")
+    assert folder_of(study_file, {"output": {"runs_dir": "elsewhere"}}) == Path("elsewhere/own")
     assert not (tmp_path / "mark").exists()
     assert "my-xielu" not in FFN_VARIANTS
 
@@ -76,7 +76,7 @@ def test_with_consent_the_spec_s_name_stands_everywhere(study_file, tmp_path):
     assert (model.intermediate_size, model.ffn_options["init"]) == (24, 1.0)
     assert (of_gelu.own, of_gelu.config.model.ffn_file) == (None, None)
     assert [one.name for one in own_of(study.planned)] == ["my-xielu"]
-    assert folder_of_own(study_file) == study.folder
+    assert folder_of(study_file) == study.folder
 
 
 def test_a_variant_in_a_file_takes_options(study_file):
@@ -91,12 +91,6 @@ def test_a_variant_in_a_file_takes_options(study_file):
     assert study.cells[2].own == study.cells[1].own
 
 
-def test_a_study_without_files_has_no_own_folder(study_file):
-    content = yaml.safe_load(study_file.read_text())
-    study_file.write_text(yaml.safe_dump(content | {"variants": ["gelu", "relu"]}))
-    assert folder_of_own(study_file) is None
-
-
 def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monkeypatch):
     study = load_study(study_file, trust_remote_code=True)
     text = (tmp_path / "my/mine.py").read_bytes()
@@ -108,7 +102,7 @@ def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monk
     assert take_snapshot(study.folder, contents([own])) == copy
     assert take_snapshot(study.folder) != copy
 
-    monkeypatch.setattr(slurm.study.own_variants, "CODE_ROOT", copy)
+    monkeypatch.setattr(slurm.study.cells, "CODE_ROOT", copy)
     forget()
     own.load()
     assert FFN_VARIANTS["my-xielu"].reference == "Huang and Schlag 2024, arXiv:2411.13010"

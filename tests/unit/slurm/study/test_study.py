@@ -16,11 +16,10 @@ from base.run.folders import RunFolder, StudyFolder
 from pretrain import resolution
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
-from slurm.state.cell_state import held_cell, start_state
-from slurm.state.listing import read_listing
-from slurm.state.survey import survey
-from slurm.status import render
+from slurm.cell_state import held_cell, start_state
+from slurm.commands import render
 from slurm.study.study import load_study
+from slurm.survey import read_listing, survey
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
@@ -86,7 +85,7 @@ def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) 
         shown = render(folder, survey(folder, run_ids)).splitlines()
     assert shown[0].startswith("gpt_neo/gelu/my-own  running   step 3/9, loss 2.500")
     assert shown[-1] == "4 cells: 1 running, 3 waiting"
-    with pytest.raises(UsageError, match=r"run_name 'my-own' gives the runs of 2 seeds one folder"):
+    with pytest.raises(UsageError, match=r"config.output.run_name has no effect: it would give all"):
         load_study(write(tmp_path, repository, config=named, seeds=[1, 2]))
 
 
@@ -112,13 +111,13 @@ def test_cells_of_one_folder_or_of_two_studies_are_refused(tmp_path: Path, repos
     named, elsewhere = tmp_path / "named.yaml", tmp_path / "elsewhere.yaml"
     named.write_text(yaml.safe_dump(tiny | {"output": {"run_name": "mine"}}))
     elsewhere.write_text(yaml.safe_dump(tiny | {"output": {"runs_dir": str(tmp_path / "other")}}))
-    with pytest.raises(UsageError, match=r"seed 1 and roberta/gelu/mine at seed 2 would lie in one folder"):
+    with pytest.raises(UsageError, match=r"roberta/gelu/mine and roberta/gelu/mine are one run"):
         load_study(write(tmp_path, repository, families={"roberta": str(named)}))
     families = {"gpt_neo": str(repository / "configs" / "tiny.yaml"), "roberta": str(elsewhere)}
     with pytest.raises(UsageError, match=r"gpt_neo/gelu/seed1 would lie in runs/test and roberta/gelu/seed1"):
         load_study(write(tmp_path, repository, families=families, config={}))
     same = {"variants": {"kan": {"seed": 7}}}
-    with pytest.raises(UsageError, match=r"variants.kan says family, seed, model.ffn or output.study"):
+    with pytest.raises(UsageError, match=r"config.variants.kan.seed has no effect: the study's `seeds`"):
         load_study(write(tmp_path, repository, config=same))
 
 
@@ -214,16 +213,3 @@ def test_seeds_are_a_list_or_a_range(tmp_path: Path, repository: Path, written: 
 def test_other_seeds_are_told_how_to_be_written(tmp_path: Path, repository: Path, written: Any) -> None:
     with pytest.raises(UsageError, match=r"seeds: .*(give whole numbers|write \[3\] for one seed).* 1-3$"):
         load_study(write(tmp_path, repository, seeds=written))
-
-
-def test_what_older_files_say_of_the_rule_is_taken(tmp_path: Path, repository: Path) -> None:
-    study = load_study(write(tmp_path, repository, report={"method": "welch", "correction": "holm"}))
-    study.write()
-    written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]
-    assert {"method", "correction"}.isdisjoint(written)
-
-
-@pytest.mark.parametrize("report", [{"method": "bootstrap"}, {"correction": "bonferroni"}])
-def test_a_rule_that_is_gone_is_refused_in_one_line(tmp_path: Path, repository: Path, report: dict) -> None:
-    with pytest.raises(UsageError, match=r"is gone, as whole studies are drawn in every report; leave"):
-        load_study(write(tmp_path, repository, report=report))

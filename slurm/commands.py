@@ -1,0 +1,279 @@
+"""The commands of a study: run it, show where it stands, cancel it. Nothing here loads torch by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import getdoc
+from pathlib import Path
+
+import psutil
+
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.run.folders import StudyFolder
+from base.sections import Section
+from base.system import is_locked
+from scores.decisions import read_decisions
+from scores.stages import MAIN
+from scores.tuning import read_tuning
+from slurm.arguments import SubmitArgs, check_options, runs_dir_override
+from slurm.cell_state import CellState, as_result, describe
+from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
+from slurm.survey import (
+    CellTime,
+    count_states,
+    describe_levels,
+    describe_time_left,
+    is_followed,
+    peek_listing,
+    read_listing,
+    survey,
+)
+
+
+def study_run(args: Sequence[str] | None = None) -> int:
+    """Run the cells of a study that are not done yet, then write its report.
+
+        ffn-ablations study run quickstart --workers 2
+        ffn-ablations study run thesis --cluster slurm --preset one-gpu
+        ffn-ablations study run my-study.yaml --dry-run
+        ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
+
+    The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished
+    ones resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes
+    on without it and ends with its report. ffn-ablations study status STUDY says where it stands.
+    """
+    options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
+    check_options(options)
+
+    from slurm.launch import launch
+
+    return launch(options)
+
+
+CLEAR = "\033[2J\033[H"
+LONGEST_WAIT_S = 86_400
+
+
+class StatusArgs(Section):
+    """Show every cell of a study with its state."""
+
+    study: Positional[Path]
+    """The study's folder below runs/, its YAML file, or the name of a shipped one."""
+    runs_dir: Path | None = None
+    """Folder of all runs, if the study was submitted with --runs-dir."""
+    watch: bool = False
+    """Show it again and again until no cell is queued or running, and none is to come."""
+    every: float = 10.0
+    """With --watch: seconds in between."""
+    html: bool = False
+    """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
+    --watch it is written again each time."""
+
+
+def study_status(args: Sequence[str] | None = None) -> None:
+    """Show every cell of a study: waiting, queued, running, done, failed or missing.
+
+        ffn-ablations study status runs/quickstart
+        ffn-ablations study status runs/quickstart --watch
+        ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
+
+    Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
+    """
+    options = parse_flags(
+        StatusArgs, args, prog="ffn-ablations study status", description=getdoc(study_status)
+    )
+    if not 0.1 <= options.every <= LONGEST_WAIT_S:
+        raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
+    folder = _folder(options.study, options.runs_dir)
+    while True:
+        listing = read_listing(folder)  # again each time: a round of tuning or a look adds some
+        states = survey(folder, listing.run_ids)
+        text = "\n".join([*filter(None, [listing.note]), render(folder, states)])
+        print(f"{CLEAR}{text}" if options.watch else text, flush=True)
+        if options.html:
+            from slurm.page import write_page  # matplotlib is slow to load
+
+            rows, notes = status_of(folder, states)
+            page = write_page(folder, rows, [*filter(None, [listing.note]), *notes])
+            print(f"page: {page}", flush=True)
+        is_at_work = any(state.name in ("queued", "running") for state in states.values())
+        if not options.watch or not (is_at_work or is_followed(folder)):
+            return
+        time.sleep(options.every)
+
+
+def _folder(study: Path, runs_dir: Path | None) -> Path:
+    """Find the folder of a study by what was typed; nothing that the study names is run."""
+    if study.is_dir():
+        return study
+    from slurm.study.study import folder_of
+
+    folder = folder_of(study, runs_dir_override(runs_dir))
+    if not folder.is_dir():
+        raise UsageError(
+            f"{study} was not submitted yet ({folder} is not there); ffn-ablations study run --dry-run "
+            "shows its cells"
+        )
+    return folder
+
+
+def render(folder: Path, states: Mapping[str, CellState]) -> str:
+    """Write one line a cell and one that counts them."""
+    rows, notes = status_of(folder, states)
+    run_width, level_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    lines = []
+    for run_id, levels, name, what in rows:
+        beside = f"  {levels:<{level_width}}" if level_width else ""
+        lines.append(f"{run_id:<{run_width}}{beside}  {name:<8}  {what}".rstrip())
+    return "\n".join([*lines, *notes])
+
+
+def status_of(
+    folder: Path, states: Mapping[str, CellState]
+) -> tuple[list[tuple[str, str, str, str]], list[str]]:
+    """Return what there is to say of every cell, and of the whole study.
+
+    Returns:
+        Of every cell its run's id, its levels, the name of its state, and details; and lines on how far
+        tuning and looks are, how long the rest takes, what is amiss, and how many cells are in which state.
+    """
+    listing = peek_listing(folder)
+    shown = {
+        run_id: as_result(state, folder / run_id, listing.stages.get(run_id, MAIN))
+        for run_id, state in states.items()
+    }
+    rows: list[tuple[str, str, str, str]] = [
+        (
+            run_id,
+            describe_levels(run_id, listing.levels.get(run_id, {})),
+            state.name,
+            details(state, folder / run_id),
+        )
+        for run_id, state in shown.items()
+    ]
+    time_left = ""
+    if any(state.name == "running" for state in states.values()):
+        times = [
+            CellTime.of(listing.stages.get(run_id, MAIN), run_id, listing.levels.get(run_id, {}), state)
+            for run_id, state in states.items()
+        ]
+        time_left = describe_time_left(times, listing.to_come)
+    counts = f"{len(states)} cells: {count_states(shown.values())}"
+    return rows, [*filter(None, [*_progress(folder), time_left]), counts]
+
+
+def details(state: CellState, folder: Path) -> str:
+    """What a reader wants to know of a cell in its state: where it stands, where it runs, what went wrong."""
+    if state.name == "running":
+        attempt = f", attempt {state.attempts}" if state.attempts > 1 else ""
+        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}"
+    if state.name == "queued":
+        return f"{state.error}{_job(state)}".strip(" ,")
+    if state.name == "diverged":
+        return "a result: its value counts as infinitely bad"
+    if state.name == "done":
+        return state.took
+    if state.name in ("failed", "missing"):
+        return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
+    return ""
+
+
+def _progress(folder: Path) -> Iterator[str]:
+    """Say what the tuning has chosen and what looks have decided, or that their files are damaged."""
+    for reader in (read_tuning, read_decisions):
+        try:
+            record = reader(folder)
+        except UsageError as error:
+            yield f"note: {error}"
+        else:
+            if record:
+                yield record.progress
+
+
+def _job(state: CellState) -> str:
+    return f", job {state.job}" if state.job else ""
+
+
+class CancelArgs(Section):
+    """Cancel a study."""
+
+    study: Positional[Path]
+    """The study's folder below runs/, its YAML file, or the name of a shipped one."""
+    runs_dir: Path | None = None
+    """Folder of all runs, if the study was submitted with --runs-dir."""
+
+
+def study_cancel(args: Sequence[str] | None = None) -> int:
+    """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
+
+        ffn-ablations study cancel runs/quickstart
+
+    What runs is saved first; submitting the study again continues.
+    """
+    options = parse_flags(
+        CancelArgs, args, prog="ffn-ablations study cancel", description=getdoc(study_cancel)
+    )
+    folder = _folder(options.study, options.runs_dir)
+    read_listing(folder)  # refuses what is no study's folder
+    return cancel_study(folder)
+
+
+def cancel_study(study_dir: Path) -> int:
+    """Cancel what is queued or running of a study.
+
+    Raises:
+        UsageError: If SLURM does not answer, or the study runs on another machine.
+    """
+    # The command first, which would hand in more; told at once, as SLURM may not answer.
+    stopped = _stop_command(study_dir)
+    if stopped:
+        print(f"cancelled: {', '.join(stopped)}", flush=True)
+    if jobs := _cancel_jobs(study_dir):
+        print(f"cancelled: {', '.join(jobs)}")
+    if not stopped and not jobs:
+        print("nothing of this study is queued or running")
+    return 0
+
+
+def _cancel_jobs(study_dir: Path) -> list[str]:
+    """Cancel jobs by their names; the report job first, which would take cancelled cells for ended ones."""
+    if shutil.which("squeue") is None:
+        return []
+    queue = read_queue(study_dir)
+    if queue is None and not any(path.is_dir() for path in StudyFolder(study_dir).jobs_dir.glob("*")):
+        return []  # nothing was ever handed to it
+    if queue is None:
+        raise UsageError("SLURM does not answer, so no job was cancelled; try again where squeue works")
+    cancelled = []
+    for name in (report_name(study_dir), cells_name(study_dir)):
+        if arrays := living_arrays(queue, name):
+            scancel("--me", f"--name={name}")
+            cancelled += [f"SLURM {array}" for array in arrays]
+    return cancelled
+
+
+def _stop_command(study_dir: Path) -> list[str]:
+    """Stop the command that runs or submits a study: it ends its workers, which save first."""
+    lock_file = StudyFolder(study_dir).submit_lock_file.resolve()
+    if not is_locked(lock_file):
+        return []
+    holders = [process.pid for process in psutil.process_iter() if _has_open(process, lock_file)]
+    for pid in holders:
+        os.kill(pid, signal.SIGTERM)
+    if not holders:
+        raise UsageError(
+            f"{study_dir}: its command runs on another machine, or as another user; stop it there"
+        )
+    return [f"process {pid}" for pid in holders]
+
+
+def _has_open(process: psutil.Process, file: Path) -> bool:
+    try:
+        return process.pid != os.getpid() and any(Path(one.path) == file for one in process.open_files())
+    except (psutil.Error, OSError):
+        return False

@@ -1,0 +1,341 @@
+"""What a study is to run and what its training costs: runs, parameters, FLOPs, and hours where runs tell.
+
+Hours are those of finished runs of the same shape below the folder of runs: the same family, variant and
+sizes, and as many tokens a step. Nothing is guessed for other shapes. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from base.errors import AbsentError, UsageError
+from base.families import PRETRAINED
+from base.files import mapping
+from base.progress import duration
+from base.records import peek_record
+from base.run.folders import RunFolder, StudyFolder
+from base.wording import format_table
+from eval.classification.cost import CHARACTERS_PER_TOKEN
+from eval.classification.tasks.schema import benchmarks_asked_for
+from eval.models.backbones import StudyBackbone
+from eval.runner.work_units import check_sources
+from pretrain.config import RunConfig
+from pretrain.data import corpus
+from pretrain.data.corpus import check_present
+from pretrain.data.prepare import read_text
+from pretrain.model.build import build
+from pretrain.model.costs import cost_facts
+from pretrain.resolution import resolve
+from pretrain.run.run_dir import read_run
+from pretrain.training.dry_run import hub_budget, vocab_size
+from scores.heads.registry import DEFAULT_HEAD
+from scores.stages import MAIN, SHARED, TUNE
+from slurm.jobs import SlurmSubmitter
+from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
+from slurm.study.study import Study
+from slurm.study.tuning import describe_tuning, growth_to_come
+from slurm.todo import Todo
+
+TRAINING_OVER_FORWARD = 3
+"""A forward and a backward pass: twice the forward's operations go back."""
+STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
+"""What a forecast calls the stages of cells."""
+COLUMNS = ("stage", "family", "variant", "at", "runs")
+OF_A_RUN = ("parameters", "tokens a run", "PFLOP a run", "training of a run")
+
+Shape = tuple[str, str, int]
+
+
+def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> None:
+    """Print every cell, the cost of what is to run, and what its jobs ask SLURM for."""
+    config = study.config
+    print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
+    for model in config.backbones:
+        print(f"  backbone  {model} ({StudyBackbone(model, 0).locate()})")
+    if config.families:
+        factor = "" if config.report.factor == "ffn" else f"{config.report.factor} "
+        print(f"  families  {', '.join(config.families)}")
+        print(f"  variants  {', '.join(config.models)} (baseline {factor}{config.report.baseline})")
+    for one in own_variants(study.planned):
+        print(f"  {one.name:<9} {variant_place(one.name)}")
+    for axis, points in config.points.items():
+        print(f"  {axis:<9} {', '.join(point.level for point in points)}")
+    print(f"  seeds     {_seeds(study)}")
+    if config.tune:
+        print(f"  tuning    {describe_tuning(config.tune)}")
+    print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
+    if config.heads != (DEFAULT_HEAD,):
+        print(f"  heads     {', '.join(config.heads)}")
+    shown = {cell.run_id: cell.shown_id for cell in study.cells}
+    for run_id, state in todo.states.items():
+        print(f"  {state.name:<8}  {shown[run_id]}")
+    print(render(forecast(study, todo.cells)))
+    for missing in _absent_data(study):
+        print(f"needed before it runs: {missing}")
+    if submitter is not None and todo.cells:
+        print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}")
+
+
+def _seeds(study: Study) -> str:
+    """Name the seeds that are to be run, and when there may be more."""
+    due = [cell for cell in study.cells if cell.stage != TUNE] or study.after_tuning
+    seeds = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
+    if study.decisions is None:
+        return seeds
+    num_made, planned = len(study.decisions.looks), study.decisions.planned
+    looks = ", ".join(map(str, planned))
+    return (
+        f"{seeds}; more for what is undecided at looks of {looks} seeds ({num_made} of {len(planned)} made)"
+    )
+
+
+def _absent_data(study: Study) -> list[str]:
+    """Name the texts and tasks that a study needs and that are not here, and how to get them."""
+    texts = {cell.config.data.model_dump_json(): cell.config.data for cell in trained_cells(study.planned)}
+    whole = study.config.evaluation
+    parts = [whole.model_copy(update={"suites": (suite,)}) for suite in whole.suites]
+    checks = [partial(check_present, data) for data in texts.values()]
+    checks += [partial(check_sources, part) for part in (*parts, whole)]
+    missing: dict[str, None] = {}  # in order, each once
+    for check in checks:
+        try:
+            check()
+        except AbsentError as error:
+            missing[str(error)] = None
+    return list(missing)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast finished runs of one shape trained, in tokens a second, on the device that most ran on."""
+
+    tokens_per_s: float
+    device: str
+    num_runs: int
+
+
+@dataclass(frozen=True)
+class ForecastLine:
+    """Runs of one stage that cost the same.
+
+    Attributes:
+        is_certain: Whether they are run in any case; otherwise they are the most that may be added.
+        place: Their levels on the axes of the study that they share, as ``0.5M, 4M``.
+        parameters: Of the model, all of them; None where nothing is trained.
+        tokens: That a run trains on; None where they are not known.
+        flops: Floating-point operations of a run's training; None where they are not known.
+        speed: None where no finished run has the shape.
+    """
+
+    stage: str
+    is_certain: bool
+    family: str
+    variant: str
+    place: str
+    runs: int
+    parameters: int | None = None
+    tokens: int | None = None
+    flops: float | None = None
+    speed: Speed | None = None
+
+    @property
+    def hours(self) -> float | None:
+        """Of the training of one run."""
+        return self.tokens / self.speed.tokens_per_s / 3600 if self.tokens and self.speed else None
+
+
+def forecast(study: Study, todo: Sequence[Cell]) -> list[ForecastLine]:
+    """Return what a command is to run and what may follow, in the order in which it is run.
+
+    Args:
+        study: The study.
+        todo: Its cells that are to be run now.
+    """
+    stages = stages_of(study, todo)
+    configs = [cell.config for _, cells, _ in stages for cell in trained_cells(cells)]
+    speeds = finished_speeds(study.folder.parent, configs)
+    return [
+        _line(stage, is_certain, group, speeds)
+        for stage, cells, is_certain in stages
+        for group in _groups(cells)
+    ]
+
+
+def stages_of(study: Study, todo: Sequence[Cell]) -> list[tuple[str, Sequence[Cell], bool]]:
+    """Return the name and the cells of every stage, and whether it is run in any case."""
+    growth = growth_to_come(study.tuning, trained_cells(study.planned)) if study.tuning else []
+    seeds = {(cell.variant, cell.seed) for cell in study.after_tuning}
+    variants = {variant for variant, _ in seeds}
+    # Cells that looks may add to those that are due as soon as the tuning has chosen.
+    undecided = [cell for cell in study.planned if study.decisions and cell.variant in variants]
+    stages = [
+        *((name, [cell for cell in todo if cell.stage == stage], True) for stage, name in STAGES.items()),
+        ("tuning, where the grid grows", growth, False),
+        ("main, at each one's own best", study.after_tuning, True),
+        ("shared rate", study.shared_after_tuning, False),
+        (
+            "more seeds, if undecided",
+            (*study.later, *(cell for cell in undecided if (cell.variant, cell.seed) not in seeds)),
+            False,
+        ),
+    ]
+    return [stage for stage in stages if stage[1]]
+
+
+def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Put together runs of one variant and one model on as many tokens; what is trained is a group too."""
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in cells:
+        size: Hashable = None
+        if isinstance(cell, RunCell) and not RunFolder(cell.run_dir).is_complete:
+            data = cell.config.data  # the vocabulary is in no shape
+            size = (shape_of(cell.config), data.vocab_size, data.tokenizer, num_tokens(cell.config))
+        groups.setdefault((cell.variant, size), []).append(cell)
+    return list(groups.values())
+
+
+def _line(stage: str, is_certain: bool, group: Sequence[Cell], speeds: dict[Shape, Speed]) -> ForecastLine:
+    cell = group[0]
+    family = cell.config.family if isinstance(cell, RunCell) else PRETRAINED
+    place = ", ".join(level for axis, level in cell.places if all((axis, level) in x.places for x in group))
+    line = (stage, is_certain, family, cell.variant, place, len(group))
+    if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).is_complete:
+        return ForecastLine(*line)
+    tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
+    flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None
+    return ForecastLine(*line, parameters, tokens, flops, speeds.get(shape_of(cell.config)))
+
+
+def shape_of(config: RunConfig) -> Shape:
+    """Return what runs of the same speed have in common: family, variant and sizes, tokens of a step."""
+    resolved = resolve(config)
+    return (
+        config.family,
+        resolved.model.model_dump_json(),
+        resolved.data.block_size * config.train.batch_size,
+    )
+
+
+_COSTS: dict[tuple[Shape, int], tuple[int, int]] = {}
+
+
+def model_costs(config: RunConfig) -> tuple[int, int]:
+    """Return a model's parameters, and the FLOPs of its forward pass for one token in a row of training.
+
+    The vocabulary is taken to be as large as was asked for, also where a small text yields fewer.
+    """
+    size, _ = vocab_size(config, None)
+    key = (shape_of(config), size)
+    if key not in _COSTS:
+        network: Any = build(config, size)
+        facts = cost_facts(config, network)
+        _COSTS[key] = facts["parameters"]["total"], facts["flops_per_token"]["total"]
+    return _COSTS[key]
+
+
+_LETTERS: dict[str, int] = {}
+
+
+def num_tokens(config: RunConfig) -> int | None:
+    """Return about how many tokens a run trains on; None for text that is not here, or a part of the hub's.
+
+    They are those of full rows where the number of steps is given, else the letters of the text by 4.
+    """
+    if corpus.is_whole_hub(config.data):
+        return hub_budget(config)
+    if steps := config.optim.max_steps:
+        return steps * config.train.batch_size * config.data.block_size
+    with suppress(AbsentError):
+        if config.data.source == "embedded" or corpus.files(config.data)["train"]:
+            return round(config.optim.num_train_epochs * _letters(config) / CHARACTERS_PER_TOKEN)
+    return None
+
+
+def _letters(config: RunConfig) -> int:
+    key = config.data.model_dump_json()
+    if key not in _LETTERS:
+        _LETTERS[key] = read_text(config).characters
+    return _LETTERS[key]
+
+
+def finished_speeds(runs_dir: Path, configs: Iterable[RunConfig]) -> dict[Shape, Speed]:
+    """Return by shape how fast finished runs trained, in every study below the folder of runs.
+
+    Args:
+        runs_dir: The folder.
+        configs: Runs to be planned; only runs of their families and variants are read.
+    """
+    measured: dict[Shape, list[tuple[str, float]]] = {}
+    names = sorted({(config.family, config.model.ffn) for config in configs})
+    for study in sorted(runs_dir.glob("*/")):
+        for family, variant in names:
+            for run in StudyFolder(study).run_folders(family, variant):
+                record = peek_record(run.provenance_file) if run.is_complete else {}
+                speed = mapping(record.get("results")).get("mean_tokens_per_s")
+                if isinstance(speed, int | float) and speed > 0:
+                    with suppress(UsageError):  # of another version, or a variant that is not known here
+                        device = str(record.get("device", "a device"))
+                        measured.setdefault(shape_of(read_run(run.path)), []).append((device, speed))
+    return {shape: _mean_speed(pairs) for shape, pairs in measured.items()}
+
+
+def _mean_speed(measured: Sequence[tuple[str, float]]) -> Speed:
+    device, num_runs = Counter(device for device, _ in measured).most_common(1)[0]
+    total = sum(speed for where, speed in measured if where == device)
+    return Speed(total / num_runs, device, num_runs)
+
+
+def render(lines: Sequence[ForecastLine]) -> str:
+    """Write the forecast: a table of what is run in any case, and the totals of every stage."""
+    if not lines:
+        return "nothing to run"
+    certain = [line for line in lines if line.is_certain]
+    rows = [(*COLUMNS, *OF_A_RUN), *map(_row, certain)]
+    totals = [("total", "runs", "PFLOP", "run hours")]
+    for stage, is_certain in dict.fromkeys((line.stage, line.is_certain) for line in lines):
+        of_stage = [line for line in lines if (line.stage, line.is_certain) == (stage, is_certain)]
+        totals.append((stage if is_certain else f"+ at most: {stage}", *_totals(of_stage)))
+    totals.append(("in all", *_totals(certain)))
+    if len(certain) < len(lines):
+        totals.append(("at most", *_totals(lines)))
+    notes = ["no training is left to do; the hours of evaluation are not forecast"]
+    if any(line.parameters for line in lines):
+        notes = ["hours are of training, one run after the other; what evaluation takes comes on top"]
+    if unknown := sum(line.runs for line in certain if line.parameters and line.hours is None):
+        notes.append(f"hours of {unknown} runs are not known: no finished run has their sizes")
+    tables = [format_table(table) for table in (rows, totals) if len(table) > 1]
+    blocks = ["\n".join(f"  {line}" for line in block.splitlines()) for block in [*tables, "\n".join(notes)]]
+    return "\n\n".join(["\nforecast, of what is not done yet:", *blocks])
+
+
+def _row(line: ForecastLine) -> tuple[str, ...]:
+    parameters, tokens = ("-" if count is None else f"{count:,}" for count in (line.parameters, line.tokens))
+    time = "none: only scored" if line.parameters is None else "not known"
+    if line.speed and line.hours is not None:
+        runs = f"{line.speed.num_runs} run{'s' * (line.speed.num_runs > 1)}"
+        time = f"{duration(3600 * line.hours)} ({line.speed.device}; by {runs})"
+    cost = (parameters, tokens, petaflops(line.flops), time)
+    return (line.stage, line.family, line.variant, line.place or "-", f"{line.runs:,}", *cost)
+
+
+def _totals(lines: Sequence[ForecastLine]) -> tuple[str, str, str]:
+    """Runs, petaFLOPs and hours; ``2.5+`` of hours where those of some runs are not known."""
+    hours = [line.runs * line.hours for line in lines if line.hours is not None]
+    at_least = "+" if any(line.parameters and line.hours is None for line in lines) else ""
+    return (
+        f"{sum(line.runs for line in lines):,}",
+        petaflops(sum(line.runs * line.flops for line in lines if line.flops)),
+        f"{sum(hours):,.3g}{at_least}" if hours else "-",
+    )
+
+
+def petaflops(flops: float | None) -> str:
+    """Write 10^15 floating-point operations, with three digits where they are few."""
+    value = (flops or 0) / 1e15
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value else "-"

@@ -1,0 +1,305 @@
+"""Handing cells to SLURM: arrays of jobs through submitit, and a job behind them that reports and goes on.
+
+Runs are idempotent, so nothing here keeps a job from being handed in twice: the second says that its cells
+are finished, and ends. What a killed command left out is handed in by the same command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import submitit
+from filelock import FileLock, Timeout
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+from submitit.helpers import clean_env
+
+from base.errors import UsageError
+from base.run.folders import StudyFolder
+from pretrain.data.batches import cut_step
+from slurm.cell_state import queued_state
+from slurm.cluster import (
+    ClusterPreset,
+    cells_name,
+    living_arrays,
+    max_array_size,
+    minutes_of,
+    read_queue,
+    report_name,
+    scancel,
+)
+from slurm.stages import end_stage
+from slurm.study.cells import Cell, own_variants, trained_cells
+from slurm.study.study import Study
+from slurm.survey import survey
+from slurm.todo import find_todo, in_parts
+from slurm.worker import CellJob, Layout, snapshot_environment
+
+REPORT_MINUTES = 120
+MAX_ROUNDS = 2
+"""How often what died without a word is submitted again before a user has to look."""
+SUBMITTER_WAIT_S = 900.0
+_SPECIAL = re.compile(r"(\\\$|\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\})|[\\$`\"]")
+"""What a shell heeds between double quotes; in the group what is meant so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How cells become jobs."""
+
+    cells_per_job: int = 1
+    cells_at_once: int = 1
+    """Cells of a job that share its GPU, each in a process of its own."""
+    max_running: int | None = None
+
+
+class SlurmSubmitter:
+    """Submits one study's jobs. Whoever calls it holds the study's lock.
+
+    Args:
+        study: The study.
+        preset: What the site wants to be told.
+        packing: How cells become jobs.
+        snapshot: Folder of the code that the jobs run.
+
+    Raises:
+        UsageError: If there is no SLURM here, or the packing or the rows of a step do not fit the preset.
+    """
+
+    def __init__(self, study: Study, preset: ClusterPreset, packing: Packing, snapshot: Path) -> None:
+        self.study, self.preset, self.packing, self.snapshot = study, preset, packing, snapshot
+        if preset.num_processes > 1 and max(packing.cells_per_job, packing.cells_at_once) > 1:
+            raise UsageError(
+                f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
+                "cell; leave --cells-per-job and --cells-at-once out"
+            )
+        for cell in trained_cells((*study.planned, *study.cells)):
+            cut_step(cell.config.train, preset.num_processes)
+        if shutil.which("sbatch") is None or shutil.which("srun") is None:
+            raise UsageError(
+                "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
+            )
+        if packing.cells_at_once > packing.cells_per_job:
+            raise UsageError(
+                f"--cells-at-once is {packing.cells_at_once} and --cells-per-job {packing.cells_per_job}; "
+                "a job cannot run more cells at once than it has"
+            )
+
+    def submit_cells(self, cells: Sequence[Cell]) -> list[submitit.Job[None]]:
+        """Submit cells as arrays of at most the site's size; returns their jobs.
+
+        A report job that waits is cancelled first: it would not wait for these.
+
+        Raises:
+            UsageError: If SLURM refuses.
+        """
+        self._cancel_waiting_report()
+        jobs: list[submitit.Job[None]] = []
+        for chunk in in_parts(in_parts(cells, self.packing.cells_per_job), max_array_size()):
+            # Arrays are throttled one by one, so where there is a bound the next waits for the last.
+            after = [jobs[-1].job_id.split("_")[0]] if jobs and self._max_running else []
+            with _asking_slurm():
+                handed = self._cells_executor(len(chunk), after).map_array(CellJob(self._layout), chunk)
+            for job, batch in zip(handed, chunk, strict=True):
+                for cell in batch:
+                    queued_state(cell.study_dir, cell.run_id, job.job_id)
+            jobs += handed
+        return jobs
+
+    def submit_report(self, round_: int = 0) -> str | None:
+        """Have a job that runs when all of the study that is queued or running has ended, however it did.
+
+        One that waits is replaced: it may be of a command that was killed before the job's file lay there.
+
+        Returns:
+            SLURM's id of that job; None where no cell is queued or running.
+
+        Raises:
+            UsageError: If SLURM refuses or does not answer.
+        """
+        folder = self.study.folder
+        queue = read_queue(folder)
+        if queue is None:
+            raise UsageError("SLURM does not answer; the same command submits the job that writes the report")
+        awaited = living_arrays(queue, cells_name(folder))
+        if not awaited:
+            return None
+        self._cancel_waiting_report()
+        executor = self._executor(
+            partition=self.preset.report_partition or self.preset.partition,
+            job_name=report_name(folder),
+            time=min(REPORT_MINUTES, minutes_of(self.preset.time)),
+            cpus_per_task=1,
+            dependency=f"afterany:{':'.join(awaited)}",
+        )
+        with _asking_slurm():
+            return executor.submit(ReportJob(self, round_)).job_id
+
+    def asked(self, num_cells: int) -> str:
+        """What the cells' jobs ask SLURM for, an option a line, and what runs before Python starts."""
+        num_jobs = -(-num_cells // self.packing.cells_per_job)
+        options = dict(self._cells_executor(num_jobs, []).parameters)
+        options |= {"array": f"0-{num_jobs - 1}%{options.pop('array_parallelism')}"}
+        setup, more = options.pop("setup"), options.pop("additional_parameters")
+        words = {name.replace("_", "-"): value for name, value in (options | more).items()}
+        lines = [f"  {name}" + ("" if value is True else f" {value}") for name, value in words.items()]
+        return "\n".join([*lines, "before Python starts:", *(f"  {line}" for line in setup)])
+
+    def _cancel_waiting_report(self) -> None:
+        scancel("--me", f"--name={report_name(self.study.folder)}", "--state=PENDING")
+
+    @cached_property
+    def _folder(self) -> Path:
+        """A new one, so that a job finds no file of whoever had the study's folder before."""
+        now = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        return StudyFolder(self.study.folder).jobs_dir.resolve() / now
+
+    @property
+    def _max_running(self) -> int | None:
+        return self.packing.max_running or self.preset.max_running
+
+    @property
+    def _layout(self) -> Layout:
+        if self.preset.num_processes > 1:
+            return "shared"
+        return "at-once" if self.packing.cells_at_once > 1 else "in-turn"
+
+    def _cells_executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
+        preset, at_once = self.preset, self.packing.cells_at_once
+        return self._executor(
+            partition=preset.partition,
+            job_name=cells_name(self.study.folder),
+            time=minutes_of(preset.time),
+            nodes=preset.nodes,
+            ntasks_per_node=preset.tasks_per_node * at_once,
+            cpus_per_task=max(1, preset.cpus_per_task // at_once),
+            gpus_per_node=preset.gpus_per_node or None,
+            mem=f"{round(preset.mem_gb * 1024)}M" if preset.mem_gb else None,
+            array_parallelism=self._max_running or num_jobs,
+            dependency=f"afterany:{':'.join(after)}" if after else None,
+            # One that died must not keep the others of its job waiting.
+            srun_args=["--kill-on-bad-exit=1"] if preset.num_processes > 1 else None,
+        )
+
+    def _executor(self, **parameters: Any) -> submitit.SlurmExecutor:
+        """Make what submits jobs; a parameter of None is left to the site's default."""
+        preset = self.preset
+        parameters |= {
+            "account": preset.account,
+            "qos": preset.qos,
+            "constraint": preset.constraint,
+            "signal_delay_s": preset.signal_delay_s,
+            "setup": self._setup(),
+            "additional_parameters": preset.options,
+        }
+        executor = submitit.SlurmExecutor(folder=self._folder, max_num_timeout=preset.max_timeouts)
+        executor.update_parameters(**{name: value for name, value in parameters.items() if value is not None})
+        return executor
+
+    def _setup(self) -> list[str]:
+        # Since SLURM 22.05 srun does not take the cores of a task from the job.
+        cores = dict.fromkeys(("OMP_NUM_THREADS", "SRUN_CPUS_PER_TASK"), "${SLURM_CPUS_PER_TASK:-1}")
+        site = {name: in_the_job(value) for name, value in self.preset.environment.items()}
+        code = {name: shlex.quote(value) for name, value in snapshot_environment(self.snapshot).items()}
+        return [
+            "set -e  # a failing line ends the job",
+            *(f"module load {shlex.quote(name)}" for name in self.preset.modules),
+            *self.preset.setup,
+            *(f"export {name}={value}" for name, value in (cores | site | code).items()),
+        ]
+
+
+class ReportJob:
+    """Runs when every cell's job has ended: tries killed cells again, writes the report, and goes on.
+
+    It goes on with the next round of tuning, with runs at what was chosen, or with more seeds.
+
+    Args:
+        submitter: Submits again.
+        round_: How often that was done before.
+    """
+
+    def __init__(self, submitter: SlurmSubmitter, round_: int = 0) -> None:
+        self.submitter = submitter
+        self.round = round_
+
+    def __call__(self) -> None:
+        study = self.submitter.study
+        _load_own(study)
+        self._hand_in(self._try_again)
+        later = end_stage(study)
+        if len(later.cells) > len(study.cells):
+            self._hand_in(lambda: self._go_on(later))
+
+    def _hand_in(self, work: Callable[[], None]) -> None:
+        """Do what submits, unless a newer job of this kind stands for this one."""
+        folder = self.submitter.study.folder
+        try:
+            with FileLock(StudyFolder(folder).submit_lock_file).acquire(timeout=SUBMITTER_WAIT_S):
+                reports = living_arrays(read_queue(folder) or {}, report_name(folder))
+                if reports[-1:] in ([], [os.environ.get("SLURM_JOB_ID")]):
+                    work()
+        except (UsageError, Timeout) as error:
+            print(f"nothing was submitted: {error}", flush=True)
+
+    def _try_again(self) -> None:
+        study = self.submitter.study
+        states = survey(study.folder, [cell.run_id for cell in study.cells])
+        todo = [cell for cell in study.cells if states[cell.run_id].may_retry]
+        if todo and self.round < MAX_ROUNDS:
+            self.submitter.submit_cells(todo)
+            print(f"{len(todo)} cells were killed and are submitted again", flush=True)
+        self.submitter.submit_report(self.round + 1)  # also behind cells that another command handed in
+
+    def _go_on(self, study: Study) -> None:
+        """Submit what the next stage needs: a round of tuning, runs at what was chosen, or a look."""
+        study.write()
+        before = self.submitter
+        submitter = SlurmSubmitter(study, before.preset, before.packing, before.snapshot)
+        # If this job was stopped before it ended, and runs again, they may be submitted, or done.
+        if cells := find_todo(study, retry_failed=False).cells:
+            submitter.submit_cells(cells)
+            print(f"{len(cells)} cells are submitted for what comes next", flush=True)
+        if submitter.submit_report() is None:
+            end_stage(study)
+
+
+def in_the_job(value: str) -> str:
+    """Write a value for the job's shell, which puts variables in and nothing else: ``$SCRATCH/hf``."""
+    return '"' + _SPECIAL.sub(lambda found: found[1] or rf"\{found[0]}", value) + '"'
+
+
+def _load_own(study: Study) -> None:
+    """Load variants that are in files; without one it is not known whether its runs are of another source."""
+    for variant in own_variants(study.planned):
+        try:
+            variant.load()
+        except UsageError as error:
+            print(f"note: {error}", flush=True)
+
+
+@contextmanager
+def _asking_slurm() -> Iterator[None]:
+    """Call sbatch as a login shell does: of the variables of a job it would take some for options.
+
+    Raises:
+        UsageError: If it fails.
+    """
+    cluster = {"SLURM_CONF": os.environ["SLURM_CONF"]} if "SLURM_CONF" in os.environ else {}
+    try:
+        with clean_env():
+            os.environ.update(cluster)
+            yield
+    except (FailedJobError, FailedSubmissionError, OSError) as error:
+        words = " ".join(str(error).split())[-400:]
+        raise UsageError(f"sbatch refused the jobs: {words}; check the preset with --dry-run") from None

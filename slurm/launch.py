@@ -1,0 +1,194 @@
+"""Running the cells of a study that are not done yet: here, or as jobs of a SLURM cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from base.config_input import note_on_one
+from base.errors import AbsentError, UsageError
+from base.faults import naming
+from base.files import ABANDONED_S, remove_leftovers
+from base.progress import duration
+from base.run.folders import RunFolder, StudyFolder
+from eval.models.identity import admit_run
+from eval.runner.work_units import check_sources
+from ffn_variants.models.devices import use_gpu
+from pretrain.data.prepare import prepare_data
+from pretrain.training.usable import check_all_usable, check_folder
+from scores.tuning import write_tuning
+from slurm.arguments import SubmitArgs, runs_dir_override
+from slurm.cluster import load_preset
+from slurm.dry_run import show_dry_run
+from slurm.jobs import Packing, SlurmSubmitter
+from slurm.local import LocalRunner, StudyProgress
+from slurm.stages import check_unchanged, end_stage, with_further
+from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
+from slurm.study.study import Changes, Study, load_study
+from slurm.study.tuning import compared_data
+from slurm.survey import count_states
+from slurm.todo import (
+    Todo,
+    check_archived,
+    check_same_texts,
+    describe_unfinished,
+    find_todo,
+    in_parts,
+    sole_submitter,
+    unfinished,
+)
+from slurm.worker import take_snapshot
+
+
+def launch(options: SubmitArgs) -> int:
+    """Do what ``ffn-ablations study run`` is asked to; returns 1 if a local study has cells left at the end.
+
+    Args:
+        options: What was typed.
+
+    Raises:
+        UsageError: For a faulty study or preset, missing data, or a study that another command submits.
+    """
+    overrides = runs_dir_override(options.runs_dir)
+    if note := note_on_one(options.seeds or ""):
+        print(note)
+    changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
+    study = load_study(options.study, overrides, options.trust_remote_code, changes=changes)
+    study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
+    check_unchanged(study)
+    goes_on = study.config.looks or (study.config.tune and options.cluster == "slurm")
+    if goes_on and not options.report:
+        raise UsageError(
+            f"{study.config.name} goes on from its report to what follows; leave out --no-report"
+        )
+    if options.dry_run:
+        study = with_further(study, options.decide)
+        with suppress(AbsentError):  # which a plan names
+            _check_usable(study, options)
+        todo = find_todo(study, options.retry_failed)
+        check_archived(todo.cells)
+        submitter = _submitter(study, options) if options.cluster == "slurm" else None
+        show_dry_run(study, todo, submitter)
+        return 0
+    _check_usable(study, options)
+    with naming(study.folder), sole_submitter(study.folder):
+        folder = StudyFolder(study.folder)
+        for place in (folder.path, folder.cells_dir, folder.code_dir):  # cells that run may be writing there
+            remove_leftovers(place, ABANDONED_S)
+        current = study.now()
+        study = with_further(current, options.decide)
+        todo = find_todo(study, options.retry_failed)
+        _show(study, todo)
+        if todo.cells:
+            if options.cluster == "slurm":
+                _submitter(study, options)  # a mistake in the preset is told before data is prepared
+            check_same_texts(study, todo)
+            check_archived(todo.cells)
+            _prepare(study, todo.cells)
+        if study.tuning and study.tuning != current.tuning:
+            write_tuning(study.folder, study.tuning)
+        study.write()
+        if options.cluster == "slurm":
+            return _submit(study, todo, options)
+        return _run_here(study, todo, options)
+
+
+def _check_usable(study: Study, options: SubmitArgs) -> None:
+    """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
+    untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).is_complete]
+    processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
+    check_all_usable((cell.config for cell in untrained), processes)
+    check_folder(study.folder.parent)
+    for cell in backbone_cells(study.cells):
+        if not RunFolder(cell.run_dir).is_scored:
+            cell.backbone.locate()
+    if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
+        if options.cluster == "local" and not options.dry_run:
+            use_gpu()  # what keeps torch from it is told here, and not by every cell
+        for note in check_sources(study.config.evaluation):
+            print(f"note: {note}")
+
+
+def _show(study: Study, todo: Todo) -> None:
+    """Print what the study holds and where it stands."""
+    counts = count_states(todo.states.values())
+    print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
+    failed = [cell for cell in study.cells if todo.states[cell.run_id].name == "failed"]
+    again = {cell.run_id for cell in todo.cells}
+    pairs = [(cell, todo.states[cell.run_id]) for cell in failed if cell.run_id not in again]
+    for line in describe_unfinished(pairs, "left alone (--retry-failed tries what failed by itself)"):
+        print(line)
+
+
+def _prepare(study: Study, todo: Sequence[Cell]) -> None:
+    """Tokenise the corpora and find backbones; what is wrong with them is told now, not after hours."""
+    # Done once, before the workers start, so that they do not all do it at the same time.
+    configs = [cell.config for cell in trained_cells(todo)]
+    if study.tuning is not None:  # what is wrong with the text of later stages is told before any tuning
+        configs += [compared_data(config) for config in configs]
+    for config in {config.data.model_dump_json(): config for config in configs}.values():
+        prepare_data(config)
+    for cell in backbone_cells(todo):
+        cell.backbone.prepare(cell.run_dir)
+        admit_run(cell.run_dir, cell.trust_remote_code)
+
+
+def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
+    """Hand the cells to SLURM and return."""
+    if not todo.cells:
+        print("nothing to submit")
+        if not options.report:
+            return 0
+        if todo.is_over:  # also where its last job was lost
+            study = end_stage(study)
+            todo = find_todo(study, retry_failed=False)
+            if not todo.cells:
+                return 0
+            study.write()
+    submitter = _submitter(study, options, take_snapshot(study.folder, contents(own_variants(study.planned))))
+    if todo.cells:
+        jobs = submitter.submit_cells(todo.cells)
+        arrays = ", ".join(dict.fromkeys(job.job_id.split("_")[0] for job in jobs))
+        handed = f"{len(todo.cells)} cells in {len(jobs)} jobs (SLURM {arrays})"
+        print(f"submitted {handed}, code {submitter.snapshot}")
+    if options.report and (report := submitter.submit_report()):
+        print(f"the report comes after them (SLURM {report}): {StudyFolder(study.folder).report_file}")
+    print(f"follow it with: ffn-ablations study status {study.folder}")
+    return 0
+
+
+def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
+    """What hands this study to SLURM; without a snapshot it only shows and checks."""
+    packing = Packing(
+        cells_per_job=options.cells_per_job,
+        cells_at_once=options.cells_at_once,
+        max_running=options.max_running,
+    )
+    code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
+    return SlurmSubmitter(study, load_preset(options.preset), packing, code)
+
+
+def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
+    """Run the cells on this machine, stage by stage; returns 1 if one of the study is not done at the end."""
+    snapshot = study.folder
+    if todo.cells or study.goes_on:  # once: cells of later stages run the same code
+        snapshot = take_snapshot(study.folder, contents(own_variants(study.planned)))
+    while True:
+        started_s = time.time()
+        if todo.cells:
+            now = {cell.run_id for cell in todo.cells}
+            before = [cell for cell in study.cells if cell.run_id not in now]
+            progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
+            runner = LocalRunner(study.folder, options.workers, progress, snapshot)
+            runner.run(in_parts(todo.cells, options.cells_per_job))
+        is_done = not unfinished(study)
+        print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
+        if not is_done:
+            print("the same command continues what is missing; --retry-failed also tries what failed")
+        later = end_stage(study, options.report)
+        if len(later.cells) == len(study.cells):
+            return 0 if is_done else 1
+        study, todo = later, find_todo(later, retry_failed=False)
+        study.write()

@@ -1,1 +1,0 @@
-"""Tuning in a study: every variant at its own best, found with the same number of runs."""

@@ -1,0 +1,312 @@
+"""What a worker does: pretrain and evaluate the cells it was given, one after the other."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import submitit
+import torch
+from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
+
+from base.errors import OccupiedError, UsageError, WorldError, as_usage_error, run_cli
+from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
+from base.records import set_aside, write_record
+from base.run.folders import RunFolder, StudyFolder
+from base.system import num_cores
+from eval.models.identity import admit_run
+from eval.runner.evaluate import evaluate_run
+from eval.runner.work_units import is_evaluated
+from eval.zero_shot.during_training import TrainingScorer
+from ffn_variants.registry import is_registered
+from pretrain.run.provenance import content_hash, is_as_copied
+from pretrain.run.run_dir import is_finished
+from pretrain.training.stopping import Stopped
+from pretrain.training.train import train
+from scores.stages import TUNE
+from slurm.cell_state import CellState, held_cell, read_state, start_state, write_state
+from slurm.study.cells import BackboneCell, Cell, RunCell
+
+# A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
+OCCUPIED_WAIT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who works on a cell: a process of its own, or one of several that train together.
+
+    Args:
+        log: Where this process writes its output; kept in the state for whoever looks for a traceback.
+        job: SLURM's id of the job; empty elsewhere.
+        rank: This process among those that share the cell; only the first writes states and evaluates.
+    """
+
+    log: str = ""
+    job: str = ""
+    rank: int = 0
+
+
+def is_done(cell: Cell) -> bool:
+    """Whether a cell has a model and every score that the study asks for.
+
+    A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
+    read is not: running it tells why, and stops no other.
+    """
+    run = RunFolder(cell.run_dir)
+    if cell.stage == TUNE and run.has_diverged:
+        return True
+    try:
+        has_model = run.is_backbone if isinstance(cell, BackboneCell) else is_finished(cell.run_dir)
+        return has_model and is_evaluated(cell.run_dir, cell.evaluation)
+    except (UsageError, OSError):
+        return False
+
+
+def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
+    """Run cells in this process; a failing one is recorded and never stops the next.
+
+    A signal to stop ends all of them: the one that trains saves first, and continues when it is run again.
+    """
+    for cell in cells:
+        try:
+            with held_cell(cell.study_dir, cell.run_id, OCCUPIED_WAIT_S):
+                _run_held(cell, worker or Worker())
+        except OccupiedError as error:
+            print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
+
+
+def _run_held(cell: Cell, worker: Worker) -> None:
+    """Run a cell that this process has, and keep how it ended."""
+    before = read_state(cell.study_dir, cell.run_id)
+    if is_done(cell):  # a cell that was handed in twice, among others
+        print(f"{cell.run_id}: finished", flush=True)
+        if before.name != "done" and not RunFolder(cell.run_dir).has_diverged:
+            write_state(cell.study_dir, cell.run_id, replace(before, name="done", error=""))
+        return
+    state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
+    try:
+        state = run_cell(cell, state)
+    except OccupiedError:
+        write_state(cell.study_dir, cell.run_id, before)
+        raise
+    except Exception as error:
+        mistake = as_usage_error(error)
+        if isinstance(mistake, UsageError):
+            print(f"error: {mistake}", flush=True)
+        else:
+            traceback.print_exc()
+        # What ends with a full disk does not fail by itself, and is tried again by the next command.
+        name = "missing" if isinstance(mistake, WorldError) else "failed"
+        state = replace(state, name=name, error=_one_line(mistake), finished_s=time.time())
+    except Stopped as stopped:
+        state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
+        write_state(cell.study_dir, cell.run_id, state)
+        stopped.hand_on()  # a launcher's own handler queues the job again
+        raise
+    write_state(cell.study_dir, cell.run_id, state)
+
+
+def run_shared_cell(cell: Cell, worker: Worker) -> None:
+    """Run a cell that several processes train together; any error ends the job of all of them."""
+    if worker.rank == 0:
+        run_cells([cell], worker)
+        if read_state(cell.study_dir, cell.run_id).name != "done":
+            raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
+    elif isinstance(cell, RunCell):
+        _load_own(cell)
+        train(cell.config, TrainingScorer)
+
+
+def run_cell(cell: Cell, state: CellState) -> CellState:
+    """Pretrain and evaluate one cell, or evaluate a backbone; work that is already done is not repeated.
+
+    Returns:
+        The state to record: done.
+
+    Raises:
+        OccupiedError: If another process trains or scores in its folder.
+    """
+    if isinstance(cell, RunCell):
+        _load_own(cell)
+        train(cell.config, TrainingScorer)
+    elif isinstance(cell, BackboneCell):
+        cell.backbone.prepare(cell.run_dir)
+        admit_run(cell.run_dir, cell.trust_remote_code)
+    state = replace(state, stage="evaluate")
+    write_state(cell.study_dir, cell.run_id, state)
+    evaluate_run(cell.run_dir, cell.evaluation)
+    return replace(state, name="done", finished_s=time.time())
+
+
+def _load_own(cell: RunCell) -> None:
+    """Load its variant where that is in a file: its user consented when the study was submitted."""
+    if cell.own and not is_registered(cell.own.name):
+        cell.own.load()
+
+
+def tell_of_edited_code() -> None:
+    """Say so where the copy of the code that a job runs was edited."""
+    if not is_as_copied(CODE_ROOT):
+        print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
+
+
+def share_cores(num_workers: int) -> dict[str, str]:
+    """Variables for workers that share this machine's cores."""
+    return {"OMP_NUM_THREADS": str(max(1, num_cores() // num_workers))}
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:500]
+
+
+Layout = Literal["in-turn", "at-once", "shared"]
+"""Cells one after the other; by several processes at once, each with its part; one cell by all processes."""
+
+
+class CellJob:
+    """Runs cells; a cluster calls it in every task of a job.
+
+    Args:
+        layout: How the job's processes share them.
+    """
+
+    def __init__(self, layout: Layout = "in-turn") -> None:
+        self.layout = layout
+
+    def __call__(self, cells: Sequence[Cell]) -> None:
+        environment = submitit.JobEnvironment()
+        rank = environment.global_rank
+        tell_of_edited_code()
+        worker = Worker(log=str(environment.paths.stderr), job=environment.job_id, rank=rank)
+        if self.layout == "shared":
+            _join_processes()
+            run_shared_cell(cells[0], worker)
+        elif self.layout == "at-once":
+            run_cells(cells[rank :: environment.num_tasks], worker)
+        else:
+            run_cells(cells, worker)
+
+    def checkpoint(self, cells: Sequence[Cell]) -> DelayedSubmission:
+        """What to queue again when time runs out: the same, as every cell continues where it was."""
+        return DelayedSubmission(self, cells)
+
+
+def _join_processes() -> None:
+    """Tell Accelerate of the job's other processes."""
+    # Where node names do not resolve, the preset's environment names an address.
+    address = os.environ.get("MASTER_ADDR")
+    # CUDA_VISIBLE_DEVICES stays, as Accelerate chooses by LOCAL_RANK.
+    TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
+    if address:
+        os.environ["MASTER_ADDR"] = address
+    if not torch.cuda.is_available():
+        os.environ["ACCELERATE_USE_CPU"] = "true"
+
+
+def main(log: str) -> None:
+    """Run the cells that the command wrote: a line with the number of bytes, and these bytes.
+
+    A command that died while it wrote ends this process too, without a word.
+    """
+    length = int(sys.stdin.buffer.readline() or b"0")
+    content = sys.stdin.buffer.read(length)
+    if not content or len(content) < length:
+        _end_with_command()
+    threading.Thread(target=_end_with_command, daemon=True).start()
+    tell_of_edited_code()
+    run_cells(pickle.loads(content), Worker(log=log))
+
+
+def _end_with_command() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+SUFFIXES = (".py", ".yaml", ".csv", ".css", ".bib", ".md")
+"""Of the files that the packages consist of."""
+
+
+def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) -> Path:
+    """Copy the project's code into the study's folder, once for each state of the code.
+
+    Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart. A copy that
+    was edited or damaged since it was made is set aside, and made anew.
+
+    Args:
+        study_dir: The study's folder.
+        variants: Files of the user's own variants, by their place in the copy.
+
+    Returns:
+        ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
+    """
+    root = CODE_ROOT
+    files = [path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES]
+    # An environment inside a checkout of something else has no commit of its own.
+    is_checkout = bool(_git(root, "ls-files", "base/files.py"))
+    commit = _git(root, "rev-parse", "HEAD") if is_checkout else ""
+    diff = _git(root, "diff", "HEAD", "--", *PACKAGES) if is_checkout else ""
+    is_clean = bool(commit) and not _git(root, "status", "--porcelain", "--", *PACKAGES)
+    copy = StudyFolder(study_dir).code_dir.resolve() / f"copy.tmp-{os.getpid()}"
+    try:
+        for path in files:
+            (copy / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy / path.relative_to(root))
+        for place, content in (variants or {}).items():
+            (copy / place).parent.mkdir(parents=True, exist_ok=True)
+            (copy / place).write_bytes(content)
+        digest = content_hash(copy)
+        name = (
+            commit[:12] if commit and is_clean and not variants else f"{commit[:12] or 'code'}-{digest[:8]}"
+        )
+        folder = copy.with_name(name)
+        if folder.is_dir() and content_hash(folder) == digest and is_as_copied(folder):
+            for cache in folder.rglob("__pycache__"):
+                shutil.rmtree(cache, ignore_errors=True)
+            return folder
+        if diff:
+            write_text(folder.with_name(f"{name}.diff"), diff + "\n")
+        clean = is_clean if commit else None
+        write_record(copy / SNAPSHOT, {"commit": commit or None, "clean": clean, "content": digest})
+        if folder.exists():
+            set_aside(folder, "its files are not as they were copied")
+        copy.replace(folder)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+    return folder
+
+
+def snapshot_environment(folder: Path) -> dict[str, str]:
+    """Return the variables with which Python runs the code of a snapshot.
+
+    Jobs start where they were submitted, and ``python -m`` looks there first: PYTHONSAFEPATH forbids it.
+    """
+    others = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(folder), *([others] if others else [])])
+    # Compiled files in the copy would be believed unread.
+    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _git(root: Path, *command: str) -> str:
+    """Ask git; empty outside a checkout or without git."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    run_cli(lambda: main(sys.argv[1]))

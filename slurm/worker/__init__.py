@@ -1,1 +1,0 @@
-"""What a job does: its cells, one after the other."""

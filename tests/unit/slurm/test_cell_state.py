@@ -1,0 +1,138 @@
+"""The states of cells, as another shell reads them later."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from base.errors import OccupiedError
+from base.run.folders import StudyFolder
+from slurm import cell_state
+from slurm.cell_state import (
+    CellState,
+    describe,
+    held_cell,
+    read_progress,
+    read_state,
+    start_state,
+    write_state,
+)
+
+RUN_ID = "gpt_neo/kan/seed1-abc"
+
+
+def test_a_cell_that_never_started_is_waiting(tmp_path: Path) -> None:
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+
+
+def test_a_running_cell_counts_its_attempts(tmp_path: Path) -> None:
+    start_state(tmp_path, RUN_ID, log="a.err")
+    state = start_state(tmp_path, RUN_ID, log="b.err")
+    assert (state.name, state.attempts, state.log) == ("running", 2, "b.err")
+    with held_cell(tmp_path, RUN_ID, 0):
+        assert read_state(tmp_path, RUN_ID) == state
+
+
+def test_a_running_cell_that_no_process_holds_is_missing(tmp_path: Path) -> None:
+    """However its process died: the system lets go of the lock."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom slurm.cell_state import *\n"
+        f"with held_cell(Path(sys.argv[1]), {RUN_ID!r}, 0):\n"
+        f"    start_state(Path(sys.argv[1]), {RUN_ID!r}, 'x.log')\n"
+        "    print(flush=True); sys.stdin.read()\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout
+    child.stdout.readline()
+    assert read_state(tmp_path, RUN_ID).name == "running"
+    with pytest.raises(OccupiedError), held_cell(tmp_path, RUN_ID, 0):
+        pass
+    child.kill()
+    child.wait()
+    state = read_state(tmp_path, RUN_ID)
+    assert (state.name, state.may_retry, state.log) == ("missing", True, "x.log")
+    assert "ended without a result" in state.error
+    start_state(tmp_path, RUN_ID, log="", job="7_0")
+    assert read_state(tmp_path, RUN_ID).name == "running"  # of a job SLURM knows
+
+
+def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Path, monkeypatch) -> None:
+    def let_go(_: Path) -> bool:
+        write_state(tmp_path, RUN_ID, CellState(name="done"))
+        return False
+
+    start_state(tmp_path, RUN_ID, log="")
+    monkeypatch.setattr(cell_state, "is_locked", let_go)
+    assert read_state(tmp_path, RUN_ID).name == "done"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', bytes(60), b'{"attempts": "x"}']
+)
+def test_a_broken_state_file_is_told_once_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
+    path = StudyFolder(tmp_path).cell_file(RUN_ID)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert path.name in line
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+    assert capsys.readouterr().err == ""
+
+
+def test_states_of_other_versions_are_read(tmp_path: Path) -> None:
+    path = StudyFolder(tmp_path).cell_file(RUN_ID)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"name": "failed", "error": "x", "colour": "blue"}), encoding="utf-8")
+    assert read_state(tmp_path, RUN_ID) == CellState(name="failed", error="x")
+
+
+def test_a_state_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys) -> None:
+    (tmp_path / "cells").write_text("in the way", encoding="utf-8")
+    state = start_state(tmp_path, RUN_ID, log="")
+    assert state.name == "running"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written" in line
+
+
+@pytest.mark.parametrize(
+    "line", ["3", "[]", '"step"', '{"step": "x"}', '{"step": NaN}', '{"max_steps": Infinity}', "[" * 9999]
+)
+def test_progress_skips_lines_that_are_none(tmp_path: Path, line: str) -> None:
+    good = json.dumps({"step": 1, "max_steps": 50, "loss": 7.5})
+    (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n", encoding="utf-8")
+    assert read_progress(tmp_path) == ({} if len(line) > 8192 else {"step": 1, "max_steps": 50, "loss": 7.5})
+
+
+def test_progress_is_read_from_the_last_whole_lines(tmp_path: Path) -> None:
+    assert read_progress(tmp_path) == {}
+    lines = [
+        {"step": 1, "max_steps": 50, "loss": 7.5, "tokens_per_s": 100.0},
+        {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 200.0},
+        {"step": 10, "eval_loss": 6.6},
+    ]
+    text = "\n".join(map(json.dumps, lines)) + '\n{"step": 11, "lo'
+    (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
+    progress = read_progress(tmp_path)
+    assert progress["step"] == 10
+    assert progress["loss"] == 6.5
+    assert progress["max_steps"] == 50
+
+
+def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path) -> None:
+    state = start_state(tmp_path, RUN_ID, log="")
+    assert describe(state, tmp_path) == "starting"
+    line = {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 2000.0, "time_s": 30.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    words = describe(state, tmp_path)
+    assert words == "step 10/50, loss 6.500, 2,000 tokens/s, 2 min 00 s left"
+    assert describe(replace(state, stage="evaluate"), tmp_path) == "evaluating"
+    assert time.time() > state.started_s

@@ -1,0 +1,143 @@
+"""Site presets, and what jobs ask SLURM for by them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from base.errors import UsageError
+from slurm.cluster import ClusterPreset, load_preset, minutes_of
+from slurm.jobs import Packing, SlurmSubmitter, in_the_job
+
+PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+def test_shipped_presets_load(path: Path) -> None:
+    preset = load_preset(path)
+    assert minutes_of(preset.time) * 60 > preset.signal_delay_s
+
+
+def test_the_preset_for_several_gpus_trains_distributed() -> None:
+    (four,) = (path for path in PRESETS if path.stem == "four-gpus")
+    assert load_preset(four).num_processes == load_preset(four).gpus_per_node == 4
+    assert ClusterPreset().num_processes == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "minutes"),
+    [
+        ("90", 90),
+        ("90:30", 91),
+        ("4:00:00", 240),
+        ("0:00:10", 1),
+        ("1-0", 1440),
+        ("1-12:30", 2190),
+        ("2-00:00:01", 2881),
+    ],
+)
+def test_times_are_read_as_sbatch_reads_them(time: str, minutes: int) -> None:
+    assert minutes_of(time) == minutes
+
+
+@pytest.mark.parametrize("time", ["", "soon", "1:2:3:4", "x-1", "-5", "1:"])
+def test_no_time(time: str) -> None:
+    with pytest.raises(ValueError, match="is not minutes"):
+        minutes_of(time)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"partitoin": "gpu"}, "partitoin"),
+        ({"time": "soon"}, "'soon' is not minutes"),
+        ({"nodes": 0}, "nodes"),
+        ({"time": 2, "signal_delay_s": 120}, "told to save at its start"),
+    ],
+)
+def test_mistakes_in_a_preset_name_the_file_and_the_key(content: dict, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match=message) as caught:
+        load_preset(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_preset_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"does not exist; the shipped ones are: cpu, four-gpus, one-gpu"):
+        load_preset(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("name", ["job-name", "job_name", "array", "dependency"])
+def test_what_a_study_finds_its_jobs_by_is_not_the_sites(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is how a study finds its jobs again"):
+        ClusterPreset(additional_parameters={name: "x"})
+    assert ClusterPreset(additional_parameters={"comment": "project 7"}).additional_parameters
+
+
+def asked_by(**preset: Any) -> str:
+    submitter = SlurmSubmitter.__new__(SlurmSubmitter)  # which asks for a SLURM
+    submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
+    submitter.preset, submitter.packing = ClusterPreset(**preset), Packing()
+    submitter.snapshot = Path("/code $x")
+    return submitter.asked(4)
+
+
+def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
+    given = {"reservation": None, "exclusive": False, "contiguous": True, "requeue": False, "nice": 0}
+    options = asked_by(additional_parameters=given).split("before Python starts:")[0].splitlines()
+    assert {"  contiguous", "  nice 0", "  array 0-3%4"} <= set(options)
+    assert not any(word in line for word in ("reservation", "exclusive", "requeue") for line in options)
+    assert "  requeue" in asked_by().splitlines()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cpus-per-task", "tasks_per_node", "time"],
+)
+def test_an_option_with_a_field_of_its_own_is_written_there(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is a field of the preset"):
+        ClusterPreset(additional_parameters={name: 4})
+
+
+@pytest.mark.parametrize("value", [["END", "FAIL"], {"a": 1}])
+def test_an_option_is_one_value(value: object) -> None:
+    with pytest.raises(ValueError, match="mail-type"):
+        ClusterPreset(additional_parameters={"mail-type": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded"),
+    [
+        ("$SCRATCH/hf", "/fast disk/hf"), ("${SCRATCH}_2", "/fast disk_2"), ("a b", "a b"), ("", ""),
+        ("$NOT_THERE", ""), ("$(touch ran)", "$(touch ran)"), ("`touch ran`", "`touch ran`"),
+        ('"; touch ran; "', '"; touch ran; "'), ("$((1+1)) $1 $$", "$((1+1)) $1 $$"), ("100$", "100$"),
+        ("${SCRATCH:=$(touch ran)}", "${SCRATCH:=$(touch ran)}"), ("\\$SCRATCH", "$SCRATCH"),
+        ("a\\b \\\\", "a\\b \\\\"), ("it's", "it's"), ("\\`touch ran\\`", "\\`touch ran\\`"),
+        ("\\\\$(touch ran)", "\\$(touch ran)"), ("two\nlines", "two\nlines"),
+    ],
+)  # fmt: skip
+def test_variables_of_the_job_are_put_in_and_nothing_is_run(
+    value: str, expanded: str, tmp_path: Path
+) -> None:
+    line = f'export X={in_the_job(value)}; printf %s "$X"'
+    environment = {"SCRATCH": "/fast disk", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (expanded, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_environment_and_the_cores_are_set_before_python_starts() -> None:
+    setup = asked_by(environment={"HF_HOME": "$SCRATCH/hf"}).split("before Python starts:")[1]
+    assert 'export HF_HOME="$SCRATCH/hf"' in setup
+    assert "export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}" in setup
+    assert "'/code $x" in setup  # its folder is a name, whatever stands in it
