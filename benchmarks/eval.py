@@ -116,13 +116,12 @@ class Bench:
         """Score as the command eval does for the first run of a study; later ones find the tokens made."""
         from eval.scoring.scorers import SCORERS
         from eval.scoring.tokens import forget_tokens
-        from eval.zero_shot.choices import Choice, score_choices
 
         forget_tokens()
         scorer = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)
-        sentences = zip(*(pairs[column] for column in COLUMNS), strict=True)
-        scored = score_choices([Choice("", (good, bad)) for good, bad in sentences], scorer)
-        return np.array([choice.scores for choice in scored])
+        sentences = pairs[list(COLUMNS)].to_numpy().flatten()
+        scored = scorer.score_continuations([("", f" {sentence}") for sentence in sentences])
+        return scored.log_likelihood.reshape(-1, 2)
 
     def lm_eval(self, pairs: pd.DataFrame, batch_size: int) -> np.ndarray:
         """Score by lm-eval's own model and a task of templates, as in its YAML files."""

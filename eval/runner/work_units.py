@@ -23,8 +23,7 @@ from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, identify_run, weights_hash
 from eval.scoring.protocol import Protocol
-from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
-from eval.zero_shot.task import TextTask
+from eval.zero_shot.task import TextTask, find_suite_tasks, find_text_tasks, missing_tasks
 from scores.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
 from scores.rows import NO_HEAD
 from scores.store import Scores, read_scores

@@ -93,9 +93,9 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
 # Reads the whole corpus, and a study's tasks are listed often.
 @lru_cache(maxsize=16)
 def _corpus_source(data: DataConfig) -> str:
-    chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
+    split = (data.validation_fraction, data.max_documents, data.max_validation_documents)
     part = () if data.validation_part == "all" else (data.validation_part,)
-    return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen, *part)))
+    return ":".join(map(str, ("validation", corpus.fingerprint(data), *split, *part)))
 
 
 @lru_cache(maxsize=4)

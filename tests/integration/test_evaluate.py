@@ -20,7 +20,7 @@ from eval.models.identity import identify_run
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources, is_evaluated
 from eval.scoring.protocol import ProtocolConfig
-from eval.zero_shot.suites import find_suite_tasks
+from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.run.lock import sole_writer
 from scores.rows import ROW_COLUMNS, read_rows
@@ -42,23 +42,20 @@ def done_records(run: Path) -> list[dict]:
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
     import eval.classification.evaluate
-    import eval.zero_shot.minimal_pairs
+    from eval.zero_shot.choices import ChoiceTask
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = (
-        eval.zero_shot.minimal_pairs.score_pairs,
-        eval.classification.evaluate.evaluate_tasks,
-    )
+    measure, evaluate_tasks = ChoiceTask.measure, eval.classification.evaluate.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
-        return score_pairs(task, *arguments)
+        return measure(task, *arguments)
 
     def counted_tasks(model_dir, tasks, *arguments):
         calls.extend(task.name for task in tasks)
         return evaluate_tasks(model_dir, tasks, *arguments)
 
-    monkeypatch.setattr("eval.zero_shot.minimal_pairs.score_pairs", counted_pairs)
+    monkeypatch.setattr(ChoiceTask, "measure", counted_pairs)
     monkeypatch.setattr("eval.runner.measure.evaluate_tasks", counted_tasks)
     return calls
 
