@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -40,9 +41,9 @@ from transformers import (
 )
 
 from eval.files import read_json_rows
-from eval.models.memory import Budget
+from eval.memory import Budget
+from eval.scoring.batches import Batch, ScoredText, batches_of_one_length, target_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
-from eval.scoring.plain import ScoredText, plain_causal_scores
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer
 from pretrain.run.provenance import device_name
@@ -154,11 +155,18 @@ class Bench:
 
     def plain(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score whole sentences in batches of one length, nothing shared."""
+        texts, budget = self.texts(pairs), Budget.of(self.model, self.batch_tokens)
+        scores = np.zeros(len(texts))
         with torch.inference_mode():
-            scores = plain_causal_scores(
-                self.model, self.texts(pairs), Budget.of(self.model, self.batch_tokens)
-            )
-        return scores.log_likelihood.reshape(-1, 2)
+            for batch in batches_of_one_length(texts, budget, self.model.device):
+                log_probs, _ = target_scores(nn.Identity(), *self._predicted(batch), budget)
+                scores[batch.indices] = log_probs.view(len(batch.indices), -1).double().sum(1).numpy()
+        return scores.reshape(-1, 2)
+
+    def _predicted(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of scored tokens, and these tokens, of a batch of whole sentences."""
+        logits = self.model(input_ids=batch.ids[:, : batch.end - 1], use_cache=False).logits
+        return logits[:, batch.start - 1 :].flatten(0, 1), batch.ids[:, batch.start : batch.end].flatten()
 
     @torch.inference_mode()
     def sentence_at_a_time(self, pairs: pd.DataFrame) -> np.ndarray:

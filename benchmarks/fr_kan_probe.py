@@ -42,12 +42,11 @@ from torch import Tensor, nn
 
 from eval.classification.classifier import Classifier
 from eval.classification.config import PRESETS
-from eval.classification.features import Features
+from eval.classification.data import hold_out
+from eval.classification.evaluate import METRICS
 from eval.classification.finetune import finetune
-from eval.classification.heads.layers import HeadOutput, build_head, count_parameters
-from eval.classification.inputs.data import hold_out
-from eval.classification.metrics import METRICS
-from eval.classification.prediction import predict
+from eval.classification.heads import HeadOutput, build_head, count_parameters
+from eval.classification.prediction import Features, predict
 from eval.files import read_json_rows
 from scores.heads.registry import check_head, parse_head
 

@@ -11,8 +11,8 @@ import pandas as pd
 from base.errors import UsageError
 from base.mistakes import check
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_runs, failure_lines
-from eval.runner.work_units import check_sources
+from eval.evaluate import evaluate_runs, failure_lines
+from eval.work_units import check_sources
 from ffn_ablations.errors import brief_in_notebooks, told
 from ffn_ablations.runs import as_runs
 from ffn_ablations.values import typed_values
@@ -65,5 +65,5 @@ def evaluate(
     if outcome.failures:
         raise UsageError("; ".join(failure_lines(outcome.failures)))
     ids = {run.folder: run.facts.run_id for run in chosen}
-    tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.asked.items() if len(rows)]
+    tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     return pd.concat([held_out_rows([run.facts for run in chosen]), *tables], ignore_index=True)

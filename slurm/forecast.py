@@ -20,7 +20,6 @@ from base.progress import duration
 from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
 from base.wording import format_table
-from eval.classification.cost import CHARACTERS_PER_TOKEN
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.prepare import read_text
@@ -34,6 +33,8 @@ from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study
 from slurm.study.tuning.cells import growth_to_come
 
+CHARACTERS_PER_TOKEN = 4
+"""Of English in a vocabulary of about 10,000; only estimates of time use it."""
 TRAINING_OVER_FORWARD = 3
 """A forward and a backward pass: twice the forward's operations go back."""
 STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}

@@ -38,9 +38,30 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from base.config_input import SEED_END
 from base.errors import unknown_name
 from base.sections import Section, Unlisted
-from eval.classification.metric_names import Metric
 from scores.heads.registry import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
-from scores.suites.registry import SUITES
+from scores.suites.registry import CLASSIFICATION_METRICS, SUITES
+
+METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)
+Metric = Literal[METRIC_NAMES]  # type: ignore[invalid-literal]
+BINARY_METRICS = ("f1", "mean_accuracy_f1", "mean_f1_matthews")
+MULTI_LABEL_METRICS = ("accuracy", "macro_f1", "micro_f1")
+
+
+def unfit_metric(name: str, num_labels: int | None, multi_label: bool) -> str | None:
+    """Say why a metric does not fit a task, and which ones do; None where it fits.
+
+    Args:
+        name: In ``METRIC_NAMES``.
+        num_labels: Labels of the task; None where they are not known yet.
+        multi_label: Whether any number of them may be right.
+    """
+    if multi_label and name not in MULTI_LABEL_METRICS:
+        return f"{name} is for one label an example; with several choose {', '.join(MULTI_LABEL_METRICS)}"
+    if name in BINARY_METRICS and num_labels is not None and num_labels > 2:
+        fit = [metric for metric in METRIC_NAMES if metric not in BINARY_METRICS]
+        return f"{name} is for two labels and there are {num_labels}; choose {', '.join(fit)}"
+    return None
+
 
 GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
 GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]
@@ -295,9 +316,9 @@ class FinetuneConfig(Section):
                 "select_on to held-out"
             )
         if self.init_scales and not any(_can_try_scales(choice) for choice in self.heads):
-            named = ", ".join(map(str, self.heads))
+            heads = ", ".join(map(str, self.heads))
             raise ValueError(
-                f"init_scales has no effect with {named}; choose a head that has init_scale and is given none"
+                f"init_scales has no effect with {heads}; choose a head that has init_scale and is given none"
             )
         if self.head_learning_rates and self.head_learning_rate is not None:
             raise ValueError("head_learning_rate and head_learning_rates are given; leave out one of them")
@@ -328,27 +349,27 @@ class FinetuneConfig(Section):
             head: One of ``heads``; None takes the first.
         """
         preset = PRESETS[self.preset]
-        given = {
+        values = {
             name: value
             for name in Finetuning.model_fields
             if name != "head" and (value := getattr(self, name, None)) is not None
         }
         choice = head or self.heads[0]
-        given["head"] = str(choice)
+        values["head"] = str(choice)
         if choice.name == DEFAULT_HEAD:  # transformers' own has its own dropout
-            given["head_dropout"] = 0.0
+            values["head_dropout"] = 0.0
         if not _can_try_scales(choice):
-            given["init_scales"] = ()
-        if given.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
-            del given["seeds"]
-        if given.get("eval_steps") == "epoch":
-            given["eval_steps"] = None
-        return preset.settings.model_copy(update=preset.by_task.get(task, {}) | given)
+            values["init_scales"] = ()
+        if values.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
+            del values["seeds"]
+        if values.get("eval_steps") == "epoch":
+            values["eval_steps"] = None
+        return preset.settings.model_copy(update=preset.by_task.get(task, {}) | values)
 
 
 def _can_try_scales(choice: HeadChoice) -> bool:
-    known = HEADS[choice.name].options if choice.name in HEADS else {}
-    return "init_scale" in known and "init_scale" not in dict(choice.options)
+    options = HEADS[choice.name].options if choice.name in HEADS else {}
+    return "init_scale" in options and "init_scale" not in dict(choice.options)
 
 
 class ClassificationConfig(Protocol):
@@ -375,3 +396,30 @@ class ClassificationConfig(Protocol):
     def device(self) -> str | None: ...
     @property
     def finetune(self) -> FinetuneConfig: ...
+
+
+INIT_SCALE = "init_scale"
+
+
+def candidates(settings: Finetuning) -> list[Finetuning]:
+    """Return the settings of every candidate; the settings alone where there is nothing to choose."""
+    choice = parse_head(settings.head)
+    heads = [
+        str(replace(choice, options=(*choice.options, (INIT_SCALE, scale)))) for scale in settings.init_scales
+    ]
+    fixed = {"head_learning_rates": (), "init_scales": ()}
+    return [
+        settings.model_copy(update={**fixed, "head_learning_rate": rate, "head": head})
+        for rate in settings.head_learning_rates or (settings.head_learning_rate,)
+        for head in heads or (settings.head,)
+    ]
+
+
+def what_differs(candidate: Finetuning, settings: Finetuning) -> str:
+    """Name a candidate of settings: ``head_learning_rate=0.001 init_scale=0.1``; empty where there is one."""
+    words = []
+    if settings.head_learning_rates:
+        words.append(f"head_learning_rate={candidate.head_learning_rate:g}")
+    if settings.init_scales:
+        words.append(f"{INIT_SCALE}={dict(parse_head(candidate.head).options)[INIT_SCALE]:g}")
+    return " ".join(words)

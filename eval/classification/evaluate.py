@@ -1,32 +1,55 @@
-"""Fine-tune a run's model on a classification task and report its metrics on the validation file."""
+"""Fine-tune a run's model on a classification task and report its metrics on the validation file.
+
+Metrics are scikit-learn's, in percent. Labels and predictions are (N,) integers for N examples, or (N, C) of
+0 and 1 where any number of C labels may be right.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, matthews_corrcoef
 
 from base.errors import UsageError
 from base.progress import Tell
-from eval.classification.classifier import Batch, Classifier, HeadClassifier
-from eval.classification.config import ClassificationConfig, Finetuning
-from eval.classification.features import FeatureClassifier, Features, features, fits_memory
+from eval.classification.classifier import (
+    Batch,
+    Classifier,
+    HeadClassifier,
+    load_classifier_tokenizer,
+    load_for_task,
+)
+from eval.classification.config import (
+    ClassificationConfig,
+    Finetuning,
+    candidates,
+    unfit_metric,
+    what_differs,
+)
+from eval.classification.data import describe_truncation, read_task_data, reported_rows, split
+from eval.classification.examples import read_examples
 from eval.classification.finetune import DivergedError, Finetuned, Ticker, finetune
-from eval.classification.inputs.data import describe_truncation, read_task_data, split
-from eval.classification.loading import load_classifier_tokenizer, load_for_task
-from eval.classification.metric_names import unfit_metric
-from eval.classification.metrics import METRICS
-from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
-from eval.classification.tasks.task import ClassificationTask
-from eval.classification.tuning import candidates, what_differs
+from eval.classification.prediction import (
+    Examples,
+    FeatureClassifier,
+    Features,
+    Predictions,
+    autocast,
+    decide,
+    features,
+    fits_memory,
+    predict,
+)
+from eval.classification.task import ClassificationTask
 from eval.files import fingerprint
-from eval.models.identity import model_files
+from eval.identity import model_files
 from eval.scoring.log_likelihood import num_positions
 from scores.heads.registry import HeadChoice
 
@@ -148,7 +171,7 @@ def train(
         classifier = load_for_task(model_dir, first, option, seed, tokenizer, config.device)
         if not parts:
             max_length = min(settings.max_length, num_positions(classifier.body))
-            data = read_task_data(tasks, tokenizer, max_length, config, settings)
+            data = read_task_data(tasks, tokenizer, max_length, config, settings, seed)
             say(describe_truncation(data, max_length))
             training, selection = split(data, first, settings, seed)
             whole = {"train": training, "selection": selection, **data.validation}
@@ -236,3 +259,110 @@ def _answers(labels: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
     if labels.ndim == 2:
         return {"labels": labels.tolist(), "predictions": predictions.tolist()}
     return {"label": pd.array(labels, dtype="Int64"), "prediction": pd.array(predictions, dtype="Int64")}
+
+
+def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the share of right predictions, in percent; right is an example with all its labels right."""
+    return 100 * float(accuracy_score(labels.tolist(), predictions.tolist()))
+
+
+def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the F1 of label 1, in percent; 0 where neither labels nor predictions have it."""
+    return 100 * float(f1_score(labels.tolist(), predictions.tolist(), pos_label=1, zero_division=0))
+
+
+def macro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the unweighted mean of the labels' F1, in percent, over those among labels or predictions.
+
+    With (N, C) it is over all C; a label without any true or predicted example has an F1 of 0.
+    """
+    return _mean_f1(labels, predictions, "macro")
+
+
+def micro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the F1 of all decisions pooled, in percent; with (N,) that is the accuracy."""
+    return _mean_f1(labels, predictions, "micro")
+
+
+def _mean_f1(labels: np.ndarray, predictions: np.ndarray, average: Literal["macro", "micro"]) -> float:
+    return 100 * float(f1_score(labels.tolist(), predictions.tolist(), average=average, zero_division=0))
+
+
+def cohen_kappa(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return Cohen's kappa times 100; 0 where all labels and predictions are the same one."""
+    if len(np.union1d(labels, predictions)) == 1:
+        return 0.0  # scikit-learn divides 0 by 0
+    return 100 * float(cohen_kappa_score(labels.tolist(), predictions.tolist()))
+
+
+def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return Matthews correlation times 100; 0 where all labels or all predictions are the same."""
+    if len(np.union1d(labels, predictions)) == 1:
+        return 0.0  # scikit-learn's answer too, but with a warning
+    return 100 * float(matthews_corrcoef(labels.tolist(), predictions.tolist()))
+
+
+def mean_accuracy_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return (accuracy + F1) / 2, as the source study averages MRPC and QQP."""
+    return (accuracy(labels, predictions) + f1(labels, predictions)) / 2
+
+
+def mean_f1_matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return (F1 + Matthews correlation) / 2, as the source study averages MultiRC."""
+    return (f1(labels, predictions) + matthews_correlation(labels, predictions)) / 2
+
+
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "cohen_kappa": cohen_kappa,
+    "matthews_correlation": matthews_correlation,
+    "mean_accuracy_f1": mean_accuracy_f1,
+    "mean_f1_matthews": mean_f1_matthews,
+}
+
+
+def majority_scores(metrics: Sequence[str], train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Score the constant answer that does best on the training set under each metric.
+
+    For accuracy that is the majority class, as the BabyLM pipelines publish it; for F1 it is label 1, which
+    their published baselines answer too. Matthews correlation and kappa of a constant are 0.
+
+    Args:
+        metrics: Names in ``METRICS``.
+        train_labels: (N,) or (N, C), choose the constant; among equals the lowest label.
+        labels: Of the validation file, scored.
+    """
+    constants = _constant_answers(train_labels)
+    scores = {}
+    for name in metrics:
+        on_train = [METRICS[name](train_labels, np.broadcast_to(c, train_labels.shape)) for c in constants]
+        best = constants[int(np.argmax(on_train))]
+        scores[name] = METRICS[name](labels, np.broadcast_to(best, labels.shape))
+    return scores
+
+
+def _constant_answers(labels: np.ndarray) -> list[np.ndarray]:
+    """The answers among which the best constant one is under every metric.
+
+    With (N, C) these are the most frequent set of labels, which has the best accuracy, and the k most
+    frequent labels for each k: one of them has the best micro F1, and all C the best macro F1.
+    """
+    if labels.ndim == 1:
+        return list(np.unique(labels))
+    sets, counts = np.unique(labels, axis=0, return_counts=True)
+    ranks = np.argsort(np.argsort(-labels.sum(axis=0), kind="stable"))
+    return [sets[counts.argmax()], *((ranks < k).astype(labels.dtype) for k in range(labels.shape[1] + 1))]
+
+
+def majority_baselines(task: ClassificationTask, config: ClassificationConfig) -> dict[str, float]:
+    """Score constant answers on what is reported on, with no model: by metric, in percent."""
+    settings = task.finetuning(config.finetune)
+    names = tuple(dict.fromkeys((*task.metrics, *settings.extra_metrics)))
+    train, validation = (
+        np.array([row["label"] for row in rows])
+        for rows in (read_examples(task, "train", config), reported_rows(task, config, settings))
+    )
+    return majority_scores(names, train, validation)

@@ -23,10 +23,9 @@ from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.classifier import Classifier
 from eval.classification.config import Finetuning
-from eval.classification.heads.layers import HeadOutput
+from eval.classification.heads import HeadOutput
 from eval.classification.prediction import Examples, autocast, decide, predict
-from eval.models.memory import told_if_memory_runs_out
-from eval.models.transfers import to_device
+from eval.memory import explain_out_of_memory, to_device
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
@@ -119,7 +118,7 @@ def finetune(
     step = 0
     for epoch in range(1, settings.num_train_epochs + 1):
         for indices in shuffled_batches(len(train), generator, settings):
-            with told_if_memory_runs_out(advice):
+            with explain_out_of_memory(advice):
                 update(classifier, train.take(indices), optimizer, settings)
             scheduler.step()
             step += 1

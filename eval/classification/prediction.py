@@ -1,22 +1,187 @@
-"""What a classifier says of examples: logits, the labels that follow, and what each segment adds.
+"""What a frozen backbone makes of examples, computed once, so that heads train on it in seconds.
 
-Shapes: C labels, N examples.
+Shapes: n examples, N vectors of all of them, D hidden_size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
-from eval.classification.classifier import Batch, Classifier
-from eval.classification.features import Features
-from eval.classification.heads.layers import HeadOutput
-from eval.classification.inputs.segments import Segmented
-from eval.models.memory import Budget
+from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
+from eval.classification.heads import HeadOutput
+from eval.classification.segments import Segmented
+from eval.classification.tokens import Encoded, places_of
+from eval.memory import Budget, to_device
+
+BATCH_SIZE = 64
+MAX_BYTES = 2**31
+"""Of all vectors that are kept. A task with more has them computed for every batch anew."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Examples as vectors, one after another.
+
+    Attributes:
+        vectors: (N, D) float32.
+        lengths: (n,) vectors of each example.
+        labels: (n,), or (n, C) where examples have several.
+        truncated: (n,) whether an example lost tokens.
+        idx: n names of the examples.
+    """
+
+    vectors: torch.Tensor
+    lengths: np.ndarray
+    labels: np.ndarray
+    truncated: np.ndarray
+    idx: np.ndarray
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Features:
+        """Return the examples at those indices, in that order."""
+        indices = np.asarray(indices, dtype=np.int64)
+        places = to_device(places_of(self.lengths, indices), self.vectors.device)
+        return Features(
+            self.vectors[places],
+            self.lengths[indices],
+            self.labels[indices],
+            self.truncated[indices],
+            self.idx[indices],
+        )
+
+    def on(self, device: torch.device) -> Features:
+        """Return them as they are: a backbone left them there."""
+        return self
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class FeatureClassifier(Classifier):
+    """A classifier with a frozen backbone, from its features on.
+
+    Args:
+        classifier: Its head is trained in place.
+    """
+
+    def __init__(self, classifier: HeadClassifier) -> None:
+        super().__init__()
+        self.head = classifier.head
+        self.reads = classifier.reads
+        self.dropout = classifier.dropout
+
+    def forward(self, batch: Features) -> HeadOutput:
+        """Classify a batch."""
+        if self.reads == "example":
+            return self.head(self.dropout(batch.vectors), None)
+        vectors, mask = stack(batch.vectors, batch.lengths)
+        return self.head(self.dropout(vectors), mask)
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        return list(self.head.parameters())
+
+
+_cache: dict[tuple[str, ...], Features] = {}
+
+
+def fits_memory(classifier: HeadClassifier, parts: Iterable[Batch]) -> bool:
+    """Whether the vectors of all examples may be kept."""
+    return (
+        sum(_num_vectors(classifier, part) for part in parts) * classifier.encoder.hidden_size * 4
+        <= MAX_BYTES
+    )
+
+
+def features(
+    classifier: HeadClassifier,
+    data: Batch,
+    weights: str,
+    autocast: Callable[[], AbstractContextManager] = nullcontext,
+    tick: Callable[[], None] = lambda: None,
+) -> Features:
+    """Compute what a frozen backbone makes of examples, or return what it made before in this process.
+
+    Args:
+        classifier: Its backbone is frozen.
+        data: The examples.
+        weights: Stands for the backbone's weights and the precision of the products.
+        autocast: The precision of the products.
+        tick: Called after each batch.
+    """
+    assert classifier.is_frozen
+    key = (weights, str(classifier.device), classifier.reads, classifier.pooling, _digest(data))
+    if key not in _cache:
+        made = _compute(classifier, data, autocast, tick)
+        while _cache and sum(_num_bytes(own) for own in (made, *_cache.values())) > MAX_BYTES:
+            del _cache[next(iter(_cache))]
+        _cache[key] = made
+    # Labels and names are no part of the key.
+    found = _cache[key]
+    return Features(found.vectors, found.lengths, data.labels, data.truncated, data.idx)
+
+
+@torch.no_grad()
+def _compute(
+    classifier: HeadClassifier,
+    data: Batch,
+    autocast: Callable[[], AbstractContextManager],
+    tick: Callable[[], None],
+) -> Features:
+    classifier.eval()
+    order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
+    there = data.on(classifier.device)
+
+    def embed(rows: slice) -> torch.Tensor:
+        part = there.take(order[rows])
+        with autocast():
+            found, mask = classifier.embed(part)
+        tick()
+        if mask is None:
+            return found.float()
+        inside = np.arange(mask.shape[1]) < _counts(classifier, part)[:, None]
+        return found.flatten(0, 1).index_select(0, to_device(np.flatnonzero(inside), found.device)).float()
+
+    vectors = torch.cat(list(Budget(BATCH_SIZE).fit(len(order), embed, BATCH_SIZE)))
+    counts = _counts(classifier, data)[order]
+    sorted_features = Features(vectors, counts, counts, counts, counts)
+    back = sorted_features.take(np.argsort(order, kind="stable"))
+    return Features(back.vectors, back.lengths, data.labels, data.truncated, data.idx)
+
+
+def _num_bytes(found: Features) -> int:
+    return found.vectors.numel() * found.vectors.element_size()
+
+
+def _num_vectors(classifier: HeadClassifier, data: Batch) -> int:
+    return int(_counts(classifier, data).sum())
+
+
+def _counts(classifier: HeadClassifier, data: Batch) -> np.ndarray:
+    """(n,) vectors of each example."""
+    if isinstance(data, Segmented):
+        return data.counts
+    return data.lengths if classifier.reads == "tokens" else np.ones(len(data), dtype=np.int64)
+
+
+def _digest(data: Batch) -> str:
+    segmented = isinstance(data, Segmented)
+    texts = data.pieces if segmented else data
+    assert isinstance(texts, Encoded)
+    arrays = [texts.tokens, texts.lengths, data.counts if segmented else texts.lengths]
+    if texts.token_type_ids is not None:
+        arrays.append(texts.token_type_ids)
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
 
 Examples = Batch | Features
 

@@ -19,14 +19,12 @@ from base.sections import Section, Unlisted
 
 Preset = Literal["native", "lm-eval", "babylm23", "babylm25"]
 PRESETS: tuple[str, ...] = get_args(Preset)
+_FORMER = ("reduction", "formulation", "dtype")
 
 Prefix = Literal["bos", "eos", "none"]
 LeadingSpace = Literal["none", "one", "task"]
 EndToken = Literal["none", "unscored", "scored"]
-Reduction = Literal["sum", "mean"]
 Masking = Literal["original", "within_word_l2r"]
-Formulation = Literal["span", "infilling"]
-Dtype = Literal["float32", "bfloat16", "float16"]
 Overflow = Literal["error", "truncate"]
 
 
@@ -39,36 +37,30 @@ class Protocol:
     prefix: Prefix
     leading_space: LeadingSpace
     end_token: EndToken
-    reduction: Reduction
     masking: Masking
-    formulation: Formulation
-    dtype: Dtype
     overflow: Overflow
 
     @property
     def score(self) -> str:
         """What its numbers are."""
-        chained = self.objective == "causal" or (
-            self.objective == "span_corruption" and self.formulation == "span"
-        )
-        return "log-likelihood" if chained else "pseudo-log-likelihood"
+        return "pseudo-log-likelihood" if self.objective == "masked" else "log-likelihood"
 
     def record(self) -> dict[str, Any]:
         """Return everything that scores depend on besides the weights and the data, for the ledger."""
         fields = asdict(self)
         if self.objective != "masked":
             del fields["masking"]
-        if self.objective != "span_corruption":
-            del fields["formulation"]
         del fields["preset"]
-        return {"name": self.name, "score": self.score, **fields, "softmax": "float32", "tie": 0.5}
+        # What could be chosen once stays in the record, so that older scores are those of the same protocol.
+        fields |= {"reduction": "sum", "dtype": "float32", "softmax": "float32", "tie": 0.5}
+        if self.objective == "span_corruption":
+            fields["formulation"] = "span"
+        return {"name": self.name, "score": self.score, **fields}
 
     @property
     def name(self) -> str:
         """Its preset, and what was changed of it: ``babylm23`` or ``native,prefix=eos``."""
         preset = asdict(preset_protocol(self.preset, self.objective))
-        if self.objective != "span_corruption":  # a study gives one protocol to all its families
-            preset["formulation"] = self.formulation
         changed = [f"{field}={value}" for field, value in asdict(self).items() if value != preset[field]]
         return ",".join([self.preset, *changed])
 
@@ -105,10 +97,7 @@ def preset_protocol(preset: str, objective: str) -> Protocol:
         prefix="eos" if preset == "babylm23" and not framed else "bos",
         leading_space="one" if preset == "babylm23" else spaced,
         end_token="unscored" if framed or preset == "babylm25" else "none",
-        reduction="sum",
         masking="original",
-        formulation="span",
-        dtype="float32",
         overflow="truncate" if preset == "lm-eval" else "error",
     )
 
@@ -132,17 +121,9 @@ class ProtocolConfig(Section):
     own tasks is one (null: the preset's)."""
     end_token: Unlisted[EndToken | None] = None
     """The end token behind every text: none, unscored, scored (null: the preset's)."""
-    reduction: Reduction | None = None
-    """sum over the scored tokens, or their mean (null: the preset's, sum)."""
     masking: Unlisted[Masking | None] = None
     """Masked models: original (Salazar et al. 2020) masks one token, within_word_l2r (Kauf and Ivanova 2023)
     the rest of its word too (null: the preset's, original)."""
-    formulation: Unlisted[Formulation | None] = None
-    """Encoder-decoders: span = the decoder writes the whole text as one missing span, infilling = one token
-    at a time, of which the encoder reads the others (null: the preset's, span)."""
-    dtype: Unlisted[Dtype | None] = None
-    """What the model computes in; the softmax is in float32 always (null: float32; bfloat16 flips 0.35% of
-    causal and 5.5% of masked decisions)."""
     overflow: Unlisted[Overflow | None] = None
     """A text longer than the model's positions: error, or truncate its context from the left as lm-eval does
     (null: the preset's)."""
@@ -150,8 +131,11 @@ class ProtocolConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: object) -> object:
-        """Let a study write ``protocol: babylm23``."""
-        return {"preset": value} if isinstance(value, str) else value
+        """Let a study write ``protocol: babylm23``; leave out fields of archived studies that nobody set."""
+        if isinstance(value, str):
+            return {"preset": value}
+        is_mapping = isinstance(value, dict)
+        return {k: v for k, v in value.items() if k not in _FORMER or v is not None} if is_mapping else value
 
     def resolve(self, objective: str) -> Protocol:
         """Return the protocol for models of one kind: ``causal``, ``masked`` or ``span_corruption``."""

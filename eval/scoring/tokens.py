@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read_whole
-from eval.scoring.plain import ScoredText
+from eval.scoring.batches import ScoredText
 from eval.scoring.protocol import Protocol
 
 Pairs = tuple[tuple[str, str], ...]
@@ -107,12 +107,12 @@ class TextTokenizer:
         Raises:
             UsageError: If it has none such.
         """
-        found = self._tokenizer.get_vocab().get(token)
-        if found is None:
+        token_id = self._tokenizer.get_vocab().get(token)
+        if token_id is None:
             raise UsageError(
                 f"the tokenizer has no {token}, which scoring needs; add it before saving the model"
             )
-        return found
+        return token_id
 
     def _ids(self, *names: str) -> tuple[int, ...]:
         return (self.required_id(*names),) if names else ()
@@ -211,10 +211,10 @@ def forget_tokens() -> None:
 
 
 def _split(context: str, continuation: str, leading_space: str) -> tuple[str, str]:
-    kept = context.rstrip()
-    continuation = context[len(kept) :] + continuation
-    if kept or leading_space == "task":
-        return kept, continuation
+    stripped = context.rstrip()
+    continuation = context[len(stripped) :] + continuation
+    if stripped or leading_space == "task":
+        return stripped, continuation
     return "", (" " if leading_space == "one" else "") + continuation.lstrip(" ")
 
 

@@ -209,7 +209,7 @@ _SUITES = (
         name="glue",
         label="11 tasks",
         kind="classification",
-        finder="eval.classification.tasks.chosen:find_glue_tasks",
+        finder="eval.classification.find_tasks:find_glue_tasks",
         metrics=CLASSIFICATION_METRICS,
         primary=(),
         tasks=(
@@ -220,7 +220,7 @@ _SUITES = (
     SuiteSpec(
         name="embedded-glue",
         kind="classification",
-        finder="eval.classification.tasks.chosen:find_embedded_tasks",
+        finder="eval.classification.find_tasks:find_embedded_tasks",
         metrics=CLASSIFICATION_METRICS,
         primary=(),
     ),

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from base.errors import AbsentError
-from eval.classification.tasks.schema import benchmarks_asked_for
-from eval.models.backbones import StudyBackbone
-from eval.runner.work_units import check_sources
+from eval.backbones import StudyBackbone
+from eval.classification.schema import benchmarks_asked_for
+from eval.work_units import check_sources
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import find
 from pretrain.resolution import resolve

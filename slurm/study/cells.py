@@ -8,8 +8,8 @@ from pathlib import Path
 
 from base.families import PRETRAINED
 from base.run.folders import RunFolder
+from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
-from eval.models.backbones import StudyBackbone
 from pretrain.config import RunConfig
 from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, Stage

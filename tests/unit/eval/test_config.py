@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
-from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
+from eval.classification.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig
 
 

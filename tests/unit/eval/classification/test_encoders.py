@@ -9,11 +9,11 @@ from transformers import AutoModel, BertConfig, GPT2Config, PreTrainedModel, T5C
 
 from eval.classification.classifier import HeadClassifier, stack
 from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
-from eval.classification.features import FeatureClassifier, Features, features
 from eval.classification.finetune import trained_state
-from eval.classification.heads.layers import build_head
-from eval.classification.inputs.segments import Segmented
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.heads import build_head
+from eval.classification.prediction import FeatureClassifier, Features, features
+from eval.classification.segments import Segmented
+from eval.classification.tokens import Encoded
 from ffn_variants import build_model
 from scores.heads.registry import HEADS, parse_head
 

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from eval.classification.classifier import make_classifier
+from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
 from eval.classification.config import FinetuneConfig, Finetuning
-from eval.classification.evaluate import evaluate_tasks
+from eval.classification.data import describe_truncation, hold_out, read_task_data
+from eval.classification.evaluate import METRICS, evaluate_tasks, majority_baselines, majority_scores
+from eval.classification.examples import flatten_multirc, read_examples
+from eval.classification.find_tasks import GLUE_TASKS, embedded_tasks
 from eval.classification.finetune import (
     build_scheduler,
     evaluation_interval,
@@ -19,13 +22,8 @@ from eval.classification.finetune import (
     num_steps,
     shuffled_batches,
 )
-from eval.classification.inputs.data import describe_truncation, hold_out, majority_baselines, read_task_data
-from eval.classification.inputs.tokens import Encoded, encode
-from eval.classification.loading import load_classifier, load_classifier_tokenizer
-from eval.classification.metrics import METRICS, majority_scores
 from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import GLUE_TASKS, embedded_tasks
-from eval.classification.tasks.examples import flatten_multirc, read_examples
+from eval.classification.tokens import Encoded, encode
 from eval.config import EvalConfig
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
@@ -442,8 +440,8 @@ def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick
         calls.append(arguments)
         return encode(*arguments)
 
-    monkeypatch.setattr("eval.classification.inputs.tokens._cache", {})
-    monkeypatch.setattr("eval.classification.inputs.data.encode", counted)
+    monkeypatch.setattr("eval.classification.tokens._cache", {})
+    monkeypatch.setattr("eval.classification.data.encode", counted)
     first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     assert len(calls) == 2
@@ -536,8 +534,8 @@ def test_constant_answers_by_hand():
 
 def test_the_majority_baselines_are_those_that_babylm_published(shared_data, tmp_path):
     config = EvalConfig(glue_dir=shared_data / "glue")
-    tasks = [GLUE_TASKS[name] for name in ("cola", "mrpc", "rte", "boolq", "wsc")]
-    found = majority_baselines(tasks, config)["glue"]
+    names = ("cola", "mrpc", "rte", "boolq", "wsc")
+    found = {name: majority_baselines(GLUE_TASKS[name], config) for name in names}
     published = {"mrpc": ("f1", 82.0), "rte": ("accuracy", 50.5), "boolq": ("accuracy", 59.9)}
     published |= {"cola": ("matthews_correlation", 0.0), "wsc": ("accuracy", 61.4)}
     assert {task: round(found[task][metric], 1) for task, (metric, _) in published.items()} == {

@@ -14,15 +14,13 @@ from torch import Tensor
 from base.errors import UsageError
 from eval.classification.classifier import HeadClassifier
 from eval.classification.config import Finetuning
-from eval.classification.encoders import PaddedEncoder, make_encoder
-from eval.classification.features import features
+from eval.classification.encoders import PaddedEncoder, lay_out, make_encoder, padded_inputs
+from eval.classification.evaluate import METRICS
 from eval.classification.finetune import build_optimizer, finetune, update
-from eval.classification.heads.layers import build_head
-from eval.classification.inputs.layout import lay_out, padded_inputs
-from eval.classification.inputs.segments import Segmented
-from eval.classification.inputs.tokens import Encoded, Resident
-from eval.classification.metrics import METRICS
-from eval.classification.prediction import predict
+from eval.classification.heads import build_head
+from eval.classification.prediction import features, predict
+from eval.classification.segments import Segmented
+from eval.classification.tokens import Encoded, Resident
 from ffn_variants import FAMILIES, build_model
 from scores.heads.registry import HEADS, get_head, parse_head
 

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from base.text.tokens import read, read_whole
-from eval.classification.inputs.segments import Segmentation, encode_segments
-from eval.classification.inputs.tokens import encode
+from eval.classification.segments import Segmentation, encode_segments
+from eval.classification.tokens import encode
 from eval.scoring.protocol import ProtocolConfig
 from eval.scoring.tokens import TextTokenizer, forget_tokens
 from pretrain.data.embedded import stories

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
-from eval.scoring.lm_eval_models import LMEvalModel
-from eval.scoring.plain import ScoredText, Scores
+from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.scorers import ContinuationScores, TextScorer
 from eval.zero_shot.choices import FORMS, ChoiceTask, count_differing, credit, phenomenon_of, read_items
+from eval.zero_shot.lm_eval_tasks import LMEvalModel
 from eval.zero_shot.task import evenly_spaced
 from ffn_variants import UsageError
 
