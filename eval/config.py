@@ -84,7 +84,7 @@ class EvalConfig(Section):
     """Seed of the embedded pairs and classification tasks; the same for every run."""
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by
-    device and its free memory)."""
+    device)."""
     device: Device | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()

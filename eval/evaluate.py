@@ -14,7 +14,7 @@ import traceback
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -33,7 +33,7 @@ from eval.classification.find_tasks import classification_tasks
 from eval.classification.schema import classified_benchmarks
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, check_length, identify_run, model_folder, weights_hash
-from eval.memory import explain_out_of_memory, share_devices
+from eval.memory import explain_out_of_memory
 from eval.scoring.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.work_units import Work, is_done, is_evaluated, work_units
@@ -70,27 +70,14 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class RunOutcome:
-    """What came of one run.
+class Outcome:
+    """What came of runs.
 
     Attributes:
-        run_dir: Its folder.
-        rows: All of its rows, those of earlier evaluations included; None where it could not be opened.
-        requested: Those of the tasks and heads of the config, in its order.
+        rows: Of each run that could be opened all rows, those of earlier evaluations included.
+        requested: Of these the rows of the tasks and heads of the config, in its order; run_id is the folder
+            where several runs have the same.
         failures: What could not be measured.
-    """
-
-    run_dir: Path
-    rows: pd.DataFrame | None = None
-    requested: pd.DataFrame | None = None
-    failures: tuple[Failure, ...] = ()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of several runs: of each that could be read its rows, and what failed; see ``RunOutcome``.
-
-    In ``requested`` the run_id is the folder where several runs have the same.
     """
 
     rows: dict[Path, pd.DataFrame] = field(default_factory=dict)
@@ -142,15 +129,20 @@ def evaluate_runs(
         outcomes = (_evaluate(folder, config, progress, trust_remote_code) for folder in folders)
     else:
         outcomes = _evaluate_in_processes(folders, num_workers, config, progress, trust_remote_code)
-    by_folder = {outcome.run_dir: outcome for outcome in outcomes}
-    ordered = [by_folder[folder] for folder in folders]
-    result = Outcome(failures=[failure for outcome in ordered for failure in outcome.failures])
-    for outcome in ordered:
-        if outcome.rows is not None and outcome.requested is not None:
-            result.rows[outcome.run_dir] = outcome.rows
-            result.requested[outcome.run_dir] = outcome.requested
-    _tell_apart(result.requested)
-    return result
+    return _joined(folders, list(outcomes))
+
+
+def _joined(folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Outcome:
+    """Put outcomes of single runs together, in the order of the folders."""
+    rows = {folder: table for outcome in outcomes for folder, table in outcome.rows.items()}
+    requested = {folder: table for outcome in outcomes for folder, table in outcome.requested.items()}
+    ids = {folder: table["run_id"].iloc[0] for folder, table in requested.items() if len(table)}
+    for folder, run_id in ids.items():
+        if list(ids.values()).count(run_id) > 1:
+            requested[folder] = requested[folder].assign(run_id=str(folder))
+    opened = [folder for folder in folders if folder in rows]
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    return Outcome({f: rows[f] for f in opened}, {f: requested[f] for f in opened}, failures)
 
 
 def choose_workers(num_runs: int, device: str | None) -> int:
@@ -163,17 +155,7 @@ def choose_workers(num_runs: int, device: str | None) -> int:
     return max(1, min(num_runs, num_cores() if on_cpu else min(4, num_cores())))
 
 
-def _tell_apart(requested: dict[Path, pd.DataFrame]) -> None:
-    """Name runs by their folders where one run is given in several places."""
-    ids = {folder: rows["run_id"].iloc[0] for folder, rows in requested.items() if len(rows)}
-    for folder, run_id in ids.items():
-        if list(ids.values()).count(run_id) > 1:
-            requested[folder] = requested[folder].assign(run_id=str(folder))
-
-
-def _evaluate_in_processes(
-    folders: Sequence[Path], num_workers: int, *settings: object
-) -> Iterator[RunOutcome]:
+def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings: object) -> Iterator[Outcome]:
     """Score each run in a process of its own, so many at a time; if one is killed, the others continue."""
     # A clean process that has imported everything is forked for each run: a copy of this one would inherit
     # locks that threads hold, and could not use CUDA.
@@ -184,7 +166,7 @@ def _evaluate_in_processes(
         while waiting or processes:
             while waiting and len(processes) < num_workers:
                 ours, theirs = context.Pipe()
-                arguments = (theirs, waiting[0], num_workers, *settings)
+                arguments = (theirs, waiting[0], *settings)
                 process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 theirs.close()
@@ -196,9 +178,7 @@ def _evaluate_in_processes(
                     outcome = connection.recv()
                 except EOFError:
                     process.join()
-                    outcome = RunOutcome(
-                        folder, failures=(Failure(folder, None, _killed(folder, process.exitcode)),)
-                    )
+                    outcome = Outcome(failures=[_killed(folder, process.exitcode)])
                 connection.close()
                 yield outcome
     finally:
@@ -206,29 +186,34 @@ def _evaluate_in_processes(
             process.terminate()
 
 
-def _killed(folder: Path, exit_code: int | None) -> UsageError:
-    return UsageError(
-        f"{folder}: its process was killed (exit code {exit_code}), often for lack of memory; the "
-        "same command goes on with what is missing, with --workers 1 in one process"
-    )
+def _killed(folder: Path, exit_code: int | None) -> Failure:
+    reason = f"{folder}: its process was killed (exit code {exit_code}), often for lack of memory"
+    advice = "the same command goes on with what is missing, with --workers 1 in one process"
+    return Failure(folder, None, UsageError(f"{reason}; {advice}"))
 
 
-def _work(connection: Connection, run_dir: Path, num_workers: int, *settings: object) -> None:
+def _work(connection: Connection, run_dir: Path, *settings: object) -> None:
     """Score one run and send what came of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
-    share_devices(num_workers)  # a GPU has room for so many
     try:
         outcome = _evaluate(run_dir, *settings, draws_bar=False)  # type: ignore[bad-argument-type]
-    except Exception:
-        outcome = RunOutcome(run_dir, failures=(Failure(run_dir, None, WorkerError(traceback.format_exc())),))
-    connection.send(outcome)
+    except Exception as error:
+        outcome = Outcome(failures=[Failure(run_dir, None, error)])
+    failures = [replace(failure, error=_sendable(failure.error)) for failure in outcome.failures]
+    connection.send(replace(outcome, failures=failures))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return a user's mistake as it is, and a defect with its traceback, which is lost on the way."""
+    is_mistake = isinstance(error, UsageError)
+    return error if is_mistake else WorkerError("".join(traceback.format_exception(error)))
 
 
 def _evaluate(
     run_dir: Path, config: EvalConfig, progress: bool, trust_remote_code: bool, draws_bar: bool = True
-) -> RunOutcome:
+) -> Outcome:
     """Score what is missing of one run, which nobody else evaluates meanwhile."""
     try:
         with naming(run_dir):
@@ -246,12 +231,13 @@ def _evaluate(
                         note = write_references(run_dir, config)
                         if note and not failures:
                             shown.say(f"note: {note}")
-                return RunOutcome(run_dir, store.rows, _requested_rows(units, store), tuple(failures))
+                requested = _requested_rows(units, store)
+                return Outcome({run_dir: store.rows}, {run_dir: requested}, failures)
     except Exception as error:
         reason = as_usage_error(error)
         if not isinstance(reason, UsageError):
             raise
-        return RunOutcome(run_dir, failures=(Failure(run_dir, None, reason),))
+        return Outcome(failures=[Failure(run_dir, None, reason)])
 
 
 def _admit(
@@ -405,8 +391,8 @@ class RunProgress:
 
     def __init__(self, run_id: str, total: int, shown: bool, draws_bar: bool) -> None:
         self._run, self._total, self._done = run_id, total, 0
-        size = total if draws_bar else 0
-        self._bar = ProgressBar(size, "task", name=run_id, shown=shown, to_stderr=True)
+        self._bar = ProgressBar(total if draws_bar else 0, "task", name=run_id, shown=shown, to_stderr=True)
+        self.say, self.close = self._bar.say, self._bar.close
         self._unit, self._start_s, self._line_s = "", 0.0, 0.0
 
     def start(self, unit: str) -> None:
@@ -433,41 +419,20 @@ class RunProgress:
             self._bar.say(line, is_result=True)
         self._bar.advance()
 
-    def say(self, message: str) -> None:
-        """Print a line that stays."""
-        self._bar.say(message)
-
-    def close(self) -> None:
-        """Leave the bar where it is."""
-        self._bar.close()
-
 
 def failure_lines(failures: Iterable[Failure]) -> list[str]:
-    """Describe failures, in the order of the first of each kind; those with the same error in one line."""
+    """Describe failures in their order; those with the same error in one line, with the first one's name."""
     groups: dict[str, list[Failure]] = defaultdict(list)
     for failure in failures:
-        groups[_kind(failure)].append(failure)
-    return [_line(group) for group in groups.values()]
-
-
-def _kind(failure: Failure) -> str:
-    """Return the error without the name of its own task, which is what missing data of 67 tasks differ in."""
-    text = str(failure.error)
-    task = (failure.key or "").split()[0:1]
-    return text.replace(task[0].rpartition("/")[2], "...") if task else text
-
-
-def _line(group: Sequence[Failure]) -> str:
-    if len(group) == 1 or any(failure.key is None for failure in group):
-        return str(group[0])
-    keys = list(dict.fromkeys(failure.key for failure in group))
-    runs = list(dict.fromkeys(failure.run_dir for failure in group))
-    tasks = keys[0] if len(keys) == 1 else f"{len(keys)} tasks"
-    if len(runs) == 1:
-        return f"{runs[0]} {tasks}: {group[0].error}"
-    each = "x" if len(group) == len(keys) * len(runs) else "in"
-    tasks = tasks if each == "x" else f"{len(group)} tasks"
-    return f"{tasks} {each} {len(runs)} runs: {group[0].error}"
+        # The error without the name of its own task, which is what missing data of 67 tasks differ in.
+        task = (failure.key or "").split(" ")[0].rpartition("/")[2]
+        text = str(failure.error)
+        groups[text.replace(task, "...") if task else text].append(failure)
+    more = {text: len(group) - 1 for text, group in groups.items()}
+    return [
+        str(group[0]) + (f" (and so of {more[text]} more)" if more[text] else "")
+        for text, group in groups.items()
+    ]
 
 
 def write_references(run_dir: Path, config: EvalConfig) -> str | None:

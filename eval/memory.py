@@ -1,8 +1,7 @@
-"""What evaluation asks of a device: batches by bytes, halves of what does not fit, one query's attention.
+"""What evaluation asks of a device: batches, halves of what does not fit, one query's attention.
 
-On a CPU a batch has as many tokens as is fastest there, always the same. On a GPU it has as many as a share
-of the free memory allows: what a batch needs depends on the vocabulary and the layers, and several processes
-may share the device.
+A batch has as many tokens as is fastest on its device. Where memory runs out on a GPU, it is computed again
+in halves, and later batches are smaller.
 
 Attention of one query is what the last layer computes where only one token of each text is read. All keys of
 a text have one query then, so the projections of keys and values move to its side: a score q . (W_k x) is
@@ -16,12 +15,11 @@ Shapes: n queries, L tokens that each may look at, D hidden_size, H heads of siz
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -90,55 +88,11 @@ def attend_with_one_query(
 CPU_BATCH_TOKENS = 2048
 GPU_BATCH_TOKENS = 65536
 
-SHARE = 0.5
-"""Of the free memory of a GPU, that batches of texts may fill; the rest is for whoever else uses it."""
-FLOOR = 2**28
-"""Bytes that a batch may fill however little is free: it is tried, and halved if need be."""
-UNKNOWN = 2**30
-"""Bytes where a device does not say what is free."""
-
 # Rows of logits at a time: with a vocabulary of 10,000 that is 10 MB. `F.cross_entropy` then costs 12 us a
 # row, with 2048 rows 28, and `torch.logsumexp` 165. A GPU needs more work per launch.
 _CPU_HEAD_ROWS, _GPU_HEAD_ROWS = 256, 8192
 
-# Tensors of the size of what a module makes that are alive at the same time, where no kernel is fused.
-_TEMPORARIES = 3
-
 Made = TypeVar("Made")
-_sharers = 1
-
-
-def share_devices(num_processes: int) -> None:
-    """Tell this process with how many others, itself included, it shares its device."""
-    global _sharers
-    _sharers = max(1, num_processes)
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Bytes that a forward pass without gradients holds at the same time.
-
-    Attributes:
-        per_token: Of the widest layer.
-        per_pair: Of attention, for each pair of tokens of a text.
-        per_row: Of the logits and the softmax of one token.
-    """
-
-    per_token: float = 0.0
-    per_pair: float = 0.0
-    per_row: float = 0.0
-
-    @classmethod
-    def of(cls, model: PreTrainedModel) -> Needs:
-        """Estimate them from a model's weights: a weight of n numbers makes about n / hidden_size a token."""
-        hidden_size = model.config.hidden_size
-        blocks: list[nn.Module] = [
-            block for module in model.modules() if isinstance(module, nn.ModuleList) for block in module
-        ]
-        sizes = (sum(p.numel() for p in block.parameters()) for block in blocks or [model])
-        width = max(sizes) / hidden_size + hidden_size
-        heads: int = getattr(model.config, "num_attention_heads", 1)
-        return cls(4 * _TEMPORARIES * width, 4 * _TEMPORARIES * heads, 4 * _TEMPORARIES * _vocab_size(model))
 
 
 @dataclass
@@ -147,45 +101,27 @@ class Budget:
 
     Attributes:
         tokens: Of a forward pass.
-        bytes: What a forward pass may hold.
-        needs: Of the model.
         head_rows: Rows of logits at a time; up to twice as many are as good.
     """
 
     tokens: int
-    bytes: float = math.inf
-    needs: Needs = Needs()
     head_rows: int = _CPU_HEAD_ROWS
 
     @classmethod
-    def of(cls, model: PreTrainedModel, tokens: int | None = None, num_bytes: float | None = None) -> Budget:
-        """Return what a model may use of its device.
-
-        Args:
-            model: On its device.
-            tokens: Of a forward pass, whatever bytes that takes; None chooses.
-            num_bytes: None takes a share of what is free, on a GPU.
-        """
-        device = model.device
-        if device.type == "cpu" and num_bytes is None:
+    def of(cls, model: PreTrainedModel, tokens: int | None = None) -> Budget:
+        """Return the fastest batches for a model's device; ``tokens`` of a forward pass, None chooses."""
+        if model.device.type == "cpu":
             return cls(tokens or CPU_BATCH_TOKENS)
-        needs, room = Needs.of(model), free_share(device) if num_bytes is None else num_bytes
-        rows = max(1, min(_GPU_HEAD_ROWS, int(room / 4 / needs.per_row)))
-        limit = room if tokens is None else math.inf
-        return cls(tokens or GPU_BATCH_TOKENS, limit, needs, head_rows=rows)
+        return cls(tokens or GPU_BATCH_TOKENS, _GPU_HEAD_ROWS)
 
-    def texts(self, length: int, copies: int = 1, rows: int = 0) -> int:
+    def texts(self, length: int, copies: int = 1) -> int:
         """Return how many texts a batch may have, one at least.
 
         Args:
             length: Tokens of each.
             copies: How often each is read.
-            rows: Tokens of each for which logits are made in the same pass.
         """
-        needs = self.needs
-        cost = copies * length * (needs.per_token + length * needs.per_pair) + rows * needs.per_row
-        by_bytes = self.bytes / cost if cost else math.inf
-        return max(1, int(min(self.tokens // (length * copies), by_bytes)))
+        return max(1, self.tokens // (length * copies))
 
     def rows_at_once(self, count: int) -> int:
         """Return into parts of which size to cut rows for the head: none so small that it is slow."""
@@ -213,8 +149,7 @@ class Budget:
             self._halve(part.stop - first)
 
     def _halve(self, tried: int) -> None:
-        self.tokens, self.bytes = max(1, self.tokens // 2), self.bytes / 2
-        self.head_rows = max(1, self.head_rows // 2)
+        self.tokens, self.head_rows = max(1, self.tokens // 2), max(1, self.head_rows // 2)
         torch.cuda.empty_cache()
         warnings.warn(f"memory ran out with {tried} at a time; going on with half as many", stacklevel=3)
 
@@ -244,19 +179,4 @@ def explain_out_of_memory(advice: str) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        others = f", which {_sharers} processes share: lower --workers, or" if _sharers > 1 else ";"
-        raise UsageError(f"memory runs out on the device{others} {advice}") from None
-
-
-def free_share(device: torch.device) -> float:
-    """Return how many bytes this process may fill on a device."""
-    if device.type != "cuda":
-        return UNKNOWN
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    free = torch.cuda.mem_get_info(device)[0] + unused
-    return max(FLOOR, SHARE * free / _sharers)
-
-
-def _vocab_size(model: Any) -> int:
-    head = model.get_output_embeddings()
-    return head.weight.shape[0] if getattr(head, "weight", None) is not None else model.config.vocab_size
+        raise UsageError(f"memory runs out on the device; {advice}, or lower --workers") from None

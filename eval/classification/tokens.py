@@ -99,8 +99,10 @@ class Encoded:
 
     def on(self, device: torch.device) -> Encoded:
         """Return them with their tokens where a GPU finds them; a CPU has them."""
-        if device.type != "cuda" or self.starts is not None:
-            return self
+        return self.resident(device) if device.type == "cuda" and self.starts is None else self
+
+    def resident(self, device: torch.device) -> Encoded:
+        """Put all tokens on a device, from which each batch picks its own."""
         types = self.token_type_ids
         return replace(
             self,

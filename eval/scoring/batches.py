@@ -180,7 +180,7 @@ def batches_of_one_length(
         num_scored, first = end - start, 0
         while first < len(group):
             # Asked anew for every batch: a budget shrinks where memory runs out.
-            size = budget.texts(length, num_scored if copies else 1, num_scored)
+            size = budget.texts(length, num_scored if copies else 1)
             indices = np.array(group[first : first + size])
             part = slice(place, place + len(indices) * length)
             yield Batch(

@@ -73,7 +73,7 @@ def _scored_states(
         return np.repeat(batch.indices, len(scored)), states, batch.ids[:, scored].flatten()
 
     # The copies of one text may be more than a batch.
-    size = budget.texts(length, copies=num_texts, rows=num_texts)
+    size = budget.texts(length, copies=num_texts)
     return list(budget.fit(len(places), states_of, size))
 
 

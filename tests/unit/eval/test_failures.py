@@ -1,4 +1,4 @@
-"""Equal errors are told in one line."""
+"""Equal errors are one line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ def failures(num_runs: int, num_tasks: int, words: str = "data/blimp does not ex
 
 
 def test_a_missing_data_set_is_one_line() -> None:
-    assert failure_lines(failures(2, 67)) == ["67 tasks x 2 runs: data/blimp does not exist"]
-    assert failure_lines(failures(1, 67)) == ["runs/0 67 tasks: data/blimp does not exist"]
-    assert failure_lines(failures(3, 1)) == ["blimp/0 x 3 runs: data/blimp does not exist"]
-    assert failure_lines(failures(2, 67)[1:]) == ["133 tasks in 2 runs: data/blimp does not exist"]
+    line = "runs/0 blimp/0: data/blimp does not exist"
+    assert failure_lines(failures(2, 67)) == [f"{line} (and so of 133 more)"]
+    assert failure_lines(failures(1, 1)) == [line]
 
 
 def test_what_names_its_own_task_is_one_line_too() -> None:
@@ -28,13 +27,14 @@ def test_what_names_its_own_task_is_one_line_too() -> None:
         Failure(Path("runs/0"), f"blimp/{task}", UsageError(f"cannot load nyu/blimp ({task}) from the hub"))
         for task in ("passive", "binding", "island")
     ]
-    assert failure_lines(missing) == ["runs/0 3 tasks: cannot load nyu/blimp (passive) from the hub"]
+    line = "runs/0 blimp/passive: cannot load nyu/blimp (passive) from the hub (and so of 2 more)"
+    assert failure_lines(missing) == [line]
 
 
 def test_what_differs_keeps_its_own_line() -> None:
     alone = failures(1, 1, "no memory")
     assert failure_lines([*failures(2, 2), *alone]) == [
-        "2 tasks x 2 runs: data/blimp does not exist",
+        "runs/0 blimp/0: data/blimp does not exist (and so of 3 more)",
         "runs/0 blimp/0: no memory",
     ]
     whole = [Failure(Path(f"runs/{n}"), None, UsageError(f"runs/{n}: has no model")) for n in range(2)]

@@ -20,7 +20,7 @@ from eval.classification.finetune import build_optimizer, finetune, update
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
 from eval.classification.segments import Segmented
-from eval.classification.tokens import Encoded, Resident
+from eval.classification.tokens import Encoded
 from ffn_variants import FAMILIES, build_model
 from scores.heads.registry import HEADS, get_head, parse_head
 
@@ -42,12 +42,12 @@ def segmented(count: int, seed: int = 0) -> Segmented:
     return Segmented(pieces, counts, whole.labels, whole.truncated, whole.idx, spans)
 
 
-def there(data: Encoded | Segmented) -> Resident | Segmented:
+def there(data: Encoded | Segmented) -> Encoded | Segmented:
     """What a GPU gets."""
     if isinstance(data, Segmented):
-        pieces = Resident.of(data.pieces, CPU)  # type: ignore[bad-argument-type]
+        pieces = data.pieces.resident(CPU)  # type: ignore[bad-argument-type]
         return Segmented(pieces, data.counts, data.labels, data.truncated, data.idx, data.spans)
-    return Resident.of(data, CPU)
+    return data.resident(CPU)
 
 
 def classifier_of(family: str, head: str = "linear") -> HeadClassifier:
@@ -64,7 +64,7 @@ def classifier_of(family: str, head: str = "linear") -> HeadClassifier:
 @pytest.mark.parametrize("with_types", [False, True])
 def test_a_batch_is_laid_out_there_as_it_is_here(with_types):
     data = examples(20, with_types=with_types)
-    resident = Resident.of(data, CPU)
+    resident = data.resident(CPU)
     for order in ([3, 0, 7, 7], [19], np.arange(20)):
         # Of a part of a part, as segments are taken.
         part = resident.take(np.arange(20)[::-1]).take(19 - np.asarray(order))
@@ -79,7 +79,7 @@ def test_a_batch_is_laid_out_there_as_it_is_here(with_types):
 
 def test_rows_are_padded_by_hand():
     data = Encoded.from_lists([[5, 6, 7], [8]], [0, 1])
-    layout = lay_out(Resident.of(data, CPU), 9, CPU)
+    layout = lay_out(data.resident(CPU), 9, CPU)
     assert layout.input_ids.tolist() == [[5, 6, 7], [8, 9, 9]]
     assert layout.position_ids.tolist() == [[0, 1, 2], [0, 0, 0]]
     assert layout.starts.tolist() == [0, 3, 3, 4, 6]
@@ -173,7 +173,7 @@ def test_types_reach_a_model_that_has_a_use_for_them():
 
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 16}
     model, data = BertModel(BertConfig(vocab_size=50, **sizes)), examples(6, with_types=True)
-    here, made = padded_inputs(model, data), padded_inputs(model, Resident.of(data, CPU))
+    here, made = padded_inputs(model, data), padded_inputs(model, data.resident(CPU))
     assert set(here) == set(made) == {"input_ids", "attention_mask", "token_type_ids"}
     assert all(torch.equal(here[name], made[name]) for name in here)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from eval.memory import Budget, Needs
+from eval.memory import Budget
 from eval.scoring.batches import ScoredText, Scores, batches_of_one_length
 from eval.scoring.causal import shared_causal_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, span_log_likelihoods
@@ -54,11 +53,6 @@ def model_of(family: str) -> PreTrainedModel:
     return build_model(family, "gelu", **sizes, **{layers: 2, heads: 2}).eval()
 
 
-def small_budget(model: PreTrainedModel, num_bytes: float) -> Budget:
-    """What a GPU has, with so many bytes that are free."""
-    return Budget.of(model, num_bytes=num_bytes)
-
-
 @contextmanager
 def memory_for(model: PreTrainedModel, most: int, calls: list[int]) -> Iterator[None]:
     """A device on which an embedding of more than so many tokens does not fit."""
@@ -91,7 +85,6 @@ def test_batches_of_every_size_have_the_scores_of_single_texts(family, way):
     for budget in (
         Budget(7),
         Budget(10_000),
-        *(small_budget(model, size) for size in (1, 1e5, 1e12)),
         Budget(10_000, head_rows=3),
     ):
         same(way(model, texts, budget), expected)
@@ -103,7 +96,7 @@ def test_what_does_not_fit_is_scored_in_halves(family, way):
     model, texts = model_of(family), texts_of(24)
     # A tree of prefixes has 96 tokens, and is read whole.
     most, calls = 100 if way is shared_causal_scores else 25, list[int]()
-    expected, budget = way(model, texts, Budget(64)), small_budget(model, 1e12)
+    expected, budget = way(model, texts, Budget(64)), Budget(65536, 8192)
     with memory_for(model, most, calls), pytest.warns(UserWarning, match="memory ran out with"):
         found = way(model, texts, budget)
     same(found, expected)
@@ -125,7 +118,7 @@ def test_a_head_that_does_not_fit_is_asked_for_fewer_rows():
     assert head is not None
     handle = head.register_forward_pre_hook(refuse)
     with pytest.warns(UserWarning, match="memory ran out with"):
-        found = WAYS["masked"](model, texts, small_budget(model, 1e12))
+        found = WAYS["masked"](model, texts, Budget(65536, 8192))
     handle.remove()
     same(found, expected)
     assert max(rows) > 5
@@ -144,19 +137,6 @@ def test_a_lack_of_memory_is_no_other_architecture():
     model = model_of("gpt_neo")
     with memory_for(model, 0, []), pytest.raises(UsageError, match="memory runs out"):
         causal_log_likelihoods(model, texts_of(8))
-
-
-def test_a_batch_takes_less_the_larger_the_vocabulary():
-    # Logits, their log-softmax and one temporary in float32, of every scored token.
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_layers": 1, "num_heads": 2, **IDS}
-    models = {size: build_model("gpt_neo", "gelu", vocab_size=size, **sizes) for size in (100, 10_000)}
-    texts = {size: Budget.of(model, num_bytes=1e8).texts(10, rows=10) for size, model in models.items()}
-    for size, model in models.items():
-        needs = Needs.of(model)
-        assert needs.per_row == 12 * size
-        rest = 10 * (needs.per_token + 10 * needs.per_pair)
-        assert texts[size] == math.floor(1e8 / (rest + 10 * 12 * size))
-    assert texts[10_000] < texts[100] / 10
 
 
 def test_texts_travel_once_and_in_order():
