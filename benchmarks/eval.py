@@ -40,7 +40,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from eval.files import read_json_rows
+from eval.files import read_rows
 from eval.memory import Budget
 from eval.scoring.batches import Batch, ScoredText, batches_of_one_length, target_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
@@ -242,7 +242,7 @@ def choose_pairs(folder: Path, rounds: int, count: int) -> list[pd.DataFrame]:
     """Read the first pairs of as many paradigms as there are rounds, evenly spaced in the alphabet."""
     files = sorted(folder.glob("*.jsonl.gz"))
     chosen = [files[index * len(files) // rounds] for index in range(rounds)]
-    return [pd.DataFrame(read_json_rows(path, COLUMNS)[:count]) for path in chosen]
+    return [pd.DataFrame(read_rows(path, COLUMNS)[:count]) for path in chosen]
 
 
 def seconds(device: str) -> float:

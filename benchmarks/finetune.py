@@ -42,12 +42,12 @@ from transformers import (
 )
 
 from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
-from eval.classification.config import FinetuneConfig
 from eval.classification.evaluate import METRICS, evaluate_tasks
 from eval.classification.examples import read_examples
 from eval.classification.find_tasks import GLUE_TASKS
 from eval.classification.tokens import Encoded, encode
 from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig
 from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name

@@ -55,19 +55,22 @@ class Backbone:
         return PRETRAINED if self.in_study else self.model_type
 
     @property
-    def run_id(self) -> str:
-        """``<model_type>/<name>/seed<N>-<hash>``, or as its study has it."""
-        if self.in_study:
-            return StudyBackbone(self.model, self.seed).run_id
-        digest = hashlib.sha256(self.folder.encode()).hexdigest()[:8]
-        return f"{self.model_type}/{self.variant}/seed{self.seed}-{digest}"
-
-    @property
     def variant(self) -> str:
         """What stands for it in rows, where a run has the variant of its FFN."""
-        if self.in_study:
-            return StudyBackbone(self.model, self.seed).variant
-        return clean_name(Path(self.model).name)
+        return (
+            StudyBackbone(self.model, self.seed).variant
+            if self.in_study
+            else clean_name(Path(self.model).name)
+        )
+
+    @property
+    def run_id(self) -> str:
+        """``<model_type>/<name>/seed<N>-<hash>``, or as its study has it."""
+        return _run_id(self.family, self.variant, self.seed, self.model if self.in_study else self.folder)
+
+
+def _run_id(family: str, variant: str, seed: int, identity: str) -> str:
+    return f"{family}/{variant}/seed{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,14 @@ class StudyBackbone:
         """What stands for it in rows: its own name, or of a run ``<family>-<variant>-seed<N>``."""
         path = Path(_REVISION.sub("", self.model))
         run = path.parent if path.name == RunFolder(path.parent).model_dir.name else path
-        if (named := RUN_NAME.fullmatch(run.name)) and len(run.parts) > 2:
-            return clean_name("-".join((*run.parts[-3:-1], f"seed{named['seed']}")))
+        if (match := RUN_NAME.fullmatch(run.name)) and len(run.parts) > 2:
+            return clean_name("-".join((*run.parts[-3:-1], f"seed{match['seed']}")))
         return clean_name(path.name)
 
     @property
     def run_id(self) -> str:
         """``pretrained/<name>/seed<N>-<hash>``."""
-        digest = hashlib.sha256(self.model.encode()).hexdigest()[:8]
-        return f"{PRETRAINED}/{self.variant}/seed{self.seed}-{digest}"
+        return _run_id(PRETRAINED, self.variant, self.seed, self.model)
 
     def locate(self) -> str:
         """Say where it is, without a look at the network.
@@ -148,13 +150,12 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
         UsageError: If there is no such model.
     """
     folder, model_type = _find(model)
-    found = []
+    runs = []
     for seed in seeds:
         backbone = Backbone(model.as_posix(), str(folder), model_type, seed)
-        path = runs_dir / backbone.run_id
-        _write(path, backbone)
-        found.append(path)
-    return found
+        runs.append(runs_dir / backbone.run_id)
+        _write(runs[-1], backbone)
+    return runs
 
 
 def _find(model: Path) -> tuple[Path, str]:
@@ -172,10 +173,10 @@ def _find(model: Path) -> tuple[Path, str]:
 def _saved_model(folder: Path) -> Path:
     """Return the folder itself, or in that of a run the trained model."""
     run = RunFolder(folder)
-    found = run.model_dir if run.is_run else folder
-    if not (found / "config.json").is_file():
-        raise UsageError(f"{found} holds no saved model (no config.json); name a folder that has one")
-    return found
+    model_dir = run.model_dir if run.is_run else folder
+    if not (model_dir / "config.json").is_file():
+        raise UsageError(f"{model_dir} holds no saved model (no config.json); name a folder that has one")
+    return model_dir
 
 
 def _write(run_dir: Path, backbone: Backbone) -> None:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, Unlisted
-from eval.classification.config import FinetuneConfig
-from eval.scoring.protocol import ProtocolConfig
+from eval.finetuning import FinetuneConfig
+from eval.protocol import ProtocolConfig
 from scores.suites.registry import SUITES
 from scores.suites.spec import SuiteSpec
 

@@ -34,7 +34,7 @@ from eval.classification.schema import classified_benchmarks
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, check_length, identify_run, model_folder, weights_hash
 from eval.memory import explain_out_of_memory
-from eval.scoring.protocol import Protocol
+from eval.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.work_units import Work, is_done, is_evaluated, work_units
 from eval.zero_shot.task import TaskResult

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from base.errors import UsageError
 from base.run.folders import RunFolder
-from eval.classification.config import FinetuneConfig
 from eval.classification.examples import protocol_source
 from eval.classification.find_tasks import classification_tasks, matched_labels
 from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig
 from eval.identity import RunIdentity, identify_run, weights_hash
-from eval.scoring.protocol import Protocol
+from eval.protocol import Protocol
 from eval.zero_shot.task import TextTask, find_suite_tasks, find_text_tasks, missing_tasks
 from scores.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
 from scores.rows import NO_HEAD

@@ -24,12 +24,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from base.errors import UsageError
 from base.records import peek_record
 from base.text.special_tokens import with_ends
-from eval.classification.config import Finetuning, Pooling
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
 from eval.classification.heads import HeadOutput, build_head
 from eval.classification.segments import Segmented
 from eval.classification.task import ClassificationTask
 from eval.classification.tokens import Encoded
+from eval.finetuning import Finetuning, Pooling
 from eval.memory import all_to_device
 from ffn_variants.models.autocast import cast_inputs_once
 from ffn_variants.models.devices import choose_device

@@ -11,11 +11,12 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from eval.classification.classifier import Batch
-from eval.classification.config import ClassificationConfig, Finetuning
 from eval.classification.examples import data_source, read_examples
 from eval.classification.segments import Segmentation, encode_segments
 from eval.classification.task import ClassificationTask
 from eval.classification.tokens import cached, encode, tokenizer_key
+from eval.config import EvalConfig
+from eval.finetuning import Finetuning
 from scores.heads.registry import DEFAULT_HEAD, get_head, parse_head
 
 Row = TypeVar("Row")
@@ -40,7 +41,7 @@ def read_task_data(
     tasks: Sequence[ClassificationTask],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-    config: ClassificationConfig,
+    config: EvalConfig,
     settings: Finetuning,
     seed: int | None = None,
 ) -> TaskData:
@@ -133,7 +134,7 @@ def describe_truncation(data: TaskData, max_length: int) -> str:
     return f"cut to {max_length} tokens: {', '.join(counts)} inputs"
 
 
-def reported_rows(task: ClassificationTask, config: ClassificationConfig, settings: Finetuning) -> list[dict]:
+def reported_rows(task: ClassificationTask, config: EvalConfig, settings: Finetuning) -> list[dict]:
     """Return the validation examples that are reported on, as their file has them."""
     return _subset(
         read_examples(task, "validation", config), settings.max_validation_examples, VALIDATION_SEED

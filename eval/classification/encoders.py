@@ -28,8 +28,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from transformers.models.t5.modeling_t5 import T5Stack
 
 from base.families import family_of
-from eval.classification.config import Pooling
 from eval.classification.tokens import Encoded
+from eval.finetuning import Pooling
 from eval.memory import all_to_device, attend_with_one_query, to_device
 from ffn_variants.models import packed_attention
 from ffn_variants.models.attention import GPTNeoBackendAttention

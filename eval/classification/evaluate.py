@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,29 +26,23 @@ from eval.classification.classifier import (
     load_classifier_tokenizer,
     load_for_task,
 )
-from eval.classification.config import (
-    ClassificationConfig,
-    Finetuning,
-    candidates,
-    unfit_metric,
-    what_differs,
-)
 from eval.classification.data import describe_truncation, read_task_data, reported_rows, split
 from eval.classification.examples import read_examples
-from eval.classification.finetune import DivergedError, Finetuned, Ticker, finetune
+from eval.classification.finetune import DivergedError, Finetuned, finetune
 from eval.classification.prediction import (
     Examples,
     FeatureClassifier,
     Features,
     Predictions,
-    autocast,
     decide,
     features,
     fits_memory,
     predict,
 )
 from eval.classification.task import ClassificationTask
+from eval.config import EvalConfig
 from eval.files import fingerprint
+from eval.finetuning import Finetuning, candidates, unfit_metric, what_differs
 from eval.identity import model_files
 from eval.scoring.log_likelihood import num_positions
 from scores.heads.registry import HeadChoice
@@ -92,7 +86,7 @@ class Trained:
 def evaluate_tasks(
     model_dir: Path,
     tasks: list[ClassificationTask],
-    config: ClassificationConfig,
+    config: EvalConfig,
     head: HeadChoice | None = None,
     tell: Tell = lambda message: None,
 ) -> dict[str, tuple[dict[str, float], pd.DataFrame]]:
@@ -103,7 +97,7 @@ def evaluate_tasks(
         tasks: One task, or MNLI and its mismatched part; the first one's settings hold for all.
         config: Where examples come from and how models are fine-tuned.
         head: One of the config's; None takes the first.
-        tell: Told of progress every few seconds.
+        tell: Told of progress.
 
     Returns:
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
@@ -142,7 +136,7 @@ def evaluate_tasks(
 def train(
     model_dir: Path,
     tasks: Sequence[ClassificationTask],
-    config: ClassificationConfig,
+    config: EvalConfig,
     settings: Finetuning,
     seed: int,
     tell: Tell = lambda message: None,
@@ -155,7 +149,7 @@ def train(
         config: Where examples come from.
         settings: How, and under which head.
         seed: Of the head's weights, the held-out part, the order of examples and dropout.
-        tell: Told of progress every few seconds.
+        tell: Told of progress.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -218,13 +212,9 @@ def _on_features(
         return parts
     if not fits_memory(classifier, parts.values()):
         return parts
-    ticker = Ticker(tell)
-    ticker.say("computing the frozen backbone's vectors")
-    precision = partial(autocast, classifier.device, settings.dtype)
-    weights = f"{fingerprint(model_files(model_dir))} {settings.dtype}"
-    return {
-        name: features(classifier, part, weights, precision, ticker.repeat) for name, part in parts.items()
-    }
+    tell("computing the frozen backbone's vectors")
+    weights = fingerprint(model_files(model_dir))
+    return {name: features(classifier, part, weights, settings.dtype) for name, part in parts.items()}
 
 
 def _check_metrics(task: ClassificationTask, settings: Finetuning) -> None:
@@ -261,67 +251,47 @@ def _answers(labels: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
     return {"label": pd.array(labels, dtype="Int64"), "prediction": pd.array(predictions, dtype="Int64")}
 
 
-def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return the share of right predictions, in percent; right is an example with all its labels right."""
-    return 100 * float(accuracy_score(labels.tolist(), predictions.tolist()))
+Metric = Callable[..., Any]
 
 
-def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return the F1 of label 1, in percent; 0 where neither labels nor predictions have it."""
-    return 100 * float(f1_score(labels.tolist(), predictions.tolist(), pos_label=1, zero_division=0))
+def _unless_constant(metric: Metric) -> Metric:
+    """Make a metric 0 where labels and predictions are all the same one: scikit-learn divides 0 by 0."""
+    return lambda *both: 0.0 if len(np.union1d(*both)) == 1 else metric(*both)
 
 
-def macro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return the unweighted mean of the labels' F1, in percent, over those among labels or predictions.
-
-    With (N, C) it is over all C; a label without any true or predicted example has an F1 of 0.
-    """
-    return _mean_f1(labels, predictions, "macro")
-
-
-def micro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return the F1 of all decisions pooled, in percent; with (N,) that is the accuracy."""
-    return _mean_f1(labels, predictions, "micro")
-
-
-def _mean_f1(labels: np.ndarray, predictions: np.ndarray, average: Literal["macro", "micro"]) -> float:
-    return 100 * float(f1_score(labels.tolist(), predictions.tolist(), average=average, zero_division=0))
-
-
-def cohen_kappa(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return Cohen's kappa times 100; 0 where all labels and predictions are the same one."""
-    if len(np.union1d(labels, predictions)) == 1:
-        return 0.0  # scikit-learn divides 0 by 0
-    return 100 * float(cohen_kappa_score(labels.tolist(), predictions.tolist()))
+_SHARES: dict[str, Metric] = {
+    # Right is an example with all its labels right.
+    "accuracy": accuracy_score,
+    # Of label 1; 0 where neither labels nor predictions have it.
+    "f1": partial(f1_score, pos_label=1, zero_division=0),
+    # The unweighted mean over the labels that occur, or over all C; one without any example has 0.
+    "macro_f1": partial(f1_score, average="macro", zero_division=0),
+    # Of all decisions pooled; with one label an example that is the accuracy.
+    "micro_f1": partial(f1_score, average="micro", zero_division=0),
+    "cohen_kappa": _unless_constant(cohen_kappa_score),
+    "matthews_correlation": _unless_constant(matthews_corrcoef),
+}
+_MEANS = {
+    "mean_accuracy_f1": ("accuracy", "f1"),
+    "mean_f1_matthews": ("f1", "matthews_correlation"),
+}
+"""As the source study averages MRPC and QQP, and MultiRC."""
 
 
-def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return Matthews correlation times 100; 0 where all labels or all predictions are the same."""
-    if len(np.union1d(labels, predictions)) == 1:
-        return 0.0  # scikit-learn's answer too, but with a warning
-    return 100 * float(matthews_corrcoef(labels.tolist(), predictions.tolist()))
+def _in_percent(metric: Metric, labels: np.ndarray, predictions: np.ndarray) -> float:
+    return 100 * float(metric(labels.tolist(), predictions.tolist()))
 
 
-def mean_accuracy_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return (accuracy + F1) / 2, as the source study averages MRPC and QQP."""
-    return (accuracy(labels, predictions) + f1(labels, predictions)) / 2
-
-
-def mean_f1_matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return (F1 + Matthews correlation) / 2, as the source study averages MultiRC."""
-    return (f1(labels, predictions) + matthews_correlation(labels, predictions)) / 2
+def _mean_of(names: tuple[str, str], labels: np.ndarray, predictions: np.ndarray) -> float:
+    first, second = (METRICS[name](labels, predictions) for name in names)
+    return (first + second) / 2
 
 
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "macro_f1": macro_f1,
-    "micro_f1": micro_f1,
-    "cohen_kappa": cohen_kappa,
-    "matthews_correlation": matthews_correlation,
-    "mean_accuracy_f1": mean_accuracy_f1,
-    "mean_f1_matthews": mean_f1_matthews,
+    **{name: partial(_in_percent, metric) for name, metric in _SHARES.items()},
+    **{name: partial(_mean_of, names) for name, names in _MEANS.items()},
 }
+"""From (N,) or (N, C) labels and predictions to percent."""
 
 
 def majority_scores(metrics: Sequence[str], train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -357,7 +327,7 @@ def _constant_answers(labels: np.ndarray) -> list[np.ndarray]:
     return [sets[counts.argmax()], *((ranks < k).astype(labels.dtype) for k in range(labels.shape[1] + 1))]
 
 
-def majority_baselines(task: ClassificationTask, config: ClassificationConfig) -> dict[str, float]:
+def majority_baselines(task: ClassificationTask, config: EvalConfig) -> dict[str, float]:
     """Score constant answers on what is reported on, with no model: by metric, in percent."""
     settings = task.finetuning(config.finetune)
     names = tuple(dict.fromkeys((*task.metrics, *settings.extra_metrics)))

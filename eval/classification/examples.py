@@ -1,26 +1,28 @@
-"""Where the rows of a task lie: in files of its own, in a folder of tasks, or on the hub."""
+"""The examples of a classification task, read from files, a folder of tasks or the hub, and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow.parquet as pq
-
 from base.errors import UsageError
 from base.text.paths import absent
-from eval.classification.config import ClassificationConfig
 from eval.classification.schema import HubSource, TaskFile, read_field, text_parts
 from eval.classification.task import GLUE, ClassificationTask, encode_label, list_labels, most_frequent
-from eval.files import DATA_SUFFIXES, fingerprint, list_data_files, read_hub_rows, read_json_rows
+from eval.config import EvalConfig
+from eval.files import (
+    DATA_SUFFIXES,
+    PARQUET,
+    TABLE_SUFFIXES,
+    fingerprint,
+    list_data_files,
+    read_hub_rows,
+    read_rows,
+)
 from pretrain.data.embedded import classification_tasks
 
-TABLE_SUFFIXES = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-PARQUET = ".parquet"
-INTEGER = r"-?(?:0|[1-9]\d*)"
+SPLITS = ("train", "validation")
 
 
 def check_file(path: Path) -> Path:
@@ -37,58 +39,6 @@ def check_file(path: Path) -> Path:
             f"no file {path}; a relative path under files: starts at the folder of the task's file"
         )
     return path
-
-
-def read_file(path: Path, columns: Sequence[str], texts: Sequence[str]) -> list[dict]:
-    """Read a file's rows.
-
-    Args:
-        path: Its suffix says of what kind it is.
-        columns: What every row must have.
-        texts: Columns of a table that hold text, whatever it looks like.
-
-    Raises:
-        UsageError: For a file that cannot be read or has no rows, or a column that is absent.
-    """
-    check_file(path)
-    for suffix, separator in TABLE_SUFFIXES.items():
-        if path.name.endswith(suffix):
-            return _checked(_read_table(path, separator, texts), columns, path)
-    if path.name.endswith(PARQUET):
-        return _checked(_read_parquet(path), columns, path)
-    return read_json_rows(path, columns)
-
-
-def _read_table(path: Path, separator: str, texts: Sequence[str]) -> list[dict]:
-    try:
-        # Nothing is guessed: "NA", "None" and "True" are texts, and labels.
-        table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(
-            f"cannot read {path}: {reason}; expected UTF-8 with a row of column names"
-        ) from error
-    table = table.astype(object)
-    for name in table.columns.difference(list(texts)):
-        if table[name].str.fullmatch(INTEGER).all():
-            table[name] = table[name].map(int).astype(object)
-    return table.to_dict("records")
-
-
-def _read_parquet(path: Path) -> list[dict]:
-    try:
-        return pq.read_table(path).to_pylist()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-
-
-def _checked(rows: list[dict], columns: Sequence[str], path: Path) -> list[dict]:
-    if not rows:
-        raise UsageError(f"{path} holds no rows; it must hold an example or more")
-    for column in columns:
-        if column not in rows[0]:
-            raise UsageError(f"{path}, row 1: no column {column!r}; it has {', '.join(map(repr, rows[0]))}")
-    return rows
 
 
 def find_in_folder(name: str, task: str, folder: Path, flag: str) -> Path:
@@ -112,20 +62,7 @@ def find_in_folder(name: str, task: str, folder: Path, flag: str) -> Path:
     return files[name]
 
 
-def read_hub(hub: HubSource, split: str, instead: str) -> list[dict]:
-    """Read a split of a data set of the hub.
-
-    Raises:
-        UsageError: If it cannot be loaded; says what to do instead.
-    """
-    name = hub.train if split == "train" else hub.validation
-    return read_hub_rows(hub.path, hub.name, name, instead, revision=hub.revision, data_dir=hub.data_dir)
-
-
-SPLITS = ("train", "validation")
-
-
-def read_examples(task: ClassificationTask, split: str, config: ClassificationConfig) -> list[dict]:
+def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> list[dict]:
     """Read a task's examples.
 
     Args:
@@ -141,7 +78,7 @@ def read_examples(task: ClassificationTask, split: str, config: ClassificationCo
             outside the task's set.
     """
     task = task.part(split)
-    rows, source = read_rows(task, split, config)
+    rows, source = read_task_rows(task, split, config)
     examples = [
         {**row, "label": label}
         for number, row in enumerate(rows, start=1)
@@ -154,19 +91,19 @@ def read_examples(task: ClassificationTask, split: str, config: ClassificationCo
     return examples
 
 
-def data_source(task: ClassificationTask, split: str, config: ClassificationConfig) -> str:
+def data_source(task: ClassificationTask, split: str, config: EvalConfig) -> str:
     """Return what stands for the content of a task's split and what is made of it, wherever it lies."""
     return _source(task.part(split), config, split)
 
 
-def protocol_source(task: ClassificationTask, config: ClassificationConfig) -> str:
+def protocol_source(task: ClassificationTask, config: EvalConfig) -> str:
     """Return what stands for a task in the protocol of its scores: both splits and what is made of them."""
     if task.trained_on is not None:
         return " ".join(data_source(task, split, config) for split in SPLITS)
     return _source(task, config, *SPLITS)
 
 
-def _source(task: ClassificationTask, config: ClassificationConfig, *splits: str) -> str:
+def _source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
     files = [path for split in splits if (path := find_file(task, split, config)) is not None]
     if files:
         source = fingerprint(files)
@@ -177,7 +114,7 @@ def _source(task: ClassificationTask, config: ClassificationConfig, *splits: str
     return source if task.benchmark == GLUE else f"{source}:{task.digest}"
 
 
-def find_file(task: ClassificationTask, split: str, config: ClassificationConfig) -> Path | None:
+def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path | None:
     """Return the file of a split; None for what comes from the hub or is generated.
 
     Raises:
@@ -191,13 +128,13 @@ def find_file(task: ClassificationTask, split: str, config: ClassificationConfig
     return find_in_folder(task.train if split == "train" else task.validation, task.name, folder, flag)
 
 
-def _folder(task: ClassificationTask, config: ClassificationConfig) -> tuple[Path | None, str]:
+def _folder(task: ClassificationTask, config: EvalConfig) -> tuple[Path | None, str]:
     if task.benchmark == GLUE:
         return config.glue_dir, "--glue-dir"
     return config.classification_dir, "--classification-dir"
 
 
-def read_rows(task: ClassificationTask, split: str, config: ClassificationConfig) -> tuple[list[dict], str]:
+def read_task_rows(task: ClassificationTask, split: str, config: EvalConfig) -> tuple[list[dict], str]:
     """Return the rows of a split as its data has them, and what messages call it.
 
     Raises:
@@ -206,18 +143,23 @@ def read_rows(task: ClassificationTask, split: str, config: ClassificationConfig
     definition = task.definition
     if (path := find_file(task, split, config)) is not None:
         needed = () if definition.flatten else (definition.label.partition(".")[0],)
-        rows, source = read_file(path, needed, task.columns), str(path)
+        rows, source = read_rows(path, needed, task.columns), str(path)
     elif definition.hub is not None:
         instead = f"without network pass {_folder(task, config)[1]} FOLDER with {task.train}.jsonl and "
         instead += f"{task.validation}.jsonl" + (", or use --suites embedded-glue" * (task.benchmark == GLUE))
         source = " ".join(filter(None, (definition.hub.path, definition.hub.name)))
-        rows = read_hub(definition.hub, split, instead)
+        rows = _read_hub(definition.hub, split, instead)
     else:
         rows = embedded_examples(config.embedded_seed)[task.name][split]
         source = f"embedded {task.name} {split}"
     if definition.flatten == "multirc":
         rows = [flat for row in rows for flat in flatten_multirc(row)]
     return rows, source
+
+
+def _read_hub(hub: HubSource, split: str, instead: str) -> list[dict]:
+    name = hub.train if split == "train" else hub.validation
+    return read_hub_rows(hub.path, hub.name, name, instead, revision=hub.revision, data_dir=hub.data_dir)
 
 
 def flatten_multirc(row: dict) -> list[dict]:

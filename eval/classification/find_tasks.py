@@ -11,21 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from base.errors import UsageError
-from eval.classification.config import (
-    GLUE_TASK_NAMES,
-    ClassificationConfig,
-    unfit_metric,
-)
 from eval.classification.examples import (
     SPLITS,
     data_source,
     embedded_examples,
     find_file,
     label_value,
-    read_rows,
+    read_task_rows,
 )
 from eval.classification.schema import Label, TaskFile, find_task_file, shipped_task
 from eval.classification.task import EMBEDDED_GLUE, ClassificationTask, find_labels
+from eval.config import EvalConfig
+from eval.finetuning import GLUE_TASK_NAMES, unfit_metric
 from scores.suites.registry import SUITES
 
 # Their labels mean the same.
@@ -43,21 +40,19 @@ def _glue_task(name: str) -> ClassificationTask:
 GLUE_TASKS: dict[str, ClassificationTask] = {name: _glue_task(name) for name in GLUE_TASK_NAMES}
 
 
-def find_glue_tasks(
-    suite: str, config: ClassificationConfig, run_dir: Path | None = None
-) -> list[ClassificationTask]:
+def find_glue_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[ClassificationTask]:
     """List the tasks of GLUE that are asked for."""
     return [GLUE_TASKS[name] for name in config.finetune.task_names]
 
 
 def find_embedded_tasks(
-    suite: str, config: ClassificationConfig, run_dir: Path | None = None
+    suite: str, config: EvalConfig, run_dir: Path | None = None
 ) -> list[ClassificationTask]:
     """List the small tasks that the embedded grammar writes."""
     return list(embedded_tasks(config).values())
 
 
-def embedded_tasks(config: ClassificationConfig) -> dict[str, ClassificationTask]:
+def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
     """Return the small tasks that the embedded grammar writes, by name."""
     tasks = {}
     for name, splits in embedded_examples(config.embedded_seed).items():
@@ -70,7 +65,7 @@ def embedded_tasks(config: ClassificationConfig) -> dict[str, ClassificationTask
     return tasks
 
 
-def find_task(task: str, config: ClassificationConfig) -> ClassificationTask:
+def find_task(task: str, config: EvalConfig) -> ClassificationTask:
     """Return a task by its name, or by the path of its YAML file.
 
     Where the file declares no labels, the training set is read for them.
@@ -84,7 +79,7 @@ def find_task(task: str, config: ClassificationConfig) -> ClassificationTask:
     unlabelled = ClassificationTask(definition, ())
     key = (definition.benchmark, definition.name, data_source(unlabelled, "train", config))
     if key not in _labels_in_data:
-        rows, source = read_rows(unlabelled, "train", config)
+        rows, source = read_task_rows(unlabelled, "train", config)
         values = [label_value(definition, row) for row in rows]
         labels = find_labels((value for value in values if value is not None), definition.multi_label, source)
         if len(labels) < 2:
@@ -99,7 +94,7 @@ def find_task(task: str, config: ClassificationConfig) -> ClassificationTask:
     return ClassificationTask(definition, _labels_in_data[key])
 
 
-def classification_tasks(config: ClassificationConfig) -> list[list[ClassificationTask]]:
+def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share.
 
     Raises:
@@ -119,9 +114,7 @@ def classification_tasks(config: ClassificationConfig) -> list[list[Classificati
     return list(groups.values())
 
 
-def _cross_tasks(
-    trained: Sequence[ClassificationTask], config: ClassificationConfig
-) -> list[ClassificationTask]:
+def _cross_tasks(trained: Sequence[ClassificationTask], config: EvalConfig) -> list[ClassificationTask]:
     """Pair each task in ``classify`` with each other one in ``score_on``."""
     if config.score_on and not trained:
         raise UsageError(

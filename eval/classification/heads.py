@@ -37,11 +37,8 @@ import torch
 from torch import Tensor, nn
 
 from base.errors import UsageError
-from ffn_variants.variants.cheby_kan import ChebyKANLinear
 from ffn_variants.variants.fourier_kan import FourierKANLinear
 from ffn_variants.variants.gr_kan import GroupRational, choose_groups
-from ffn_variants.variants.kan import KANLinear
-from ffn_variants.variants.rbf_kan import RBFKANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines
 from scores.heads.registry import SEGMENT_OPTIONS, HeadChoice, get_head
 
@@ -66,7 +63,8 @@ def build_head(choice: HeadChoice, hidden_size: int, num_labels: int) -> nn.Modu
     options = spec.resolve(dict(choice.options))
     # How a text is cut into segments is for ``data.py`` to see to.
     mine = {name: value for name, value in options.items() if name not in SEGMENT_OPTIONS}
-    return resolve_name(spec.builder)(hidden_size, num_labels, **mine)
+    module = resolve_name(spec.builder)(hidden_size, num_labels, **mine)
+    return ExampleHead(module) if spec.reads == "example" else module
 
 
 def count_parameters(choice: HeadChoice, hidden_size: int, num_labels: int) -> int:
@@ -108,50 +106,28 @@ def mlp_width(hidden_size: int, num_labels: int, num_params: int) -> int:
     return max(1, math.ceil((num_params - num_labels) / (hidden_size + num_labels + 1)))
 
 
-def build_linear(hidden_size: int, num_labels: int) -> ExampleHead:
-    """One linear layer."""
-    return ExampleHead(linear(hidden_size, num_labels))
-
-
-def build_mlp(hidden_size: int, num_labels: int, width: int, match: str) -> ExampleHead:
+def build_mlp(hidden_size: int, num_labels: int, width: int, match: str) -> nn.Module:
     """Two linear layers with a sigmoid between, as wide as asked for or as matches another head."""
     if match != "none":
         num_params = count_parameters(HeadChoice(match), hidden_size, num_labels)
         width = mlp_width(hidden_size, num_labels, num_params)
-    return ExampleHead(nn.Sequential(linear(hidden_size, width), nn.Sigmoid(), linear(width, num_labels)))
+    return nn.Sequential(linear(hidden_size, width), nn.Sigmoid(), linear(width, num_labels))
 
 
-def build_fourier_kan(hidden_size: int, num_labels: int, grid_size: int, init_scale: float) -> ExampleHead:
+def build_fourier_kan(hidden_size: int, num_labels: int, grid_size: int, init_scale: float) -> nn.Module:
     """One layer of `fourier-kan`, without a bias."""
-    return ExampleHead(
-        FourierKANLinear(hidden_size, num_labels, bias=False, grid_size=grid_size, init_scale=init_scale)
-    )
+    return FourierKANLinear(hidden_size, num_labels, bias=False, grid_size=grid_size, init_scale=init_scale)
 
 
-def build_kan(hidden_size: int, num_labels: int, grid_size: int, spline_order: int) -> ExampleHead:
-    """One layer of `kan`."""
-    return ExampleHead(KANLinear(hidden_size, num_labels, grid_size=grid_size, spline_order=spline_order))
-
-
-def build_cheby_kan(hidden_size: int, num_labels: int, degree: int) -> ExampleHead:
-    """One layer of `cheby-kan`."""
-    return ExampleHead(ChebyKANLinear(hidden_size, num_labels, degree=degree))
-
-
-def build_rbf_kan(hidden_size: int, num_labels: int, grid_size: int, init_scale: float) -> ExampleHead:
-    """One layer of `rbf-kan`."""
-    return ExampleHead(RBFKANLinear(hidden_size, num_labels, grid_size=grid_size, init_scale=init_scale))
-
-
-def build_gr_kan(hidden_size: int, num_labels: int, groups: int) -> ExampleHead:
+def build_gr_kan(hidden_size: int, num_labels: int, groups: int) -> nn.Module:
     """The rational of `gr-kan` on every feature, then a linear layer."""
     num_groups = choose_groups(hidden_size, hidden_size, groups)
-    return ExampleHead(nn.Sequential(GroupRational(num_groups, "identity"), linear(hidden_size, num_labels)))
+    return nn.Sequential(GroupRational(num_groups, "identity"), linear(hidden_size, num_labels))
 
 
-def build_spline_kan(hidden_size: int, num_labels: int, num_knots: int) -> ExampleHead:
+def build_spline_kan(hidden_size: int, num_labels: int, num_knots: int) -> nn.Module:
     """A spline of `spline-kan` on every feature, then a linear layer."""
-    return ExampleHead(nn.Sequential(FeatureSplines(hidden_size, num_knots), linear(hidden_size, num_labels)))
+    return nn.Sequential(FeatureSplines(hidden_size, num_knots), linear(hidden_size, num_labels))
 
 
 class SegmentAttentionHead(nn.Module):

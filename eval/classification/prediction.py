@@ -1,14 +1,14 @@
-"""What a frozen backbone makes of examples, computed once, so that heads train on it in seconds.
+"""What a classifier says of examples, and what a frozen backbone makes of them, computed once for all heads.
 
-Shapes: n examples, N vectors of all of them, D hidden_size.
+Shapes: n or N examples, V vectors of all of them, D hidden_size, C labels.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import nn
 from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
 from eval.classification.heads import HeadOutput
 from eval.classification.segments import Segmented
-from eval.classification.tokens import Encoded, places_of
+from eval.classification.tokens import places_of
 from eval.memory import Budget, to_device
 
 BATCH_SIZE = 64
@@ -31,7 +31,7 @@ class Features:
     """Examples as vectors, one after another.
 
     Attributes:
-        vectors: (N, D) float32.
+        vectors: (V, D) float32.
         lengths: (n,) vectors of each example.
         labels: (n,), or (n, C) where examples have several.
         truncated: (n,) whether an example lost tokens.
@@ -93,77 +93,51 @@ _cache: dict[tuple[str, ...], Features] = {}
 
 def fits_memory(classifier: HeadClassifier, parts: Iterable[Batch]) -> bool:
     """Whether the vectors of all examples may be kept."""
-    return (
-        sum(_num_vectors(classifier, part) for part in parts) * classifier.encoder.hidden_size * 4
-        <= MAX_BYTES
-    )
+    count = sum(int(_num_vectors(classifier, part).sum()) for part in parts)
+    return count * classifier.encoder.hidden_size * 4 <= MAX_BYTES
 
 
-def features(
-    classifier: HeadClassifier,
-    data: Batch,
-    weights: str,
-    autocast: Callable[[], AbstractContextManager] = nullcontext,
-    tick: Callable[[], None] = lambda: None,
-) -> Features:
+def features(classifier: HeadClassifier, data: Batch, weights: str, dtype: str = "float32") -> Features:
     """Compute what a frozen backbone makes of examples, or return what it made before in this process.
 
     Args:
         classifier: Its backbone is frozen.
         data: The examples.
-        weights: Stands for the backbone's weights and the precision of the products.
-        autocast: The precision of the products.
-        tick: Called after each batch.
+        weights: Stands for the backbone's weights.
+        dtype: Of the products, as in ``autocast``.
     """
     assert classifier.is_frozen
-    key = (weights, str(classifier.device), classifier.reads, classifier.pooling, _digest(data))
+    key = (weights, dtype, str(classifier.device), classifier.reads, classifier.pooling, _digest(data))
     if key not in _cache:
-        made = _compute(classifier, data, autocast, tick)
-        while _cache and sum(_num_bytes(own) for own in (made, *_cache.values())) > MAX_BYTES:
+        computed = _compute(classifier, data, dtype)
+        while _cache and sum(each.vectors.nbytes for each in (computed, *_cache.values())) > MAX_BYTES:
             del _cache[next(iter(_cache))]
-        _cache[key] = made
+        _cache[key] = computed
     # Labels and names are no part of the key.
-    found = _cache[key]
-    return Features(found.vectors, found.lengths, data.labels, data.truncated, data.idx)
+    return replace(_cache[key], labels=data.labels, truncated=data.truncated, idx=data.idx)
 
 
 @torch.no_grad()
-def _compute(
-    classifier: HeadClassifier,
-    data: Batch,
-    autocast: Callable[[], AbstractContextManager],
-    tick: Callable[[], None],
-) -> Features:
+def _compute(classifier: HeadClassifier, data: Batch, dtype: str) -> Features:
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    there = data.on(classifier.device)
+    on_device = data.on(classifier.device)
 
     def embed(rows: slice) -> torch.Tensor:
-        part = there.take(order[rows])
-        with autocast():
-            found, mask = classifier.embed(part)
-        tick()
+        part = on_device.take(order[rows])
+        with autocast(classifier.device, dtype):
+            vectors, mask = classifier.embed(part)
         if mask is None:
-            return found.float()
-        inside = np.arange(mask.shape[1]) < _counts(classifier, part)[:, None]
-        return found.flatten(0, 1).index_select(0, to_device(np.flatnonzero(inside), found.device)).float()
+            return vectors.float()
+        inside = np.flatnonzero(np.arange(mask.shape[1]) < _num_vectors(classifier, part)[:, None])
+        return vectors.flatten(0, 1).index_select(0, to_device(inside, vectors.device)).float()
 
     vectors = torch.cat(list(Budget(BATCH_SIZE).fit(len(order), embed, BATCH_SIZE)))
-    counts = _counts(classifier, data)[order]
-    sorted_features = Features(vectors, counts, counts, counts, counts)
-    back = sorted_features.take(np.argsort(order, kind="stable"))
-    return Features(back.vectors, back.lengths, data.labels, data.truncated, data.idx)
+    counts = _num_vectors(classifier, data)[order]
+    return Features(vectors, counts, counts, counts, counts).take(np.argsort(order, kind="stable"))
 
 
-def _num_bytes(found: Features) -> int:
-    return found.vectors.numel() * found.vectors.element_size()
-
-
-def _num_vectors(classifier: HeadClassifier, data: Batch) -> int:
-    return int(_counts(classifier, data).sum())
-
-
-def _counts(classifier: HeadClassifier, data: Batch) -> np.ndarray:
+def _num_vectors(classifier: HeadClassifier, data: Batch) -> np.ndarray:
     """(n,) vectors of each example."""
     if isinstance(data, Segmented):
         return data.counts
@@ -171,15 +145,10 @@ def _counts(classifier: HeadClassifier, data: Batch) -> np.ndarray:
 
 
 def _digest(data: Batch) -> str:
-    segmented = isinstance(data, Segmented)
-    texts = data.pieces if segmented else data
-    assert isinstance(texts, Encoded)
-    arrays = [texts.tokens, texts.lengths, data.counts if segmented else texts.lengths]
-    if texts.token_type_ids is not None:
-        arrays.append(texts.token_type_ids)
+    texts, counts = (data.pieces, data.counts) if isinstance(data, Segmented) else (data, data.lengths)
     digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(array.tobytes())
+    for array in (texts.tokens, texts.lengths, counts, texts.token_type_ids):
+        digest.update(b"" if array is None else array.tobytes())
     return digest.hexdigest()
 
 
@@ -202,48 +171,39 @@ class Predictions(NamedTuple):
         """Return for each example (segments,), what each contributes to its likeliest label."""
         assert self.segment_scores is not None
         likeliest = self.logits.argmax(1)
-        return [own[:, label] for own, label in zip(self.segment_scores, likeliest, strict=True)]
+        return [scores[:, label] for scores, label in zip(self.segment_scores, likeliest, strict=True)]
 
 
 @torch.inference_mode()
-def predict(
-    classifier: Classifier,
-    data: Examples,
-    batch_size: int,
-    dtype: str = "auto",
-    tick: Callable[[], None] = lambda: None,
-) -> Predictions:
-    """Let a classifier read examples, batches of similar lengths at a time; ``tick`` is called after each.
+def predict(classifier: Classifier, data: Examples, batch_size: int, dtype: str = "auto") -> Predictions:
+    """Let a classifier read examples, batches of similar lengths at a time.
 
-    Where memory runs out, batches are halved. What a GPU found comes back at the end.
+    Where memory runs out, batches are halved. What a GPU predicts comes back at the end.
     """
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    there = data.on(classifier.device)
+    places = np.argsort(order, kind="stable")
+    on_device = data.on(classifier.device)
 
     def read(rows: slice) -> HeadOutput:
         with autocast(classifier.device, dtype):
-            output = classifier(there.take(order[rows]))
-        tick()
-        return output
+            return classifier(on_device.take(order[rows]))
 
     outputs = list(Budget(batch_size).fit(len(order), read, batch_size))
-    places = np.argsort(order, kind="stable")
-    logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()
+    logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()[places]
     padded = [output.segment_scores for output in outputs if output.segment_scores is not None]
     if not padded:
-        return Predictions(logits[places], None)
+        return Predictions(logits, None)
     counts = data.counts if isinstance(data, Segmented) else data.lengths
-    scores = [own for part in _to_host(padded) for own in part]
-    found = [own[:count] for own, count in zip(scores, counts[order], strict=True)]
-    return Predictions(logits[places], [found[place] for place in places])
+    scores = [scores for part in _to_host(padded) for scores in part]
+    return Predictions(logits, [scores[place][: counts[order][place]] for place in places])
 
 
 def _to_host(tensors: Sequence[torch.Tensor]) -> list[np.ndarray]:
     """Fetch tensors of several shapes in one copy, as float32."""
     flat = torch.cat([tensor.float().flatten() for tensor in tensors]).cpu().numpy()
     ends = np.cumsum([tensor.numel() for tensor in tensors])
-    return [own.reshape(t.shape) for own, t in zip(np.split(flat, ends[:-1]), tensors, strict=True)]
+    return [part.reshape(t.shape) for part, t in zip(np.split(flat, ends[:-1]), tensors, strict=True)]
 
 
 def decide(logits: np.ndarray, is_multi_label: bool) -> np.ndarray:

@@ -15,7 +15,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
 from base.sections import Section
-from eval.classification.config import METRIC_NAMES, ClassificationConfig, Metric, unfit_metric
+from eval.config import EvalConfig
+from eval.finetuning import METRIC_NAMES, Metric, unfit_metric
 from scores.suites.registry import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
 
 Label = str | int
@@ -291,7 +292,7 @@ def find_task_file(task: str) -> TaskFile:
     return shipped_task(task)
 
 
-def classified_benchmarks(config: ClassificationConfig) -> tuple[str, ...]:
+def classified_benchmarks(config: EvalConfig) -> tuple[str, ...]:
     """Return the benchmarks that the tasks in ``classify`` belong to, and that of scores on other tasks.
 
     Raises:
@@ -301,7 +302,7 @@ def classified_benchmarks(config: ClassificationConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(find_task_file(task).benchmark for task in config.classify), *cross)))
 
 
-def benchmarks_asked_for(config: ClassificationConfig) -> tuple[str, ...]:
+def benchmarks_asked_for(config: EvalConfig) -> tuple[str, ...]:
     """Return what scores are called in rows: suites, the benchmarks of ``classify``, one a name in ``tasks``.
 
     Raises:

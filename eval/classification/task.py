@@ -11,11 +11,6 @@ from typing import Any
 
 from base.errors import UsageError
 from base.wording import first_few
-from eval.classification.config import (
-    PRESETS,
-    FinetuneConfig,
-    Finetuning,
-)
 from eval.classification.schema import (
     Label,
     TaskFile,
@@ -24,6 +19,7 @@ from eval.classification.schema import (
     read_field,
     text_parts,
 )
+from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
 from scores.heads.registry import HeadChoice
 from scores.suites.registry import CROSS_TASK
 

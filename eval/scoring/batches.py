@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eval.memory import Budget, to_device
-from eval.scoring.protocol import Masking
+from eval.protocol import Masking
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from base.errors import UsageError
 from eval.memory import Budget, explain_out_of_memory
+from eval.protocol import Masking
 from eval.scoring.batches import (
     Batch,
     ScoredText,
@@ -34,7 +35,6 @@ from eval.scoring.batches import (
 )
 from eval.scoring.causal import shared_causal_scores
 from eval.scoring.masked import shared_masked_scores
-from eval.scoring.protocol import Masking
 from pretrain.training.memory import is_out_of_memory
 
 Score = Callable[[Sequence[ScoredText]], Scores]

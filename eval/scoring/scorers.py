@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from base.errors import UsageError, unknown_name
 from eval.memory import Budget
+from eval.protocol import Protocol, ProtocolConfig
 from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.log_likelihood import (
     causal_log_likelihoods,
@@ -19,7 +20,6 @@ from eval.scoring.log_likelihood import (
     pseudo_log_likelihoods,
     span_log_likelihoods,
 )
-from eval.scoring.protocol import Protocol, ProtocolConfig
 from eval.scoring.tokens import TextTokenizer
 from pretrain.data.tokenizer import sentinel
 

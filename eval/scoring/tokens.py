@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read_whole
+from eval.protocol import Protocol
 from eval.scoring.batches import ScoredText
-from eval.scoring.protocol import Protocol
 
 Pairs = tuple[tuple[str, str], ...]
 

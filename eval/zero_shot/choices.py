@@ -34,7 +34,7 @@ from base.errors import UsageError
 from base.progress import Tell
 from base.text.paths import absent
 from eval.config import EvalConfig
-from eval.files import fingerprint, list_data_files, read_hub_rows, read_json_rows
+from eval.files import fingerprint, list_data_files, read_hub_rows, read_rows
 from eval.zero_shot.task import TaskResult, TextTask, data_folder, evenly_spaced, find_data
 from pretrain.data.embedded import minimal_pairs
 from scores.suites.blimp_paradigms import phenomenon_name
@@ -366,7 +366,7 @@ BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
 def file_task(suite: str, name: str, path: Path, max_items: int | None) -> ChoiceTask:
     """Make the task whose items are the rows of a file, JSON Lines."""
     form = FORMS.get(suite, PAIRS)
-    read = partial(read_json_rows, path, form.columns)
+    read = partial(read_rows, path, form.columns)
     return ChoiceTask(suite, name, fingerprint([path]), read, max_items, form)
 
 
@@ -472,7 +472,7 @@ def _read_paradigm(path: Path, source: str, uid: str) -> list[dict]:
 @lru_cache(maxsize=2)
 def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
     paradigms: dict[str, list[dict]] = {}
-    for row in read_json_rows(path, ("UID", *PAIR_COLUMNS)):
+    for row in read_rows(path, ("UID", *PAIR_COLUMNS)):
         paradigms.setdefault(str(row["UID"]), []).append(row)
     return dict(sorted(paradigms.items()))
 

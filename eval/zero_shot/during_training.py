@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from base.errors import unknown_name
 from base.families import get_family
 from eval.config import EvalConfig
-from eval.scoring.protocol import preset_protocol
+from eval.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
 from eval.zero_shot.task import TextTask, find_suite_tasks
 from ffn_variants.kernels.compilation import eager_kernels

@@ -19,7 +19,6 @@ from base.files import write_atomically
 from base.progress import Tell
 from base.run.folders import RunFolder
 from eval.classification.classifier import Classifier, load_classifier_tokenizer, load_for_task
-from eval.classification.config import Finetuning
 from eval.classification.data import TaskData, read_task_data, reported_rows, with_turns
 from eval.classification.evaluate import train
 from eval.classification.examples import read_examples
@@ -28,6 +27,7 @@ from eval.classification.prediction import Predictions, predict
 from eval.classification.segments import Segmentation, Segmented, as_one_text
 from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
+from eval.finetuning import Finetuning
 from eval.identity import identify_run, model_folder, weights_hash
 from eval.scoring.log_likelihood import num_positions
 from eval.work_units import classification_protocol, settled

@@ -19,9 +19,9 @@ from base.errors import UsageError
 from base.mistakes import check
 from base.run.folders import RunFolder
 from base.sections import Section
-from eval.classification.config import FinetuneConfig, HeadText, Pooling, PresetName
 from eval.command import study_config
 from eval.config import Device, EvalConfig
+from eval.finetuning import FinetuneConfig, HeadText, Pooling, PresetName
 
 PROG = "ffn-ablations explain"
 DEFAULT_HEADS = {"segments": "swipe segments=turns", "spaces": "space"}

@@ -15,7 +15,7 @@ DEFAULT_HEAD = "default"
 _LINEAR = HeadSpec(
     name="linear",
     reads="example",
-    builder="eval.classification.heads:build_linear",
+    builder="eval.classification.heads:linear",
     formula="W x + b",
     reference="the usual head; the 1-layer MLP of Al Imran and Ishmam 2024 (Table 3)",
 )
@@ -35,7 +35,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="kan",
         reads="example",
-        builder="eval.classification.heads:build_kan",
+        builder="ffn_variants.variants.kan:KANLinear",
         formula="sum_i w_ci SiLU(x_i) + s_ci sum_k v_cik B_k(x_i)",
         reference=kan_layers.KAN.reference,
         options=kan_layers.KAN.options,
@@ -43,7 +43,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="cheby-kan",
         reads="example",
-        builder="eval.classification.heads:build_cheby_kan",
+        builder="ffn_variants.variants.cheby_kan:ChebyKANLinear",
         formula="sum_i sum_k w_cik T_k(tanh x_i)",
         reference=kan_layers.CHEBY_KAN.reference,
         options=kan_layers.CHEBY_KAN.options,
@@ -51,7 +51,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="rbf-kan",
         reads="example",
-        builder="eval.classification.heads:build_rbf_kan",
+        builder="ffn_variants.variants.rbf_kan:RBFKANLinear",
         formula="sum_i sum_g v_cig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
         reference=kan_layers.RBF_KAN.reference,
         options=kan_layers.RBF_KAN.options,

@@ -26,9 +26,9 @@ class HeadSpec:
     """One vector an example, the vectors of its tokens, or one of each of its segments."""
     builder: str
     """``module:function`` or a class, for ``pkgutil.resolve_name``: called with (hidden_size, num_labels,
-    **options), every option given but those of how texts are cut, it makes a module whose ``forward(vectors,
-    mask)`` takes (n, D) and None where the head reads the example, else (n, M, D) and a (n, M) mask that is
-    true where there is a vector, and returns a ``HeadOutput``."""
+    **options), every option given but those of how texts are cut, it makes a module. Where the head reads
+    the example that takes (n, D) vectors to (n, C) logits; else its ``forward(vectors, mask)`` takes
+    (n, M, D) and a (n, M) mask that is true where there is a vector, and returns a ``HeadOutput``."""
     formula: str
     """Plain text, for the table of ``ffn-ablations list heads`` and the documents."""
     reference: str

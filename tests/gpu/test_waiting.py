@@ -8,9 +8,9 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from eval.classification.classifier import make_classifier
-from eval.classification.config import Finetuning
 from eval.classification.finetune import finetune
 from eval.classification.tokens import Encoded
+from eval.finetuning import Finetuning
 from eval.scoring.batches import ScoredText
 from eval.scoring.log_likelihood import causal_log_likelihoods
 from ffn_variants import build_model

@@ -16,12 +16,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from eval.classification.config import FinetuneConfig
 from eval.classification.find_tasks import embedded_tasks
 from eval.classification.prediction import predict
 from eval.command import main
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run, evaluate_runs
+from eval.finetuning import FinetuneConfig
 from eval.work_units import is_evaluated
 from inside.classifier.classifiers import Subject
 from scores.heads.registry import HEAD_NAMES

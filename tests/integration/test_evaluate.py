@@ -13,12 +13,12 @@ import pytest
 from base.errors import run_cli
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
-from eval.classification.config import FinetuneConfig
 from eval.command import main
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run
+from eval.finetuning import FinetuneConfig
 from eval.identity import identify_run
-from eval.scoring.protocol import ProtocolConfig
+from eval.protocol import ProtocolConfig
 from eval.work_units import check_sources, is_evaluated
 from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError

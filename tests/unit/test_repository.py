@@ -70,9 +70,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "files",
         "backbones memory",
         "identity",
+        "finetuning protocol",
+        "config",
         "scoring",
         "classification",
-        "config",
         "zero_shot",
         "model_card work_units",
         "evaluate push",
@@ -285,7 +286,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 11, "scores": 18, "report": 11, "pretrain": 9, "slurm": 10}
+    tops = {"eval": 13, "scores": 18, "report": 11, "pretrain": 9, "slurm": 10}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
-from eval.classification.config import FinetuneConfig, Finetuning
 from eval.classification.data import describe_truncation, hold_out, read_task_data
 from eval.classification.evaluate import METRICS, evaluate_tasks, majority_baselines, majority_scores
 from eval.classification.examples import flatten_multirc, read_examples
@@ -25,6 +24,7 @@ from eval.classification.finetune import (
 from eval.classification.prediction import predict
 from eval.classification.tokens import Encoded, encode
 from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig, Finetuning
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer

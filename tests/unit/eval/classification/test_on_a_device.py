@@ -13,7 +13,6 @@ from torch import Tensor
 
 from base.errors import UsageError
 from eval.classification.classifier import HeadClassifier
-from eval.classification.config import Finetuning
 from eval.classification.encoders import PaddedEncoder, lay_out, make_encoder, padded_inputs
 from eval.classification.evaluate import METRICS
 from eval.classification.finetune import build_optimizer, finetune, update
@@ -21,6 +20,7 @@ from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
 from eval.classification.segments import Segmented
 from eval.classification.tokens import Encoded
+from eval.finetuning import Finetuning
 from ffn_variants import FAMILIES, build_model
 from scores.heads.registry import HEADS, get_head, parse_head
 

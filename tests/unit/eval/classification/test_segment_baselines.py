@@ -8,10 +8,10 @@ import torch
 from scipy.special import expit, softmax
 from torch import nn
 
-from eval.classification.config import Finetuning
 from eval.classification.data import segmentation_of
 from eval.classification.heads import build_head, count_parameters
 from eval.classification.segments import Segmentation
+from eval.finetuning import Finetuning
 from scores.heads.registry import HEADS, parse_head
 
 D, C, COUNTS = 8, 3, (4, 1, 6)

@@ -11,12 +11,12 @@ from scipy.special import erf, expit, softmax
 from torch import nn
 
 from base.errors import UsageError
-from eval.classification.config import Finetuning
 from eval.classification.data import segmentation_of
 from eval.classification.encoders import embed_in_chunks
 from eval.classification.heads import SwipeHead, build_head, count_parameters, sines
 from eval.classification.segments import Segmentation
 from eval.classification.tokens import Encoded
+from eval.finetuning import Finetuning
 from scores.heads.registry import check_head, get_head, head_name, parse_head
 
 D, C = 12, 3

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
 from eval.classification.data import read_task_data
 from eval.classification.examples import data_source, protocol_source, read_examples
 from eval.classification.find_tasks import GLUE_TASKS, classification_tasks, find_task
@@ -23,6 +22,7 @@ from eval.classification.task import ClassificationTask
 from eval.classification.tokens import encode
 from eval.config import EvalConfig
 from eval.evaluate import _references
+from eval.finetuning import GLUE_TASK_NAMES, FinetuneConfig
 from eval.work_units import classification_protocol
 from ffn_variants import UsageError
 from pretrain.data.embedded import stories

@@ -26,7 +26,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from eval.files import read_json_rows
+from eval.files import read_rows
 from eval.memory import Budget
 from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.causal import longest_tree, shared_causal_scores
@@ -52,9 +52,7 @@ def read_pairs(shared_data, paradigms, count: int) -> list[str]:
     rows = [
         row
         for uid in paradigms
-        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
-            :count
-        ]
+        for row in read_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[:count]
     ]
     return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")]
 

@@ -17,7 +17,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 from base.text.tokens import read, read_whole
 from eval.classification.segments import Segmentation, encode_segments
 from eval.classification.tokens import encode
-from eval.scoring.protocol import ProtocolConfig
+from eval.protocol import ProtocolConfig
 from eval.scoring.tokens import TextTokenizer, forget_tokens
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer

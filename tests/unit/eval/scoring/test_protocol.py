@@ -20,8 +20,8 @@ from transformers import (
 
 from base.command_line import parse_flags
 from eval.config import EvalConfig
-from eval.files import read_json_rows
-from eval.scoring.protocol import PRESETS, ProtocolConfig, preset_protocol
+from eval.files import read_rows
+from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
 from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
 from eval.zero_shot.lm_eval_tasks import LMEvalModel
 from ffn_variants import UsageError
@@ -46,7 +46,7 @@ def sentences(request, shared_data) -> list[str]:
     rows = [
         row
         for uid in PARADIGMS
-        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
+        for row in read_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
             : request.param
         ]
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval.config import EvalConfig
-from eval.files import read_json_rows
+from eval.files import read_rows
 from eval.zero_shot.choices import ChoiceTask, read_items
 from eval.zero_shot.task import find_suite_tasks, find_text_tasks, missing_tasks
 from ffn_variants import UsageError
@@ -38,7 +38,7 @@ def test_thirteen_labels_are_twelve_phenomena(real):
     tasks = find_suite_tasks("blimp", real)
     phenomena: dict[str, set[str]] = {}
     for task in tasks:
-        row = read_json_rows(task.read.args[0], ())[0]
+        row = read_rows(task.read.args[0], ())[0]
         (pair,) = read_items(ChoiceTask("blimp", task.name, f"first {task.source}", lambda row=row: [row]))
         phenomena.setdefault(pair.labels["phenomenon"], set()).add(task.name)
     assert {name: set(uids) for name, uids in BLIMP_PARADIGMS.items()} == phenomena
@@ -196,7 +196,7 @@ def test_the_layouts_of_the_original_pipelines_are_understood(shared_data, tmp_p
     lines = gzip.decompress((sets / "wug_adj_nominalization.jsonl.gz").read_bytes())
     (tmp_path / "full_eval" / "wug_adj_nominalization").mkdir()
     (tmp_path / "full_eval" / "wug_adj_nominalization" / "wug_adj_nominalization.jsonl").write_bytes(lines)
-    rows = read_json_rows(sets / "blimp_fast.jsonl.gz", ("UID",))
+    rows = read_rows(sets / "blimp_fast.jsonl.gz", ("UID",))
     for uid in ("causative", "wh_island"):
         write_lines(
             tmp_path / "fast_eval" / "blimp_fast" / f"{uid}.jsonl", [row for row in rows if row["UID"] == uid]

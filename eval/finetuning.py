@@ -30,8 +30,7 @@ The presets follow their originals in data order, schedule, stopping and choice 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -370,32 +369,6 @@ class FinetuneConfig(Section):
 def _can_try_scales(choice: HeadChoice) -> bool:
     options = HEADS[choice.name].options if choice.name in HEADS else {}
     return "init_scale" in options and "init_scale" not in dict(choice.options)
-
-
-class ClassificationConfig(Protocol):
-    """What classification reads of an ``eval.config.EvalConfig``, where each field is described.
-
-    So that the whole config, which is made of this file's, need not be imported below it.
-    """
-
-    @property
-    def suites(self) -> tuple[str, ...]: ...
-    @property
-    def tasks(self) -> tuple[str, ...]: ...
-    @property
-    def classify(self) -> tuple[str, ...]: ...
-    @property
-    def score_on(self) -> tuple[str, ...]: ...
-    @property
-    def glue_dir(self) -> Path | None: ...
-    @property
-    def classification_dir(self) -> Path | None: ...
-    @property
-    def embedded_seed(self) -> int: ...
-    @property
-    def device(self) -> str | None: ...
-    @property
-    def finetune(self) -> FinetuneConfig: ...
 
 
 INIT_SCALE = "init_scale"
