@@ -37,7 +37,7 @@ from sklearn.pipeline import make_pipeline
 from base.files import write_text
 from eval.classification.examples import read_examples
 from eval.classification.find_tasks import GLUE_TASKS
-from eval.classification.segments import sentence_starts
+from eval.classification.tokens import sentence_starts
 from eval.config import EvalConfig
 
 MIN_WORDS, MAX_WORDS = 5, 12

@@ -120,13 +120,13 @@ def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
     completion = None if run.is_backbone else read_completion(run)
     if completion is None or not completion.files:
         return
-    known = completion.model_files
-    for name, wrong in damage(run.path, known).items():
+    recorded = completion.model_files
+    for name, wrong in damage(run.path, recorded).items():
         raise UsageError(
             f"{run.path / name} {wrong}; the scores stay, and the same run makes its model again, from its "
             f"last checkpoint: {_training_command(run)}"
         )
-    if added := [path for path in files if f"{run.model_dir.name}/{path.name}" not in known]:
+    if added := [path for path in files if f"{run.model_dir.name}/{path.name}" not in recorded]:
         raise UsageError(f"{added[0]} was not there when the model was written; remove it, the scores stay")
 
 

@@ -141,8 +141,8 @@ class Budget:
         first, size = 0, size or count
         while first < count:
             part = slice(first, min(first + size, count))
-            if (made := _attempt(run, part)) is not None:
-                yield made[0]
+            if (result := _attempt(run, part)) is not None:
+                yield result[0]
                 first += size
                 continue
             size = -(-(part.stop - first) // 2)

@@ -225,10 +225,16 @@ def pack(path: Path, folder: Path, repo: str, licence: str | None) -> None:
     card = make_card(run, read_run(path), repo, licence)
     saved = peek_record(run.model_dir / "config.json")
     code = bundle_code(saved, run.model_dir)
-    own = {Path(str(place).rpartition(":")[0]).name for place in (saved.get("ffn_files") or {}).values()}
+    variant_files = {
+        Path(str(place).rpartition(":")[0]).name for place in (saved.get("ffn_files") or {}).values()
+    }
     folder.mkdir(parents=True, exist_ok=True)
     for file in run.model_dir.iterdir():
-        if file.is_file() and (file.suffix in _DATA or file.name in own) and not file.name.startswith("."):
+        if (
+            file.is_file()
+            and (file.suffix in _DATA or file.name in variant_files)
+            and not file.name.startswith(".")
+        ):
             shutil.copyfile(file, folder / file.name)
     config = json.dumps({**saved, "auto_map": dict(code.auto_map)}, indent=2) + "\n"
     for name, text in {**code.files, "config.json": config, "README.md": card}.items():

@@ -36,36 +36,36 @@ class PushArgs(Section):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Write everything into a folder, and send that unless it is what was asked for."""
-    asked = parse_flags(PushArgs, args, prog="ffn-ablations push")
+    arguments = parse_flags(PushArgs, args, prog="ffn-ablations push")
     from eval.model_card import pack, upload
 
-    _check(asked)
+    _check(arguments)
     with TemporaryDirectory() as temporary:
-        folder = asked.dry_run or Path(temporary)
-        pack(asked.path, folder, asked.repo, asked.license)
-        if asked.license is None:
+        folder = arguments.dry_run or Path(temporary)
+        pack(arguments.path, folder, arguments.repo, arguments.license)
+        if arguments.license is None:
             note = "no licence was chosen, so nobody may use the model; --license mit is one"
             print(f"note: {note}", file=sys.stderr)
-        if asked.dry_run:
-            print(f"{folder}: {len(list(folder.iterdir()))} files for {asked.repo}; nothing was sent")
+        if arguments.dry_run:
+            print(f"{folder}: {len(list(folder.iterdir()))} files for {arguments.repo}; nothing was sent")
         else:
-            print(f"{asked.repo}: {upload(folder, asked.repo, asked.public)}")
+            print(f"{arguments.repo}: {upload(folder, arguments.repo, arguments.public)}")
     return 0
 
 
-def _check(asked: PushArgs) -> None:
+def _check(arguments: PushArgs) -> None:
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     try:
-        validate_repo_id(asked.repo)
-        is_name = "/" in asked.repo
+        validate_repo_id(arguments.repo)
+        is_name = "/" in arguments.repo
     except HFValidationError:
         is_name = False
     if not is_name:
         raise UsageError(
-            f"--repo {shown(asked.repo)} is no name of the hub; write owner/name in letters, digits, . _ and "
+            f"--repo {shown(arguments.repo)} is no name of the hub; write owner/name in letters, digits, . _ and "
             "single -, 96 at most"
         )
-    folder = asked.dry_run
+    folder = arguments.dry_run
     if folder is not None and (folder.is_file() or (folder.is_dir() and any(folder.iterdir()))):
         raise UsageError(f"{folder} is a file or not empty; --dry-run names a new folder")

@@ -26,9 +26,8 @@ from base.records import peek_record
 from base.text.special_tokens import with_ends
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
 from eval.classification.heads import HeadOutput, build_head
-from eval.classification.segments import Segmented
 from eval.classification.task import ClassificationTask
-from eval.classification.tokens import Encoded
+from eval.classification.tokens import Encoded, Segmented
 from eval.finetuning import Finetuning, Pooling
 from eval.memory import all_to_device
 from ffn_variants.models.autocast import cast_inputs_once
@@ -176,8 +175,8 @@ def make_classifier(model: PreTrainedModel, is_frozen: bool = False) -> HeadClas
     Raises:
         ValueError: If the backbone of a model of another architecture is to be frozen.
     """
-    known = isinstance(model, GPTNeoForSequenceClassification | RobertaForSequenceClassification)
-    if known and fits(model):
+    is_known = isinstance(model, GPTNeoForSequenceClassification | RobertaForSequenceClassification)
+    if is_known and fits(model):
         return HeadClassifier(make_encoder(model), StockHead(model), is_frozen=is_frozen)
     if is_frozen:
         raise ValueError("transformers' own head is part of such a model")

@@ -12,9 +12,8 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from eval.classification.classifier import Batch
 from eval.classification.examples import data_source, read_examples
-from eval.classification.segments import Segmentation, encode_segments
 from eval.classification.task import ClassificationTask
-from eval.classification.tokens import cached, encode, tokenizer_key
+from eval.classification.tokens import Segmentation, cached, encode, encode_segments, tokenizer_key
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
 from scores.heads.registry import DEFAULT_HEAD, get_head, parse_head

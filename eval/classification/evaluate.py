@@ -58,7 +58,7 @@ class Trained:
         validation: What each task is reported on, by name.
         finetuned: How that went.
         seconds: What it took, evaluations on the way included and loading not.
-        chosen: What was chosen on held-out data, where there were candidates; else empty.
+        choice: What was chosen on held-out data, where there were candidates; else empty.
     """
 
     classifier: Classifier
@@ -66,7 +66,7 @@ class Trained:
     validation: dict[str, Examples]
     finetuned: Finetuned
     seconds: float
-    chosen: str = ""
+    choice: str = ""
 
     def is_better(self, other: Trained) -> bool:
         """Whether the held-out part says so.
@@ -74,13 +74,13 @@ class Trained:
         Raises:
             UsageError: If nothing was evaluated.
         """
-        own, others = self.finetuned.best, other.finetuned.best
-        if own is None or others is None:
+        score, other_score = self.finetuned.best, other.finetuned.best
+        if score is None or other_score is None:
             raise UsageError(
                 "training ended before its first evaluation, so nothing says which candidate is best; lower "
                 "--finetune.eval-steps"
             )
-        return own > others
+        return score > other_score
 
 
 def evaluate_tasks(
@@ -117,13 +117,13 @@ def evaluate_tasks(
         trained = train(model_dir, tasks, config, settings, seed, say)
         size, dtype = settings.per_device_train_batch_size, settings.dtype
         for task in tasks:
-            found = trained.validation[task.name]
-            predicted = predict(trained.predictor, found, size, dtype)
-            labels = decide(predicted.logits, found.labels.ndim == 2)
+            data = trained.validation[task.name]
+            predicted = predict(trained.predictor, data, size, dtype)
+            labels = decide(predicted.logits, data.labels.ndim == 2)
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
-            scores[task.name].append({name: METRICS[name](found.labels, labels) for name in names})
-            own = _items(task, seed, found, predicted, labels)
-            items[task.name].append(own.assign(chosen=trained.chosen) if trained.chosen else own)
+            scores[task.name].append({name: METRICS[name](data.labels, labels) for name in names})
+            table = _items(task, seed, data, predicted, labels)
+            items[task.name].append(table.assign(chosen=trained.choice) if trained.choice else table)
     return {
         task.name: (
             pd.DataFrame(scores[task.name]).mean().to_dict(),
@@ -171,12 +171,12 @@ def train(
             whole = {"train": training, "selection": selection, **data.validation}
             parts = _on_features(classifier, whole, model_dir, settings, say)
         try:
-            found = _fit(classifier, parts, option, seed, say)
+            candidate = _fit(classifier, parts, option, seed, say)
         except DivergedError as error:
             diverged = error
             continue
-        if best is None or found.is_better(best):
-            best = replace(found, chosen=what_differs(option, settings))
+        if best is None or candidate.is_better(best):
+            best = replace(candidate, choice=what_differs(option, settings))
     if best is None:
         assert diverged is not None
         raise diverged
@@ -240,7 +240,7 @@ def _items(
         "truncated": data.truncated,
     }
     if predicted.segment_scores is not None:
-        columns["segment_scores"] = [own.astype(float).tolist() for own in predicted.contributions()]
+        columns["segment_scores"] = [scores.astype(float).tolist() for scores in predicted.contributions()]
     return pd.DataFrame(columns)
 
 

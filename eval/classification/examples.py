@@ -218,13 +218,13 @@ def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str)
         return UsageError(
             f"{where}: label {value!r} is {is_list}; set multi_label: {should} in {task.name}'s file"
         )
-    known = f"{task.name}'s labels are {list_labels(task.labels)}"
+    reason = f"{task.name}'s labels are {list_labels(task.labels)}"
     if task.definition.labels is None:
-        known = (
+        reason = (
             f"the training set of {task.name} has {list_labels(task.labels)}; if it is one of the task's, "
             "declare all of them in its file: labels: [...]"
         )
-    return UsageError(f"{where}: label {label!r}; {known}")
+    return UsageError(f"{where}: label {label!r}; {reason}")
 
 
 @lru_cache(maxsize=2)

@@ -17,8 +17,7 @@ from torch import nn
 
 from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
 from eval.classification.heads import HeadOutput
-from eval.classification.segments import Segmented
-from eval.classification.tokens import places_of
+from eval.classification.tokens import Segmented, places_of
 from eval.memory import Budget, to_device
 
 BATCH_SIZE = 64

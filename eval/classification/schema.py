@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictInt, StrictStr, field_validator, model_validator
 
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
@@ -102,8 +102,6 @@ def parse_template(text: str) -> Template:
 
 
 FOLDER = Path(__file__).parent / "tasks"
-
-
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
@@ -176,7 +174,7 @@ class TaskFile(Section):
     """Files in place of the hub."""
     folder_names: FolderNames | None = None
     """Names of its files in --classification-dir and --glue-dir; null: <name>.train and <name>.validation."""
-    text: tuple[str, ...]
+    text: tuple[str, ...] = Field(min_length=1, max_length=2)
     """A field, a template with {field}s in it, or a list of two of them, which are read as a pair. A field
     may hold a list of texts, such as the turns of a dialogue; turns.utterance is a field within a field."""
     flatten: Literal["multirc"] | None = None
@@ -185,10 +183,10 @@ class TaskFile(Section):
     """Leave out examples of fewer words."""
     label: str = "label"
     """The field with the label."""
-    labels: tuple[Label, ...] | None = None
+    labels: tuple[StrictStr | StrictInt, ...] | None = Field(None, min_length=2)
     """Every label in the order of its integer; the data has names, or positions from 0 where all labels here
     are names. Null: those of the training set, which are integers from 0 or names."""
-    label_names: tuple[str, ...] | None = None
+    label_names: tuple[StrictStr, ...] | None = None
     """What readers are told each of ``labels`` means, in their order; scores do not depend on it."""
     multi_label: bool = False
     """The label's field holds a list, and any number of labels may be right."""
@@ -210,8 +208,6 @@ class TaskFile(Section):
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"text is {value!r}; a field, a template with {{field}}s, or a list of two")
-        if len(texts) not in (1, 2):
-            raise ValueError(f"text names {len(texts)} texts; a model reads one, or two as a pair")
         for text in texts:
             parse_template(text)
         return tuple(texts)
@@ -221,35 +217,20 @@ class TaskFile(Section):
     def _check_metrics(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    @field_validator("labels", mode="before")
+    @field_validator("labels", "label_names", mode="before")
     @classmethod
-    def _check_labels(cls, value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, list | tuple) or len(value) < 2:
-            raise ValueError(f"labels is {value!r}; a list of two or more names or integers")
-        for label in value:
-            if isinstance(label, bool):
-                raise ValueError(f"label {label} is how YAML reads yes, no, on and off; put it in quotes")
-            if not isinstance(label, str | int):
-                raise ValueError(f"label {label!r} is neither a name nor an integer")
-        if len({type(label) for label in value}) > 1:
-            raise ValueError("some labels are names and some integers; make them one or the other")
-        if len(set(value)) < len(value):
-            raise ValueError(f"label {next(x for x in value if value.count(x) > 1)!r} stands there twice")
-        return tuple(value)
+    def _check_booleans(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and any(isinstance(label, bool) for label in value):
+            raise ValueError(f"{value!r} is how YAML reads yes, no, on and off; put each in quotes")
+        return value
 
-    @field_validator("label_names", mode="before")
+    @field_validator("labels", "label_names")
     @classmethod
-    def _check_label_names(cls, value: Any) -> Any:
-        if value is not None and not (
-            isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-        ):
-            raise ValueError(
-                f'label_names is {value!r}; a list of names, such as ["no", "yes"] with the quotes'
-            )
+    def _check_labels(cls, value: tuple[Label, ...] | None) -> tuple[Label, ...] | None:
+        if value and len({type(label) for label in value}) > 1:
+            raise ValueError("some labels are names and some integers; make them one or the other")
         if value and len(set(value)) < len(value):
-            raise ValueError(f"label_names has {next(x for x in value if value.count(x) > 1)!r} twice")
+            raise ValueError(f"label {next(x for x in value if value.count(x) > 1)!r} stands there twice")
         return value
 
     @model_validator(mode="after")

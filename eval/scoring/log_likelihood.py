@@ -4,7 +4,7 @@ Every score is a sum of natural-log probabilities over the scored tokens, never 
 softmax is taken in fp32 and the sum in fp64.
 
 Causal and masked models are scored with what texts or copies share computed once (``causal.py``,
-``masked.py``). The first time that a model is scored, a few short texts are scored by its own forward passes
+``masked.py``). The first time that a model is scored, its first texts are scored by its own forward passes
 too: a model to which sharing does not apply, such as one whose FFN mixes tokens, is refused.
 """
 
@@ -38,6 +38,7 @@ from eval.scoring.masked import shared_masked_scores
 from pretrain.training.memory import is_out_of_memory
 
 Score = Callable[[Sequence[ScoredText]], Scores]
+NUM_CHECKED = 6
 _checked: WeakSet[PreTrainedModel] = WeakSet()
 """Models whose shared scores were compared with those of their own forward passes."""
 
@@ -193,9 +194,10 @@ def _score_once(
     advice = f"one text of {longest} tokens does not fit; score on a CPU with --device cpu"
     with torch.autocast(model.device.type, enabled=False), explain_out_of_memory(advice):
         if filled.any():
+            scorable = [text for text, is_filled in zip(different, filled, strict=True) if is_filled]
             if whole_score is not None and model not in _checked:
-                _check_sharing(model, score, whole_score)
-            scored = score([text for text, is_filled in zip(different, filled, strict=True) if is_filled])
+                _check_sharing(model, scorable[:NUM_CHECKED], score, whole_score)
+            scored = score(scorable)
             result.log_likelihood[filled], result.is_greedy[filled] = scored
     places = np.array([numbers[key] for key in keys], dtype=np.int64)
     return Scores(result.log_likelihood[places], result.is_greedy[places])
@@ -206,9 +208,13 @@ def _key(text: ScoredText) -> tuple:
     return tuple(text.input_ids), text.start, text.end, words
 
 
-def _check_sharing(model: PreTrainedModel, score: Score, whole_score: Callable[[ScoredText], float]) -> None:
+def _check_sharing(
+    model: PreTrainedModel,
+    texts: Sequence[ScoredText],
+    score: Score,
+    whole_score: Callable[[ScoredText], float],
+) -> None:
     """Refuse a model whose shared scores are not those of its own forward passes."""
-    texts = _probes(model)
     try:
         shared = score(texts).log_likelihood
         expected = np.array([whole_score(text) for text in texts])
@@ -217,6 +223,8 @@ def _check_sharing(model: PreTrainedModel, score: Score, whole_score: Callable[[
         # A model whose training diverged has no scores, in either way.
         difference = np.abs(shared - expected)[~np.isclose(shared, expected, equal_nan=True, **tolerance)]
         reason = f"a score moves by {difference.max():.1g} nats" if len(difference) else None
+    except ValueError:  # of the texts
+        raise
     except Exception as error:  # modules of any other design fail in any way
         if is_out_of_memory(error):
             raise
@@ -244,19 +252,3 @@ def _whole_masked_score(
     rows = torch.arange(len(masked), device=model.device)
     logits = model(input_ids=ids.masked_fill(masked, mask_token_id)).logits[rows, text.start + rows]
     return -F.cross_entropy(logits.float(), ids[0, text.start : text.end], reduction="sum").item()
-
-
-def _probes(model: PreTrainedModel) -> list[ScoredText]:
-    """Make a few short texts of random tokens, some of which begin alike."""
-    rng = np.random.default_rng(0)
-    special = {
-        token
-        for name in ("pad", "bos", "eos", "sep", "cls", "mask")
-        if (token := getattr(model.config, f"{name}_token_id", None)) is not None
-    }
-    vocabulary = np.setdiff1d(np.arange(model.config.vocab_size), list(special))
-    first, second = rng.choice(vocabulary, 6).tolist(), rng.choice(vocabulary, 5).tolist()
-    return [
-        ScoredText(ids, 1, len(ids) - 1, words=[(place + 1) // 2 for place in range(len(ids))])
-        for ids in (first, [*first[:3], *second], second, [*second[:2], *first[:4]])
-    ]

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -123,17 +122,16 @@ def read_items(task: ChoiceTask) -> tuple[Item, ...]:
     return tuple(evenly_spaced(items, task.max_items))
 
 
-def _templates(*options: tuple[str, str]) -> tuple[tuple[str, ...], Callable[[dict], Options]]:
-    """Return the columns that templates such as ``{Context1}`` name, and what makes a row's options."""
-    names = (name for option in options for text in option for _, name, _, _ in Formatter().parse(text))
-    columns = tuple(dict.fromkeys(name for name in names if name))
-    return columns, partial(_fill_in, columns, options)
+def _pair(*columns: str) -> Callable[[dict], Options]:
+    """Make what reads two options of a row: columns of context and continuation in turns, "" for none."""
 
+    def options(row: dict) -> Options:
+        for column in filter(None, columns):
+            _check_text(row, column)
+        texts = [row[column] if column else "" for column in columns]
+        return (texts[0], f" {texts[1]}"), (texts[2], f" {texts[3]}")
 
-def _fill_in(columns: tuple[str, ...], templates: Options, row: dict) -> Options:
-    for column in columns:
-        _check_text(row, column)
-    return tuple((context.format_map(row), text.format_map(row)) for context, text in templates)
+    return options
 
 
 def _check_text(row: dict, column: str) -> None:
@@ -307,29 +305,34 @@ def phenomenon_of(items: pd.DataFrame) -> str:
     return phenomena[0] if len(phenomena) == 1 else items["task"].iloc[0]
 
 
-def _conditional_pairs(suite: str, good: tuple[str, str], bad: tuple[str, str]) -> Form:
-    columns, options = _templates(good, bad)
+def _conditional_pairs(suite: str, *columns: str) -> Form:
     return Form(
-        columns=columns, options=options, labels=lambda task, row, index: {"pair_id": str(index)},
-        scores=score_pairs, group=suite, metrics=accuracy_and_ties,
-    )  # fmt: skip
+        columns=tuple(dict.fromkeys(columns)),
+        options=_pair(*columns),
+        labels=lambda task, row, index: {"pair_id": str(index)},
+        scores=score_pairs,
+        group=suite,
+        metrics=accuracy_and_ties,
+    )
 
 
-PAIR_COLUMNS, _sentences = _templates(("", " {sentence_good}"), ("", " {sentence_bad}"))
+PAIR_COLUMNS = ("sentence_good", "sentence_bad")
 PAIRS = Form(
-    columns=PAIR_COLUMNS, options=_sentences, labels=_pair_labels, scores=score_pairs,
-    metrics=accuracy_and_ties, compares_tokens=True,
-)  # fmt: skip
+    columns=PAIR_COLUMNS,
+    options=_pair("", "sentence_good", "", "sentence_bad"),
+    labels=_pair_labels,
+    scores=score_pairs,
+    metrics=accuracy_and_ties,
+    compares_tokens=True,
+)
 WUGS = Form(
     columns=("sentences", "ratio"), options=lambda row: tuple(("", f" {text}") for text in _two_texts(row)),
     labels=_wug_labels, scores=score_preferences, group="morphology", metrics=wug_metrics,
 )  # fmt: skip
 FORMS: dict[str, Form] = {
-    "ewok": _conditional_pairs("ewok", ("{Context1}", " {Target1}"), ("{Context1}", " {Target2}")),
+    "ewok": _conditional_pairs("ewok", "Context1", "Target1", "Context1", "Target2"),
     "comps": _conditional_pairs(
-        "comps",
-        ("{prefix_acceptable}", " {property_phrase}"),
-        ("{prefix_unacceptable}", " {property_phrase}"),
+        "comps", "prefix_acceptable", "property_phrase", "prefix_unacceptable", "property_phrase"
     ),
     "entity-tracking": Form(
         columns=("input_prefix", "options", "numops"), options=_listed_options, labels=_entity_labels,
@@ -366,8 +369,9 @@ BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
 def file_task(suite: str, name: str, path: Path, max_items: int | None) -> ChoiceTask:
     """Make the task whose items are the rows of a file, JSON Lines."""
     form = FORMS.get(suite, PAIRS)
-    read = partial(read_rows, path, form.columns)
-    return ChoiceTask(suite, name, fingerprint([path]), read, max_items, form)
+    return ChoiceTask(
+        suite, name, fingerprint([path]), partial(read_rows, path, form.columns), max_items, form
+    )
 
 
 def _file_tasks(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:

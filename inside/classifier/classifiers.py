@@ -24,8 +24,8 @@ from eval.classification.evaluate import train
 from eval.classification.examples import read_examples
 from eval.classification.finetune import trained_state
 from eval.classification.prediction import Predictions, predict
-from eval.classification.segments import Segmentation, Segmented, as_one_text
 from eval.classification.task import ClassificationTask
+from eval.classification.tokens import Segmentation, Segmented, as_one_text
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
 from eval.identity import identify_run, model_folder, weights_hash

@@ -46,8 +46,8 @@ from eval.classification.data import reported_rows
 from eval.classification.evaluate import METRICS
 from eval.classification.prediction import Predictions, decide
 from eval.classification.schema import read_field
-from eval.classification.segments import JOINT, Segmented
 from eval.classification.task import ClassificationTask, encode_label
+from eval.classification.tokens import JOINT, Segmented
 from inside.classifier.classifiers import ATTENTION, Documents, Subject
 from inside.classifier.lime import WordForest
 from report.document import markdown

@@ -256,7 +256,7 @@ def suite_metric(benchmark: str, metric: str) -> MetricSpec | None:
     spec = SUITES.get(benchmark)
     if spec is None:
         return None
-    return next((found for found in (*spec.metrics, *spec.graded) if found.name == metric), None)
+    return next((each for each in (*spec.metrics, *spec.graded) if each.name == metric), None)
 
 
 def is_graded(benchmark: str, metric: str) -> bool:
@@ -265,23 +265,22 @@ def is_graded(benchmark: str, metric: str) -> bool:
     return spec is not None and metric in {graded.name for graded in spec.graded}
 
 
-@lru_cache(maxsize=1024)
 # A table of a million rows has a handful of names.
 @lru_cache(maxsize=4096)
 def known_metric(name: str) -> MetricSpec | None:
     """Return what is known of a metric by its name, wherever it stands; not what guessing scores in it."""
     plain = re.sub(r"[-\s]", "_", name.lower())
     # A known name begins at a word; what follows may say more, as in `perplexity (validation)`.
-    known = [found for found in _KNOWN if re.search(rf"(?<![^\W_]){found}", plain)]
-    return _KNOWN[max(known, key=len)] if known else None
+    matches = [each for each in _KNOWN if re.search(rf"(?<![^\W_]){each}", plain)]
+    return _KNOWN[max(matches, key=len)] if matches else None
 
 
 def unit_of(metric: str) -> Unit | None:
     """Return a metric's unit: percent where nothing is known of its name, None where it comes without one."""
     if metric.startswith(RAW_PREFIX):
         return None
-    known = known_metric(metric)
-    return known.unit if known else "percent"
+    spec = known_metric(metric)
+    return spec.unit if spec else "percent"
 
 
 def is_percentage(metric: str | MetricSpec) -> bool:

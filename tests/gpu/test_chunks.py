@@ -10,8 +10,7 @@ from transformers import AutoModel, BertConfig
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import TOKENS_PER_CHUNK, PaddedEncoder
 from eval.classification.heads import build_head
-from eval.classification.segments import Segmented
-from eval.classification.tokens import Encoded
+from eval.classification.tokens import Encoded, Segmented
 from scores.heads.registry import parse_head
 
 LENGTH, NUM_SEGMENTS = 100, 120

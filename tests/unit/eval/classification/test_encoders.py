@@ -12,8 +12,7 @@ from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_enco
 from eval.classification.finetune import trained_state
 from eval.classification.heads import build_head
 from eval.classification.prediction import FeatureClassifier, Features, features
-from eval.classification.segments import Segmented
-from eval.classification.tokens import Encoded
+from eval.classification.tokens import Encoded, Segmented
 from ffn_variants import build_model
 from scores.heads.registry import HEADS, parse_head
 

@@ -11,8 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaConfig, 
 
 from base.text.special_tokens import as_prompts
 from eval.classification.classifier import load_backbone, load_classifier, load_classifier_tokenizer
-from eval.classification.segments import Segmentation, encode_segments
-from eval.classification.tokens import encode, tokenizer_key
+from eval.classification.tokens import Segmentation, encode, encode_segments, tokenizer_key
 from eval.scoring.scorers import SCORERS
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer

@@ -18,8 +18,7 @@ from eval.classification.evaluate import METRICS
 from eval.classification.finetune import build_optimizer, finetune, update
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
-from eval.classification.segments import Segmented
-from eval.classification.tokens import Encoded
+from eval.classification.tokens import Encoded, Segmented
 from eval.finetuning import Finetuning
 from ffn_variants import FAMILIES, build_model
 from scores.heads.registry import HEADS, get_head, parse_head

@@ -10,7 +10,7 @@ from torch import nn
 
 from eval.classification.data import segmentation_of
 from eval.classification.heads import build_head, count_parameters
-from eval.classification.segments import Segmentation
+from eval.classification.tokens import Segmentation
 from eval.finetuning import Finetuning
 from scores.heads.registry import HEADS, parse_head
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import UsageError
-from eval.classification.segments import (
+from eval.classification.tokens import (
     Segmentation,
     Segmented,
     as_one_text,

@@ -14,8 +14,7 @@ from base.errors import UsageError
 from eval.classification.data import segmentation_of
 from eval.classification.encoders import embed_in_chunks
 from eval.classification.heads import SwipeHead, build_head, count_parameters, sines
-from eval.classification.segments import Segmentation
-from eval.classification.tokens import Encoded
+from eval.classification.tokens import Encoded, Segmentation
 from eval.finetuning import Finetuning
 from scores.heads.registry import check_head, get_head, head_name, parse_head
 

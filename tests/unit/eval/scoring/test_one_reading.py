@@ -15,8 +15,7 @@ from tokenizers import Tokenizer
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from base.text.tokens import read, read_whole
-from eval.classification.segments import Segmentation, encode_segments
-from eval.classification.tokens import encode
+from eval.classification.tokens import Segmentation, encode, encode_segments
 from eval.protocol import ProtocolConfig
 from eval.scoring.tokens import TextTokenizer, forget_tokens
 from pretrain.data.embedded import stories

@@ -26,8 +26,7 @@ from eval.classification.examples import read_examples
 from eval.classification.find_tasks import embedded_tasks
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
-from eval.classification.segments import Segmentation, encode_segments
-from eval.classification.tokens import Encoded, encode, tokenizer_key
+from eval.classification.tokens import Encoded, Segmentation, encode, encode_segments, tokenizer_key
 from eval.config import EvalConfig
 from ffn_variants import build_model
 from scores.heads.registry import parse_head
