@@ -40,12 +40,12 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor, nn
 
-from eval.classification.classifier import Classifier
+from eval.classification.classifier import Classifier, Features
 from eval.classification.data import hold_out
 from eval.classification.evaluate import METRICS
 from eval.classification.finetune import finetune
 from eval.classification.heads import HeadOutput, build_head, count_parameters
-from eval.classification.prediction import Features, predict
+from eval.classification.prediction import predict
 from eval.files import read_rows
 from eval.finetuning import PRESETS
 from scores.heads.registry import check_head, parse_head

@@ -63,8 +63,8 @@ def _check(arguments: PushArgs) -> None:
         is_name = False
     if not is_name:
         raise UsageError(
-            f"--repo {shown(arguments.repo)} is no name of the hub; write owner/name in letters, digits, . _ and "
-            "single -, 96 at most"
+            f"--repo {shown(arguments.repo)} is no name of the hub; write owner/name in letters, digits, . _ "
+            "and single -, 96 at most"
         )
     folder = arguments.dry_run
     if folder is not None and (folder.is_file() or (folder.is_dir() and any(folder.iterdir()))):

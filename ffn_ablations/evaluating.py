@@ -33,7 +33,7 @@ def evaluate(
     Args:
         runs: What ``train`` returned, a list of such, paths of runs' folders, or a ``Study``.
         suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``; without any there is the held-out loss.
-        workers: Processes that score at the same time. Several are started anew, so that a script needs
+        workers: Runs that are scored at the same time, each by a process started anew: a script then needs
             ``if __name__ == "__main__":``.
         trust_remote_code: Run FFN variants that the runs bring, which are code. One that this process trained
             or loaded needs none.

@@ -5,6 +5,8 @@ Shapes: n examples of a batch, M vectors of the longest, D hidden_size, C labels
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +29,52 @@ from base.text.special_tokens import with_ends
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
 from eval.classification.heads import HeadOutput, build_head
 from eval.classification.task import ClassificationTask
-from eval.classification.tokens import Encoded, Segmented
+from eval.classification.tokens import Encoded, Segmented, places_of
 from eval.finetuning import Finetuning, Pooling
-from eval.memory import all_to_device
+from eval.memory import all_to_device, to_device
 from ffn_variants.models.autocast import cast_inputs_once
 from ffn_variants.models.devices import choose_device
 from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
 from scores.heads.registry import DEFAULT_HEAD, check_head, get_head, parse_head
 from scores.heads.spec import Reads
 
+
+@dataclass(frozen=True)
+class Features:
+    """Examples as vectors, one after another.
+
+    Attributes:
+        vectors: (V, D) float32.
+        lengths: (n,) vectors of each example.
+        labels: (n,), or (n, C) where examples have several.
+        truncated: (n,) whether an example lost tokens.
+        idx: n names of the examples.
+    """
+
+    vectors: torch.Tensor
+    lengths: np.ndarray
+    labels: np.ndarray
+    truncated: np.ndarray
+    idx: np.ndarray
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Features:
+        """Return the examples at those indices, in that order."""
+        indices = np.asarray(indices, dtype=np.int64)
+        places = to_device(places_of(self.lengths, indices), self.vectors.device)
+        return Features(
+            self.vectors[places],
+            self.lengths[indices],
+            self.labels[indices],
+            self.truncated[indices],
+            self.idx[indices],
+        )
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
 Batch = Encoded | Segmented
+Examples = Batch | Features
 
 
 class StockHead(nn.Module):
@@ -112,9 +150,9 @@ class HeadClassifier(Classifier):
     def body(self) -> PreTrainedModel:
         return self.encoder.body
 
-    def forward(self, batch: Batch) -> HeadOutput:
-        """Classify a batch."""
-        vectors, mask = self.embed(batch)
+    def forward(self, batch: Examples) -> HeadOutput:
+        """Classify a batch, from its tokens or from what the frozen backbone made of them."""
+        vectors, mask = self._from_features(batch) if isinstance(batch, Features) else self.embed(batch)
         return self.head(self.dropout(vectors), mask)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -125,6 +163,9 @@ class HeadClassifier(Classifier):
             if self.reads == "tokens":
                 return self.encoder.tokens(batch)
             return self._pooled(batch), None
+
+    def _from_features(self, batch: Features) -> tuple[Tensor, Tensor | None]:
+        return (batch.vectors, None) if self.reads == "example" else stack(batch.vectors, batch.lengths)
 
     def train(self, mode: bool = True) -> HeadClassifier:
         """Switch to training; a frozen backbone stays as it predicts."""
@@ -215,11 +256,7 @@ def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
 
 
 def load_classifier(
-    model_dir: Path,
-    num_labels: int,
-    seed: int,
-    tokenizer: PreTrainedTokenizerBase,
-    device: str | None = None,
+    model_dir: Path, num_labels: int, seed: int, tokenizer: PreTrainedTokenizerBase, device: str | None = None
 ) -> PreTrainedModel:
     """Load a run's backbone under a new classification head.
 
@@ -235,10 +272,7 @@ def load_classifier(
     """
     torch.manual_seed(seed)
     model, info = load_pretrained(
-        AutoModelForSequenceClassification,
-        model_dir,
-        num_labels=num_labels,
-        **_padding(model_dir, tokenizer),
+        AutoModelForSequenceClassification, model_dir, num_labels=num_labels, **_padding(model_dir, tokenizer)
     )
     check_loaded(info, backbone=model.base_model_prefix, folder=model_dir)
     return model.to(choose_device(device))

@@ -126,13 +126,6 @@ def hold_out(data: Batch, fraction: float, seed: int) -> tuple[Batch, Batch]:
     return data.take(np.sort(order[size:])), data.take(np.sort(order[:size]))
 
 
-def describe_truncation(data: TaskData, max_length: int) -> str:
-    """Say how many inputs are longer than what the model reads."""
-    parts = {"training": data.train, **{f"{name} validation": part for name, part in data.validation.items()}}
-    counts = [f"{part.truncated.sum()} of {len(part)} {name}" for name, part in parts.items()]
-    return f"cut to {max_length} tokens: {', '.join(counts)} inputs"
-
-
 def reported_rows(task: ClassificationTask, config: EvalConfig, settings: Finetuning) -> list[dict]:
     """Return the validation examples that are reported on, as their file has them."""
     return _subset(

@@ -75,9 +75,7 @@ class Layout:
 
 
 def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row: bool = False) -> Layout:
-    """Put a batch into one row, or every text into a row of its own, as examples on a device have it."""
-    if batch.starts is not None:
-        return _lay_out_there(batch, pad_token_id, device)
+    """Put a batch into one row, or every text into a row of its own."""
     lengths = batch.lengths
     steps = np.arange(lengths.max())
     inside = steps < lengths[:, None]
@@ -99,19 +97,6 @@ def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row:
         padded[inside] = batch.token_type_ids
         types = to_device(padded, device)
     return Layout(ids, positions, starts.int(), lengths, mask, places[0] if places else None, types)
-
-
-def _lay_out_there(batch: Encoded, pad_token_id: int, device: torch.device) -> Layout:
-    """Give each text a row of its own; only where texts begin and end goes to the device."""
-    assert batch.starts is not None
-    arrays = (batch.starts, batch.lengths, _starts_of_rows(batch.lengths))
-    begins, lengths, starts = all_to_device(arrays, device)
-    steps = torch.arange(int(batch.lengths.max()), device=device)
-    mask = steps < lengths[:, None]
-    places = torch.where(mask, begins[:, None] + steps, 0)
-    ids, positions = torch.where(mask, batch.tokens[places], pad_token_id), torch.where(mask, steps, 0)
-    types = None if batch.token_type_ids is None else torch.where(mask, batch.token_type_ids[places], 0)
-    return Layout(ids, positions, starts.int(), lengths, mask, types=types)
 
 
 def _starts_of_rows(lengths: np.ndarray) -> np.ndarray:
@@ -192,10 +177,7 @@ def embed_in_chunks(
 
 
 def _encode_some(
-    encode: Callable[[Encoded], Tensor],
-    pieces: Encoded,
-    chunk: np.ndarray,
-    start: Tensor,
+    encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray, start: Tensor
 ) -> Tensor:
     return encode(pieces.take(chunk))
 

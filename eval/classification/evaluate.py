@@ -22,23 +22,15 @@ from base.progress import Tell
 from eval.classification.classifier import (
     Batch,
     Classifier,
+    Examples,
     HeadClassifier,
     load_classifier_tokenizer,
     load_for_task,
 )
-from eval.classification.data import describe_truncation, read_task_data, reported_rows, split
+from eval.classification.data import read_task_data, reported_rows, split
 from eval.classification.examples import read_examples
 from eval.classification.finetune import DivergedError, Finetuned, finetune
-from eval.classification.prediction import (
-    Examples,
-    FeatureClassifier,
-    Features,
-    Predictions,
-    decide,
-    features,
-    fits_memory,
-    predict,
-)
+from eval.classification.prediction import Predictions, decide, features, fits_memory, predict
 from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.files import fingerprint
@@ -54,15 +46,13 @@ class Trained:
 
     Attributes:
         classifier: The whole, with its best weights.
-        predictor: The same from ``validation`` on, which are features where the backbone is frozen.
-        validation: What each task is reported on, by name.
+        validation: What each task is reported on, by name; features where the backbone is frozen.
         finetuned: How that went.
         seconds: What it took, evaluations on the way included and loading not.
         choice: What was chosen on held-out data, where there were candidates; else empty.
     """
 
     classifier: Classifier
-    predictor: Classifier
     validation: dict[str, Examples]
     finetuned: Finetuned
     seconds: float
@@ -118,7 +108,7 @@ def evaluate_tasks(
         size, dtype = settings.per_device_train_batch_size, settings.dtype
         for task in tasks:
             data = trained.validation[task.name]
-            predicted = predict(trained.predictor, data, size, dtype)
+            predicted = predict(trained.classifier, data, size, dtype)
             labels = decide(predicted.logits, data.labels.ndim == 2)
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
             scores[task.name].append({name: METRICS[name](data.labels, labels) for name in names})
@@ -166,7 +156,6 @@ def train(
         if not parts:
             max_length = min(settings.max_length, num_positions(classifier.body))
             data = read_task_data(tasks, tokenizer, max_length, config, settings, seed)
-            say(describe_truncation(data, max_length))
             training, selection = split(data, first, settings, seed)
             whole = {"train": training, "selection": selection, **data.validation}
             parts = _on_features(classifier, whole, model_dir, settings, say)
@@ -187,22 +176,16 @@ def _fit(
     classifier: Classifier, parts: Mapping[str, Examples], settings: Finetuning, seed: int, tell: Tell
 ) -> Trained:
     """Train a classifier on its parts, which are features where its backbone was frozen."""
-    is_frozen = isinstance(classifier, HeadClassifier) and isinstance(parts["train"], Features)
-    predictor = FeatureClassifier(classifier) if is_frozen else classifier
     metric = METRICS[settings.metric_for_best_model]
     begin = time.monotonic()
-    done = finetune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
+    result = finetune(classifier, parts["train"], parts["selection"], metric, settings, seed, tell)
     seconds = time.monotonic() - begin
     validation = {name: part for name, part in parts.items() if name not in ("train", "selection")}
-    return Trained(classifier, predictor, validation, done, seconds)
+    return Trained(classifier, validation, result, seconds)
 
 
 def _on_features(
-    classifier: Classifier,
-    parts: Mapping[str, Batch],
-    model_dir: Path,
-    settings: Finetuning,
-    tell: Tell,
+    classifier: Classifier, parts: Mapping[str, Batch], model_dir: Path, settings: Finetuning, tell: Tell
 ) -> Mapping[str, Examples]:
     """Compute what a frozen backbone makes of every part, so that only the head is left to train.
 
@@ -271,10 +254,7 @@ _SHARES: dict[str, Metric] = {
     "cohen_kappa": _unless_constant(cohen_kappa_score),
     "matthews_correlation": _unless_constant(matthews_corrcoef),
 }
-_MEANS = {
-    "mean_accuracy_f1": ("accuracy", "f1"),
-    "mean_f1_matthews": ("f1", "matthews_correlation"),
-}
+_MEANS = {"mean_accuracy_f1": ("accuracy", "f1"), "mean_f1_matthews": ("f1", "matthews_correlation")}
 """As the source study averages MRPC and QQP, and MultiRC."""
 
 

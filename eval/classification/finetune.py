@@ -20,9 +20,9 @@ from transformers import get_scheduler
 
 from base.errors import UsageError
 from base.progress import Tell
-from eval.classification.classifier import Classifier
+from eval.classification.classifier import Classifier, Examples
 from eval.classification.heads import HeadOutput
-from eval.classification.prediction import Examples, autocast, decide, predict
+from eval.classification.prediction import autocast, decide, predict
 from eval.finetuning import Finetuning
 from eval.memory import explain_out_of_memory, to_device
 
@@ -84,7 +84,6 @@ def finetune(
     optimizer = build_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
-    train, selection = train.on(classifier.device), selection.on(classifier.device)
     advice = (
         f"a step of {settings.per_device_train_batch_size} examples of up to {settings.max_length} tokens "
         "does not fit: lower --finetune.per-device-train-batch-size or --finetune.max-length"

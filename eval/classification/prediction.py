@@ -8,83 +8,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
-from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
+from eval.classification.classifier import Batch, Classifier, Examples, Features, HeadClassifier
 from eval.classification.heads import HeadOutput
-from eval.classification.tokens import Segmented, places_of
+from eval.classification.tokens import Segmented
 from eval.memory import Budget, to_device
 
 BATCH_SIZE = 64
 MAX_BYTES = 2**31
 """Of all vectors that are kept. A task with more has them computed for every batch anew."""
-
-
-@dataclass(frozen=True)
-class Features:
-    """Examples as vectors, one after another.
-
-    Attributes:
-        vectors: (V, D) float32.
-        lengths: (n,) vectors of each example.
-        labels: (n,), or (n, C) where examples have several.
-        truncated: (n,) whether an example lost tokens.
-        idx: n names of the examples.
-    """
-
-    vectors: torch.Tensor
-    lengths: np.ndarray
-    labels: np.ndarray
-    truncated: np.ndarray
-    idx: np.ndarray
-
-    def take(self, indices: Sequence[int] | np.ndarray) -> Features:
-        """Return the examples at those indices, in that order."""
-        indices = np.asarray(indices, dtype=np.int64)
-        places = to_device(places_of(self.lengths, indices), self.vectors.device)
-        return Features(
-            self.vectors[places],
-            self.lengths[indices],
-            self.labels[indices],
-            self.truncated[indices],
-            self.idx[indices],
-        )
-
-    def on(self, device: torch.device) -> Features:
-        """Return them as they are: a backbone left them there."""
-        return self
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-
-class FeatureClassifier(Classifier):
-    """A classifier with a frozen backbone, from its features on.
-
-    Args:
-        classifier: Its head is trained in place.
-    """
-
-    def __init__(self, classifier: HeadClassifier) -> None:
-        super().__init__()
-        self.head = classifier.head
-        self.reads = classifier.reads
-        self.dropout = classifier.dropout
-
-    def forward(self, batch: Features) -> HeadOutput:
-        """Classify a batch."""
-        if self.reads == "example":
-            return self.head(self.dropout(batch.vectors), None)
-        vectors, mask = stack(batch.vectors, batch.lengths)
-        return self.head(self.dropout(vectors), mask)
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        return list(self.head.parameters())
 
 
 _cache: dict[tuple[str, ...], Features] = {}
@@ -120,10 +57,9 @@ def features(classifier: HeadClassifier, data: Batch, weights: str, dtype: str =
 def _compute(classifier: HeadClassifier, data: Batch, dtype: str) -> Features:
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    on_device = data.on(classifier.device)
 
     def embed(rows: slice) -> torch.Tensor:
-        part = on_device.take(order[rows])
+        part = data.take(order[rows])
         with autocast(classifier.device, dtype):
             vectors, mask = classifier.embed(part)
         if mask is None:
@@ -149,9 +85,6 @@ def _digest(data: Batch) -> str:
     for array in (texts.tokens, texts.lengths, counts, texts.token_type_ids):
         digest.update(b"" if array is None else array.tobytes())
     return digest.hexdigest()
-
-
-Examples = Batch | Features
 
 
 class Predictions(NamedTuple):
@@ -182,11 +115,10 @@ def predict(classifier: Classifier, data: Examples, batch_size: int, dtype: str 
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
     places = np.argsort(order, kind="stable")
-    on_device = data.on(classifier.device)
 
     def read(rows: slice) -> HeadOutput:
         with autocast(classifier.device, dtype):
-            return classifier(on_device.take(order[rows]))
+            return classifier(data.take(order[rows]))
 
     outputs = list(Budget(batch_size).fit(len(order), read, batch_size))
     logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()[places]

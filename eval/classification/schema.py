@@ -183,7 +183,7 @@ class TaskFile(Section):
     """Leave out examples of fewer words."""
     label: str = "label"
     """The field with the label."""
-    labels: tuple[StrictStr | StrictInt, ...] | None = Field(None, min_length=2)
+    labels: tuple[StrictStr | StrictInt, ...] | None = None
     """Every label in the order of its integer; the data has names, or positions from 0 where all labels here
     are names. Null: those of the training set, which are integers from 0 or names."""
     label_names: tuple[StrictStr, ...] | None = None
@@ -227,6 +227,8 @@ class TaskFile(Section):
     @field_validator("labels", "label_names")
     @classmethod
     def _check_labels(cls, value: tuple[Label, ...] | None) -> tuple[Label, ...] | None:
+        if value is not None and len(value) < 2:
+            raise ValueError(f"{list(value)!r} is not two or more names or integers")
         if value and len({type(label) for label in value}) > 1:
             raise ValueError("some labels are names and some integers; make them one or the other")
         if value and len(set(value)) < len(value):

@@ -11,14 +11,7 @@ from typing import Any
 
 from base.errors import UsageError
 from base.wording import first_few
-from eval.classification.schema import (
-    Label,
-    TaskFile,
-    Template,
-    parse_template,
-    read_field,
-    text_parts,
-)
+from eval.classification.schema import Label, TaskFile, Template, parse_template, read_field, text_parts
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
 from scores.heads.registry import HeadChoice
 from scores.suites.registry import CROSS_TASK
@@ -110,15 +103,10 @@ def find_labels(values: Iterable[Any], many: bool, source: str) -> tuple[Label, 
             labels.add(plain(label))
     names = sorted(label for label in labels if isinstance(label, str))
     numbers = sorted(int(label) for label in labels if not isinstance(label, str))
-    if names and numbers:
+    if (names and numbers) or numbers != list(range(len(numbers))):
         raise UsageError(
-            f"{source}: some labels are names ({list_labels(names[:3])}) and some integers "
-            f"({list_labels(numbers[:3])}); make them one or the other"
-        )
-    if numbers != list(range(len(numbers))):
-        raise UsageError(
-            f"{source}: labels {list_labels(numbers)} do not run from 0 without a gap; declare them in the "
-            f"task's file: labels: [{list_labels(numbers)}]"
+            f"{source}: labels {list_labels([*names[:3], *numbers])} are neither all names nor integers from "
+            "0 without a gap; declare them in the task's file: labels: [...]"
         )
     return tuple(names or numbers)
 
@@ -224,9 +212,7 @@ class ClassificationTask:
     def digest(self) -> str:
         """Hexadecimal digits that change with whatever makes other examples of the same data."""
         content = self.definition.model_dump_json(
-            include={
-                *("hub", "text", "flatten", "min_words", "label", "labels", "multi_label", "majority"),
-            }
+            include={*("hub", "text", "flatten", "min_words", "label", "labels", "multi_label", "majority")}
         )
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -19,18 +19,16 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.json_text import parse_json
 from base.text.tokens import read
-from eval.memory import to_device
 from scores.heads.spec import SegmentKind
 
 # Kept for later runs: both files of the eleven tasks for two tokenizers.
@@ -59,24 +57,21 @@ class Encoded:
     """Examples as tokens.
 
     Attributes:
-        tokens: (N,) token ids of one example after another, special tokens included; on a GPU those of all
-            examples that were put there, of which ``starts`` says where each begins.
+        tokens: (N,) token ids of one example after another, special tokens included.
         lengths: (n,) tokens of each example.
         labels: (n,), or (n, C) where examples may have several.
         truncated: (n,) whether an example lost tokens to the greatest length.
         idx: n names of the examples, as their file has them.
         token_type_ids: (N,) which text of a pair a token belongs to, for the models that are told; None where
             the tokenizer does not say, or says 0 of all tokens.
-        starts: (n,) where each example begins in ``tokens`` on a GPU; None on the host.
     """
 
-    tokens: Any
+    tokens: np.ndarray
     lengths: np.ndarray
     labels: np.ndarray
     truncated: np.ndarray
     idx: np.ndarray
-    token_type_ids: Any = None
-    starts: np.ndarray | None = None
+    token_type_ids: np.ndarray | None = None
 
     @classmethod
     def from_lists(
@@ -98,29 +93,16 @@ class Encoded:
         )
 
     def take(self, indices: Sequence[int] | np.ndarray) -> Encoded:
-        """Return the examples at those indices, in that order; a GPU has nothing to do."""
+        """Return the examples at those indices, in that order."""
         indices = np.asarray(indices, dtype=np.int64)
-        tokens, types, starts = self.tokens, self.token_type_ids, self.starts
-        if starts is None:
-            places = places_of(self.lengths, indices)
-            tokens, types = tokens[places], None if types is None else types[places]
-        else:
-            starts = starts[indices]
-        labels, truncated, idx = self.labels[indices], self.truncated[indices], self.idx[indices]
-        return Encoded(tokens, self.lengths[indices], labels, truncated, idx, types, starts)
-
-    def on(self, device: torch.device) -> Encoded:
-        """Return them with their tokens where a GPU finds them; a CPU has them."""
-        return self.resident(device) if device.type == "cuda" and self.starts is None else self
-
-    def resident(self, device: torch.device) -> Encoded:
-        """Put all tokens on a device, from which each batch picks its own."""
-        types = self.token_type_ids
-        return replace(
-            self,
-            tokens=to_device(self.tokens.astype(np.int64), device),
-            token_type_ids=None if types is None else to_device(types.astype(np.int64), device),
-            starts=np.cumsum(self.lengths) - self.lengths,
+        places, types = places_of(self.lengths, indices), self.token_type_ids
+        return Encoded(
+            self.tokens[places],
+            self.lengths[indices],
+            self.labels[indices],
+            self.truncated[indices],
+            self.idx[indices],
+            None if types is None else types[places],
         )
 
     def __len__(self) -> int:
@@ -355,10 +337,6 @@ class Segmented:
             self.idx[indices],
             self.spans[segments],
         )
-
-    def on(self, device: torch.device) -> Segmented:
-        """Return them with their tokens where a GPU finds them; a CPU has them."""
-        return replace(self, pieces=self.pieces.on(device))
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -29,11 +29,7 @@ from eval.scoring.batches import Batch, ScoredText, Scores, TokenTable, batches_
 
 
 def shared_masked_scores(
-    model: PreTrainedModel,
-    texts: Sequence[ScoredText],
-    mask_token_id: int,
-    budget: Budget,
-    masking: Masking,
+    model: PreTrainedModel, texts: Sequence[ScoredText], mask_token_id: int, budget: Budget, masking: Masking
 ) -> Scores:
     """Score texts with a masked model built of BERT's modules; ``AttributeError`` for any other.
 

@@ -353,10 +353,7 @@ FILES_2025: dict[str, tuple[str, ...]] = {
     "wug-past": ("{task}", "{task}/{task}"),
 }
 """Below ``babylm25_dir``: a folder with a file for each task, or with ``{task}`` the file, any of these."""
-_FILE_NAMES = {
-    "wugs_dist_before": "wugs_dist-before",
-    "wugs_dist_in_between": "wugs_dist-in-between",
-}
+_FILE_NAMES = {"wugs_dist_before": "wugs_dist-before", "wugs_dist_in_between": "wugs_dist-in-between"}
 """Of tasks that files spell otherwise."""
 HUB_BLIMP = "nyu-mll/blimp"
 BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -95,7 +95,7 @@ class HarnessTask:
         task, indices = self._task(), self._indices()
         tell(f"{len(indices)} documents")
         model = LMEvalModel(scorer)
-        with _only_errors(), _without_bars():
+        with _silence():
             results = evaluate(
                 model, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
             )
@@ -161,7 +161,7 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
     for folder in include_path:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder}; --include-path names folders with task files of lm-eval")
-    with _only_errors(), _without_bars():
+    with _silence():
         manager = _manager(include_path, include_defaults=False)
         if requested not in manager.task_index:
             manager = _manager(include_path, include_defaults=True)
@@ -194,28 +194,19 @@ def _manager(include_path: tuple[Path, ...], include_defaults: bool) -> Any:
 
 
 @contextmanager
-def _only_errors() -> Iterator[None]:
-    """Silence the lines that lm-eval logs for every task."""
-    logger = logging.getLogger("lm_eval")
-    level = logger.level
+def _silence() -> Iterator[None]:
+    """Keep lm-eval from logging a line for every task, and it and datasets from drawing bars into ours."""
+    logger, bar = logging.getLogger("lm_eval"), task_module.tqdm
+    level, has_bars = logger.level, datasets.is_progress_bar_enabled()
     logger.setLevel(logging.ERROR)
+    datasets.disable_progress_bars()
+    task_module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]  # there is no argument for it
     try:
         yield
     finally:
         logger.setLevel(level)
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep lm-eval and datasets from drawing bars into this project's own: lm-eval has no argument for it."""
-    enabled, bar = datasets.is_progress_bar_enabled(), task_module.tqdm
-    datasets.disable_progress_bars()
-    task_module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
         task_module.tqdm = bar
-        if enabled:
+        if has_bars:
             datasets.enable_progress_bars()
 
 

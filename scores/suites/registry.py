@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from scores.suites.blimp_paradigms import FILTERED_TASKS, PARADIGMS, SUPPLEMENT_TASKS
 from scores.suites.spec import MEAN_OF_TASKS, PERCENTAGES, MeanSpec, MetricSpec, SuiteSpec, Unit
@@ -32,6 +33,7 @@ EWOK_DOMAINS = (
     *("physical-interactions", "physical-relations", "quantitative-properties", "social-interactions"),
     *("social-properties", "social-relations", "spatial-relations"),
 )
+COMPS_TASKS = ("base", "wugs", "wugs_dist_before", "wugs_dist_in_between")
 
 TIES = MetricSpec(name="ties", better=None)
 PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
@@ -75,26 +77,37 @@ HARNESS_METRICS = (
 )
 """Those that tasks of lm-eval are known to have."""
 
+_PARADIGM_MEANS = (MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group"))
+
+
+def _pairs(name: str, finder: str, tasks: tuple[str, ...], **fields: Any) -> SuiteSpec:
+    """Describe a suite of minimal pairs; ``finder`` is a function of ``eval.zero_shot.choices``."""
+    common: dict[str, Any] = {"kind": "minimal pairs", "metrics": PAIR_METRICS, "graded": GRADED_PAIRS}
+    return SuiteSpec(
+        name=name, finder=f"eval.zero_shot.choices:{finder}", tasks=tasks, **{**common, **fields}
+    )
+
+
+def _wugs(name: str, task: str, label: str = "") -> SuiteSpec:
+    correlation = MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0)
+    return SuiteSpec(
+        name=name,
+        label=label,
+        kind="choices",
+        finder="eval.zero_shot.choices:find_tasks",
+        metrics=(correlation,),
+        primary=(correlation.name,),
+        tasks=(task,),
+    )
+
+
 _SUITES = (
-    SuiteSpec(
-        name="blimp",
-        label="67 paradigms",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_blimp",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=PARADIGMS,
-        noun="paradigms",
-        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
-    ),
-    SuiteSpec(
-        name="babylm23",
+    _pairs("blimp", "find_blimp", PARADIGMS, label="67 paradigms", noun="paradigms", means=_PARADIGM_MEANS),
+    _pairs(
+        "babylm23",
+        "find_blimp",
+        (*FILTERED_TASKS, *SUPPLEMENT_TASKS),
         label="12 filtered tasks and 5 supplement tasks",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_blimp",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=(*FILTERED_TASKS, *SUPPLEMENT_TASKS),
         means=(
             MEAN_OF_TASKS,
             MeanSpec(of="filtered BLiMP tasks", tasks=FILTERED_TASKS),
@@ -103,64 +116,34 @@ _SUITES = (
             MeanSpec(of="filtered BLiMP paradigms", over="paradigm", tasks=FILTERED_TASKS),
         ),
     ),
-    SuiteSpec(
-        name="blimp-fast",
+    _pairs(
+        "blimp-fast",
+        "find_fast_blimp",
+        PARADIGMS,
         label="200 pairs a paradigm",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_fast_blimp",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=PARADIGMS,
         noun="paradigms",
-        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+        means=_PARADIGM_MEANS,
     ),
-    SuiteSpec(
-        name="blimp-filtered",
+    _pairs(
+        "blimp-filtered",
+        "find_tasks",
+        PARADIGMS,
         label="67 paradigms, filtered for BabyLM 2025",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=PARADIGMS,
         noun="paradigms",
-        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+        means=_PARADIGM_MEANS,
     ),
-    SuiteSpec(
-        name="blimp-supplement",
-        label="5 tasks",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=SUPPLEMENT_TASKS,
-    ),
-    SuiteSpec(
-        name="ewok",
+    _pairs("blimp-supplement", "find_tasks", SUPPLEMENT_TASKS, label="5 tasks"),
+    _pairs(
+        "ewok",
+        "find_tasks",
+        EWOK_DOMAINS,
         label="11 domains",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_tasks",
-        metrics=PAIR_METRICS,
         graded=GRADED_PAIRS[:1],
-        tasks=EWOK_DOMAINS,
         noun="domains",
         means=(MeanSpec(of="domains"),),
     ),
-    SuiteSpec(
-        name="comps",
-        label="4 tasks",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS[:1],
-        tasks=("base", "wugs", "wugs_dist_before", "wugs_dist_in_between"),
-    ),
-    SuiteSpec(
-        name="embedded-pairs",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_embedded",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-    ),
+    _pairs("comps", "find_tasks", COMPS_TASKS, label="4 tasks", graded=GRADED_PAIRS[:1]),
+    _pairs("embedded-pairs", "find_embedded", ()),
     SuiteSpec(
         name="entity-tracking",
         kind="choices",
@@ -177,23 +160,8 @@ _SUITES = (
             MeanSpec(of="tasks, each over its numbers of operations", metric="accuracy_by_operations"),
         ),
     ),
-    SuiteSpec(
-        name="wug",
-        kind="choices",
-        finder="eval.zero_shot.choices:find_tasks",
-        metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
-        primary=("spearman_correlation",),
-        tasks=("wug_adj_nominalization",),
-    ),
-    SuiteSpec(
-        name="wug-past",
-        label="past tense",
-        kind="choices",
-        finder="eval.zero_shot.choices:find_tasks",
-        metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
-        primary=("spearman_correlation",),
-        tasks=("wug_past_tense",),
-    ),
+    _wugs("wug", "wug_adj_nominalization"),
+    _wugs("wug-past", "wug_past_tense", label="past tense"),
     SuiteSpec(
         name="perplexity",
         kind="text",
