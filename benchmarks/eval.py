@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -39,10 +40,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from eval.files import read_json_rows
-from eval.models.memory import Budget
+from eval.files import read_rows
+from eval.memory import Budget
+from eval.scoring.batches import Batch, ScoredText, batches_of_one_length, target_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
-from eval.scoring.plain import ScoredText, plain_causal_scores
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer
 from pretrain.run.provenance import device_name
@@ -116,13 +117,12 @@ class Bench:
         """Score as the command eval does for the first run of a study; later ones find the tokens made."""
         from eval.scoring.scorers import SCORERS
         from eval.scoring.tokens import forget_tokens
-        from eval.zero_shot.choices import Choice, score_choices
 
         forget_tokens()
         scorer = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)
-        sentences = zip(*(pairs[column] for column in COLUMNS), strict=True)
-        scored = score_choices([Choice("", (good, bad)) for good, bad in sentences], scorer)
-        return np.array([choice.scores for choice in scored])
+        sentences = pairs[list(COLUMNS)].to_numpy().flatten()
+        scored = scorer.score_continuations([("", f" {sentence}") for sentence in sentences])
+        return scored.log_likelihood.reshape(-1, 2)
 
     def lm_eval(self, pairs: pd.DataFrame, batch_size: int) -> np.ndarray:
         """Score by lm-eval's own model and a task of templates, as in its YAML files."""
@@ -155,11 +155,18 @@ class Bench:
 
     def plain(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score whole sentences in batches of one length, nothing shared."""
+        texts, budget = self.texts(pairs), Budget.of(self.model, self.batch_tokens)
+        scores = np.zeros(len(texts))
         with torch.inference_mode():
-            scores = plain_causal_scores(
-                self.model, self.texts(pairs), Budget.of(self.model, self.batch_tokens)
-            )
-        return scores.log_likelihood.reshape(-1, 2)
+            for batch in batches_of_one_length(texts, budget, self.model.device):
+                log_probs, _ = target_scores(nn.Identity(), *self._predicted(batch), budget)
+                scores[batch.indices] = log_probs.view(len(batch.indices), -1).double().sum(1).numpy()
+        return scores.reshape(-1, 2)
+
+    def _predicted(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of scored tokens, and these tokens, of a batch of whole sentences."""
+        logits = self.model(input_ids=batch.ids[:, : batch.end - 1], use_cache=False).logits
+        return logits[:, batch.start - 1 :].flatten(0, 1), batch.ids[:, batch.start : batch.end].flatten()
 
     @torch.inference_mode()
     def sentence_at_a_time(self, pairs: pd.DataFrame) -> np.ndarray:
@@ -235,7 +242,7 @@ def choose_pairs(folder: Path, rounds: int, count: int) -> list[pd.DataFrame]:
     """Read the first pairs of as many paradigms as there are rounds, evenly spaced in the alphabet."""
     files = sorted(folder.glob("*.jsonl.gz"))
     chosen = [files[index * len(files) // rounds] for index in range(rounds)]
-    return [pd.DataFrame(read_json_rows(path, COLUMNS)[:count]) for path in chosen]
+    return [pd.DataFrame(read_rows(path, COLUMNS)[:count]) for path in chosen]
 
 
 def seconds(device: str) -> float:

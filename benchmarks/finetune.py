@@ -41,15 +41,13 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-from eval.classification.classifier import make_classifier
-from eval.classification.config import FinetuneConfig
-from eval.classification.evaluate import evaluate_tasks
-from eval.classification.inputs.tokens import Encoded, encode
-from eval.classification.loading import load_classifier, load_classifier_tokenizer
-from eval.classification.metrics import METRICS
-from eval.classification.tasks.chosen import GLUE_TASKS
-from eval.classification.tasks.examples import read_examples
+from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
+from eval.classification.evaluate import METRICS, evaluate_tasks
+from eval.classification.examples import read_examples
+from eval.classification.find_tasks import GLUE_TASKS
+from eval.classification.tokens import Encoded, encode
 from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig
 from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name

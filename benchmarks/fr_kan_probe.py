@@ -40,15 +40,14 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor, nn
 
-from eval.classification.classifier import Classifier
-from eval.classification.config import PRESETS
-from eval.classification.features import Features
+from eval.classification.classifier import Classifier, Features
+from eval.classification.data import hold_out
+from eval.classification.evaluate import METRICS
 from eval.classification.finetune import finetune
-from eval.classification.heads.layers import HeadOutput, build_head, count_parameters
-from eval.classification.inputs.data import hold_out
-from eval.classification.metrics import METRICS
+from eval.classification.heads import HeadOutput, build_head, count_parameters
 from eval.classification.prediction import predict
-from eval.files import read_json_rows
+from eval.files import read_rows
+from eval.finetuning import PRESETS
 from scores.heads.registry import check_head, parse_head
 
 HEADS = ("linear", "mlp match=fourier-kan", "fourier-kan", "fourier-kan init_scale=0.1", "kan")
@@ -85,14 +84,14 @@ class FeatureHead(Classifier):
 def read_sentences(task: str, data: Path) -> dict[str, int]:
     """Read every sentence once, with its label; those that stand under two labels are left out."""
     if task == "sst2":
-        rows = read_json_rows(data / "glue/sst2.train.jsonl.gz", ("sentence", "label"))
+        rows = read_rows(data / "glue/sst2.train.jsonl.gz", ("sentence", "label"))
         pairs = [(row["sentence"].strip(), int(row["label"])) for row in rows]
     else:
         files = sorted((data / "blimp/filtered").glob("*.jsonl.gz"))
         pairs = [
             (row["sentence_good"].strip(), label)
             for label, file in enumerate(files)
-            for row in read_json_rows(file, ("sentence_good",))
+            for row in read_rows(file, ("sentence_good",))
         ]
     labels: dict[str, set[int]] = {}
     for sentence, label in pairs:

@@ -20,8 +20,7 @@ from base.errors import run_cli
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_run
-from eval.runner.measure import _load_scorer
+from eval.evaluate import _load_scorer, evaluate_run
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build

@@ -34,8 +34,8 @@ from base.names import Budget
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
 from base.sections import Section
-from eval.models.identity import identify_run, weights_hash
-from eval.runner.work_units import work_units
+from eval.identity import identify_run, weights_hash
+from eval.work_units import work_units
 from pretrain.run.run_dir import config_hash, write_config
 from scores.rows import write_rows
 from scores.store import Ledger, write_ledger

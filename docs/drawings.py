@@ -223,12 +223,15 @@ PACKAGES: Floors = (
 )
 EVAL_FLOORS: Floors = (
     (("command.py", "ffn-ablations eval"),),
-    (("push", "models to the hub"), ("runner", "what is missing, scored")),
+    (("evaluate.py", "what is missing, scored"), ("push.py", "models to the hub")),
+    (("work_units.py", "what is missing"), ("model_card.py", "what the hub shows")),
     (("zero_shot", "minimal pairs, choices, perplexity, lm-eval"),),
-    (("config.py", "what can be asked for"),),
     (("classification", "fine-tuning: inputs, tasks, heads"),),
     (("scoring", "one number for one text"),),
-    (("models", "loading a model"),),
+    (("config.py", "what can be asked for"),),
+    (("finetuning.py", "how classifiers learn"), ("protocol.py", "how texts are scored")),
+    (("identity.py", "which run, which weights"),),
+    (("backbones.py", "models of elsewhere"), ("memory.py", "batches that fit")),
     (("files.py", "reading data"),),
 )
 

@@ -6,16 +6,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from base.command_line import Positional, read_flags
+from base.config_input import read_yaml
 from base.errors import UsageError
-from base.mistakes import check
+from base.mistakes import check, explain
+from base.run.folders import RunFolder, StudyFolder
+from eval.backbones import backbone_runs, is_backbone
 from eval.config import EvalConfig
-from eval.runner.find_runs import find_runs, study_config
+from scores.stages import is_cut_off
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eval.runner.evaluate import Failure
+    from eval.evaluate import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
@@ -33,6 +38,9 @@ keeps its scores in eval/rows.parquet (and .csv), and every item in eval/items/.
 rest."""
 
 
+BACKBONES_DIR = Path("runs", "backbones")
+
+
 class EvaluateArgs(EvalConfig):
     """What ``ffn-ablations eval`` is asked to do."""
 
@@ -41,8 +49,8 @@ class EvaluateArgs(EvalConfig):
     trust_remote_code: bool = False
     """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""
     workers: int | None = None
-    """Tasks that are scored at the same time, each by a process with one thread (null: one a core, up to four
-    on a GPU, one where there is little to do)."""
+    """Runs that are scored at the same time, each by a process with one thread (null: one a core, up to four
+    on a GPU)."""
 
 
 def evaluate(
@@ -53,14 +61,14 @@ def evaluate(
     Args:
         paths: Folders of runs or studies.
         config: What is evaluated, and how.
-        workers: Processes that score at the same time; None chooses.
+        workers: Runs that are scored at the same time; None chooses.
         trust_remote_code: Whether to run FFN variants that the runs bring.
 
     Returns:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
-    from eval.runner.evaluate import evaluate_runs
-    from eval.runner.work_units import check_sources
+    from eval.evaluate import evaluate_runs
+    from eval.work_units import check_sources
     from scores.summary import summary
 
     if workers is not None and workers < 1:
@@ -70,13 +78,13 @@ def evaluate(
     for note in notes + sources:
         print(f"note: {note}", file=sys.stderr)
     outcome = evaluate_runs(runs, config, workers, trust_remote_code=trust_remote_code)
-    if tables := [rows for rows in outcome.asked.values() if len(rows)]:
+    if tables := [rows for rows in outcome.requested.values() if len(rows)]:
         print(summary(tables))
     return _status(outcome.failures)
 
 
 def _status(failures: Sequence[Failure]) -> int:
-    from eval.runner.evaluate import failure_lines
+    from eval.evaluate import failure_lines
 
     for line in failure_lines(failures):
         print(f"error: {line}", file=sys.stderr)
@@ -93,6 +101,85 @@ def main(args: Sequence[str] | None = None) -> int:
     if {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
-    asked = check(EvaluateArgs, config.model_dump(), typed)
-    config = EvalConfig.model_validate({name: getattr(asked, name) for name in EvalConfig.model_fields})
-    return evaluate(asked.runs, config, asked.workers, asked.trust_remote_code)
+    arguments = check(EvaluateArgs, config.model_dump(), typed)
+    config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
+    return evaluate(arguments.runs, config, arguments.workers, arguments.trust_remote_code)
+
+
+def find_runs(
+    paths: Sequence[Path], seeds: Sequence[int] = (), backbones_dir: Path = BACKBONES_DIR
+) -> tuple[list[Path], list[str]]:
+    """List the runs that paths name.
+
+    Args:
+        paths: Folders of runs and of studies, and folders or names on the hub of other pretrained models.
+        seeds: Of fine-tuning, for those other models.
+        backbones_dir: Where the scores of those lie.
+
+    Returns:
+        Run folders, and sentences that name what a study's folder holds but cannot be scored yet.
+
+    Raises:
+        UsageError: If no path is given, or a folder holds neither a run nor a trained run.
+    """
+    if not paths:
+        raise UsageError("no run given; name a study's folder or runs: ffn-ablations eval runs/<study>")
+    runs, notes = [], []
+    for path in paths:
+        folders = [] if RunFolder(path).is_run else StudyFolder(path).run_folders()
+        inside = [run for run in folders if run.is_run]
+        if not inside and (others := [run.path for run in folders if run.is_backbone]):
+            runs += others
+            continue
+        if not inside and seeds and is_backbone(path):
+            runs += backbone_runs(path, seeds, backbones_dir)
+            continue
+        if not inside:
+            runs.append(path)  # a run, or nothing: whoever opens it says so
+            continue
+        trained = [run.path for run in inside if run.has_model]
+        num_archived = sum(run.is_archived for run in inside)
+        if not trained and num_archived:
+            raise UsageError(
+                f"{path} holds {num_archived} runs that were archived without their models; their scores are "
+                f"there: ffn-ablations report {path}"
+            )
+        if not trained:
+            raise UsageError(f"{path} holds {len(inside)} runs and none is trained yet; train one first")
+        runs += trained
+        # One that has lost its configuration: whoever opens it says so.
+        runs += [run.path for run in folders if not run.is_run and (run.has_model or run.is_scored)]
+        if num_archived:
+            notes.append(f"{path}: left out, archived without their models: {num_archived} runs")
+        if untrained := [run.run_id for run in inside if not (run.has_model or run.is_archived)]:
+            names = ", ".join(untrained)
+            notes.append(f"{path}: left out, not trained yet: {names}")
+    return runs, notes
+
+
+def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> EvalConfig:
+    """Return the evaluation that the first study among the paths asks for; the defaults without a study.
+
+    Args:
+        paths: As ``find_runs`` takes them.
+        include_path: Folders of task files that whoever typed the command named.
+
+    Raises:
+        UsageError: If that study's file is unusable, or it names folders of task files that nobody typed:
+            these may run code.
+    """
+    for path in paths:
+        file = StudyFolder(path).study_file
+        if file.is_file():
+            try:
+                content = read_yaml(file)
+                if is_cut_off(content):
+                    raise UsageError("it was cut off; run the study's command again, which writes it anew")
+                config = EvalConfig.model_validate(content.get("evaluation") or {})
+            except (UsageError, OSError, UnicodeDecodeError, ValidationError) as error:
+                text = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
+                reason = " ".join(str(text).split())[:200]
+                raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
+            config.refuse_unnamed_task_files(include_path, file)
+            return config
+    return EvalConfig()

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, Unlisted
-from eval.classification.config import FinetuneConfig
-from eval.scoring.protocol import ProtocolConfig
+from eval.finetuning import FinetuneConfig
+from eval.protocol import ProtocolConfig
 from scores.suites.registry import SUITES
 from scores.suites.spec import SuiteSpec
 
@@ -84,23 +84,31 @@ class EvalConfig(Section):
     """Seed of the embedded pairs and classification tasks; the same for every run."""
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by
-    device and its free memory)."""
+    device)."""
     device: Device | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""
 
-    def refuse_unnamed_task_files(self, named: Sequence[Path], source: Path) -> None:
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former_fields(cls, value: object) -> object:
+        """Leave out what archived studies say of checks that changed no score."""
+        if not isinstance(value, dict):
+            return value
+        return {name: setting for name, setting in value.items() if name != "check_contamination"}
+
+    def refuse_unnamed_task_files(self, typed: Sequence[Path], source: Path) -> None:
         """Refuse folders of task files that a study names and nobody typed: such files may run code.
 
         Args:
-            named: What was typed after ``--include-path``.
+            typed: What was typed after ``--include-path``.
             source: The study's file, for the error message.
 
         Raises:
             UsageError: Names the folder, and the flag that says that it is trusted.
         """
-        if unnamed := sorted(set(self.include_path) - set(named)):
+        if unnamed := sorted(set(self.include_path) - set(typed)):
             names = " ".join(map(str, self.include_path))
             raise UsageError(
                 f"{source} names task files in {unnamed[0]}, which may run code; if you trust them, add "

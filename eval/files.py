@@ -6,12 +6,18 @@ import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
+import pandas as pd
+import pyarrow.parquet as pq
+
 from base import files
 from base.errors import UsageError
 from base.json_text import parse_json
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
 DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")
+TABLE_SUFFIXES = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+PARQUET = ".parquet"
+INTEGER = r"-?(?:0|[1-9]\d*)"
 
 
 def data_name(path: Path) -> str | None:
@@ -24,24 +30,34 @@ def data_name(path: Path) -> str | None:
 
 def list_data_files(folder: Path) -> dict[str, Path]:
     """Return the data files of a folder by name without suffix, in alphabetical order."""
-    named = ((data_name(path), path) for path in sorted(folder.iterdir()) if path.is_file())
-    return {name: path for name, path in named if name is not None}
+    files = ((data_name(path), path) for path in sorted(folder.iterdir()) if path.is_file())
+    return {name: path for name, path in files if name is not None}
 
 
-def read_json_rows(path: Path, columns: Iterable[str]) -> list[dict]:
-    """Read the objects of a JSON Lines file (or of one JSON array), plain or gzipped.
+def read_rows(path: Path, columns: Iterable[str], texts: Iterable[str] = ()) -> list[dict]:
+    """Read the rows of a file: JSON Lines or one JSON array, CSV, TSV, each also gzipped, or Parquet.
 
     Args:
-        path: The file.
+        path: Its suffix says of what kind it is.
         columns: What every row must have.
+        texts: Columns of a table that hold text, whatever it looks like.
 
     Raises:
         UsageError: Names the file, the row (from 1) and the column at fault.
     """
     columns = tuple(columns)
-    rows = _parse_rows(path, _read_text(path))
+    separator = next((sep for suffix, sep in TABLE_SUFFIXES.items() if path.name.endswith(suffix)), None)
+    try:
+        if separator is not None:
+            rows = _read_table(path, separator, texts)
+        elif path.suffix == PARQUET:
+            rows = pq.read_table(path).to_pylist()
+        else:
+            rows = _parse_rows(path, _read_text(path))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from error
     if not rows:
-        raise UsageError(f"{path} holds no rows; expected JSON objects with {', '.join(columns)}")
+        raise UsageError(f"{path} holds no rows; expected some with {', '.join(columns)}")
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict):
             raise UsageError(f"{path}, row {number}: not a JSON object but {type(row).__name__}")
@@ -50,6 +66,15 @@ def read_json_rows(path: Path, columns: Iterable[str]) -> list[dict]:
                 present = ", ".join(map(repr, row)) or "none"
                 raise UsageError(f"{path}, row {number}: no column {column!r}; it has {present}")
     return rows
+
+
+def _read_table(path: Path, separator: str, texts: Iterable[str]) -> list[dict]:
+    # Nothing is guessed: "NA", "None" and "True" are texts, and labels.
+    table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False).astype(object)
+    for name in table.columns.difference(list(texts)):
+        if table[name].str.fullmatch(INTEGER).all():
+            table[name] = table[name].map(int).astype(object)
+    return table.to_dict("records")
 
 
 def _read_text(path: Path) -> str:

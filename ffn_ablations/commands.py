@@ -34,7 +34,7 @@ _ALL = (
     Command("inspect", "inside.ffn.command:main", "what learned activations and KAN edges became"),
     Command("explain", "inside.classifier.explain:main", "what speaks for the labels of a classifier"),
     Command("check", "ffn_variants.check:main", "whether an FFN of your own does what it must"),
-    Command("push", "eval.push.command:main", "put trained models on the Hugging Face hub"),
+    Command("push", "eval.push:main", "put trained models on the Hugging Face hub"),
     Command("list variants", "ffn_variants.listing:main", "the FFN variants, with parameters and FLOPs"),
     Command("list heads", "eval.classification.listing:list_heads", "the classification heads"),
     Command("list tasks", "eval.classification.listing:list_tasks", "the classification tasks"),

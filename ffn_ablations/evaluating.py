@@ -11,8 +11,8 @@ import pandas as pd
 from base.errors import UsageError
 from base.mistakes import check
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_runs, failure_lines
-from eval.runner.work_units import check_sources
+from eval.evaluate import evaluate_runs, failure_lines
+from eval.work_units import check_sources
 from ffn_ablations.errors import brief_in_notebooks, told
 from ffn_ablations.runs import as_runs
 from ffn_ablations.values import typed_values
@@ -33,7 +33,7 @@ def evaluate(
     Args:
         runs: What ``train`` returned, a list of such, paths of runs' folders, or a ``Study``.
         suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``; without any there is the held-out loss.
-        workers: Processes that score at the same time. Several are started anew, so that a script needs
+        workers: Runs that are scored at the same time, each by a process started anew: a script then needs
             ``if __name__ == "__main__":``.
         trust_remote_code: Run FFN variants that the runs bring, which are code. One that this process trained
             or loaded needs none.
@@ -65,5 +65,5 @@ def evaluate(
     if outcome.failures:
         raise UsageError("; ".join(failure_lines(outcome.failures)))
     ids = {run.folder: run.facts.run_id for run in chosen}
-    tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.asked.items() if len(rows)]
+    tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     return pd.concat([held_out_rows([run.facts for run in chosen]), *tables], ignore_index=True)

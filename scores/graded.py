@@ -6,7 +6,7 @@ models pseudo-log-likelihoods), in nats:
 
 - ``log_odds``: of a minimal pair log p(good) - log p(bad), in nats a pair. 0 is a model that cannot tell.
 - ``log_odds_per_token``: the same divided by the number of tokens that differ, ``num_tokens_differing`` (see
-  ``eval.zero_shot.minimal_pairs.count_differing``). So a pair that differs in one word and one that differs
+  ``eval.zero_shot.choices.count_differing``). So a pair that differs in one word and one that differs
   in five weigh alike. The tokens that both share are no part of the divisor, although what differs changes
   their scores, too: they are as many as the sentence happens to be long. Of a pair of equal sentences both
   metrics are 0.

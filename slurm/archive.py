@@ -161,7 +161,7 @@ def _run_files(run: RunFolder) -> dict[str, bytes]:
     ]
     files[run.provenance_file.name] = _json(record | {"sessions": sessions})
     if run.is_complete:
-        from eval.models.identity import weights_hash  # loads torch, which --help and a restore do without
+        from eval.identity import weights_hash  # loads torch, which --help and a restore do without
 
         files[run.archive_marker.name] = _json({"weights": weights_hash(run.path)})
     return files

@@ -21,10 +21,9 @@ from base.progress import duration
 from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
 from base.wording import format_table
-from eval.classification.cost import CHARACTERS_PER_TOKEN
-from eval.classification.tasks.schema import benchmarks_asked_for
-from eval.models.backbones import StudyBackbone
-from eval.runner.work_units import check_sources
+from eval.backbones import StudyBackbone
+from eval.classification.schema import benchmarks_asked_for
+from eval.work_units import check_sources
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
@@ -42,6 +41,8 @@ from slurm.study.study import Study
 from slurm.study.tuning import describe_tuning, growth_to_come
 from slurm.todo import Todo
 
+CHARACTERS_PER_TOKEN = 4
+"""Of English in a vocabulary of about 10,000; only estimates of time use it."""
 TRAINING_OVER_FORWARD = 3
 """A forward and a backward pass: twice the forward's operations go back."""
 STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}

@@ -13,8 +13,8 @@ from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
 from base.run.folders import RunFolder, StudyFolder
-from eval.models.identity import admit_run
-from eval.runner.work_units import check_sources
+from eval.identity import admit_run
+from eval.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
 from pretrain.training.usable import check_all_usable, check_folder

@@ -25,9 +25,9 @@ from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
 from base.records import set_aside, write_record
 from base.run.folders import RunFolder, StudyFolder
 from base.system import num_cores
-from eval.models.identity import admit_run
-from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import is_evaluated
+from eval.evaluate import evaluate_run
+from eval.identity import admit_run
+from eval.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import content_hash, is_as_copied

@@ -355,9 +355,9 @@ def _hub(**splits: Any) -> dict[str, Any]:
 TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "typo": ({"lables": []}, "did you mean labels?"),
     "name-dots": ({"name": "../x"}, "name"),
-    "text-none": ({"text": []}, "text names 0 texts"),
-    "text-three": ({"text": ["a", "b", "c"]}, "text names 3 texts"),
-    "labels-bool": ({"labels": [True, False]}, "put it in quotes"),
+    "text-none": ({"text": []}, "must have at least 1"),
+    "text-three": ({"text": ["a", "b", "c"]}, "must have at most 2"),
+    "labels-bool": ({"labels": [True, False]}, "put each in quotes"),
     "metrics-unknown": ({"metrics": ["acuracy"]}, "did you mean 'accuracy'?"),
     "no-source": ({"files": None}, "files"),
     "benchmark-own": ({"benchmark": "cross-task"}, "has tasks of its own"),

@@ -20,7 +20,7 @@ from ffn_ablations.cli import main
 
 # Everything heavy that a command of this project comes to import, but for the commands themselves.
 IMPORTS = [
-    "eval.runner.evaluate",
+    "eval.evaluate",
     "report.write",
     "matplotlib.figure",
     "pretrain.training.train",

@@ -43,7 +43,7 @@ class Completion:
 
     @property
     def weights(self) -> str:
-        """The hash that scores of the model name (``eval.models.identity``); empty where not known."""
+        """The hash that scores of the model name (``eval.identity``); empty where not known."""
         states = sorted(self.model_files.items())
         return (
             fingerprint((name.removeprefix(_MODEL), state.sha256) for name, state in states) if states else ""
@@ -98,7 +98,7 @@ class Archived:
     """What stands in place of a run's model."""
 
     weights: str
-    """The hash that its scores name (see ``eval.models.identity``), of the model that was left out."""
+    """The hash that its scores name (see ``eval.identity``), of the model that was left out."""
 
 
 def read_archived(run: RunFolder) -> Archived | None:

@@ -27,11 +27,11 @@ from benchmarks.gpu.pretend import pretending
 from benchmarks.gpu.trace import Trace
 from benchmarks.gpu.workload import build_network, masker_of
 from eval.classification.classifier import make_classifier
-from eval.classification.config import Finetuning
 from eval.classification.finetune import finetune
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.tokens import Encoded
+from eval.finetuning import Finetuning
 from eval.scoring import log_likelihood
-from eval.scoring.plain import ScoredText
+from eval.scoring.batches import ScoredText
 from ffn_variants.kernels import compilation
 from ffn_variants.splines import b_splines
 from pretrain.config import RunConfig

@@ -5,25 +5,76 @@ Shapes: n examples of a batch, M vectors of the longest, D hidden_size, C labels
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import GPTNeoForSequenceClassification, PreTrainedModel, RobertaForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    GPTNeoForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    RobertaForSequenceClassification,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from eval.classification.config import Pooling
-from eval.classification.encoders import Encoder, fits, make_encoder
-from eval.classification.heads.layers import HeadOutput
-from eval.classification.inputs.chunks import embed_in_chunks
-from eval.classification.inputs.layout import padded_inputs
-from eval.classification.inputs.segments import Segmented
-from eval.classification.inputs.tokens import Encoded, Resident
-from eval.models.transfers import all_to_device
+from base.errors import UsageError
+from base.records import peek_record
+from base.text.special_tokens import with_ends
+from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
+from eval.classification.heads import HeadOutput, build_head
+from eval.classification.task import ClassificationTask
+from eval.classification.tokens import Encoded, Segmented, places_of
+from eval.finetuning import Finetuning, Pooling
+from eval.memory import all_to_device, to_device
+from ffn_variants.models.devices import choose_device
 from ffn_variants.models.faster_layers import cast_inputs_once
+from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
+from scores.heads.registry import DEFAULT_HEAD, check_head, get_head, parse_head
 from scores.heads.spec import Reads
 
-Batch = Encoded | Resident | Segmented
+
+@dataclass(frozen=True)
+class Features:
+    """Examples as vectors, one after another.
+
+    Attributes:
+        vectors: (V, D) float32.
+        lengths: (n,) vectors of each example.
+        labels: (n,), or (n, C) where examples have several.
+        truncated: (n,) whether an example lost tokens.
+        idx: n names of the examples.
+    """
+
+    vectors: torch.Tensor
+    lengths: np.ndarray
+    labels: np.ndarray
+    truncated: np.ndarray
+    idx: np.ndarray
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Features:
+        """Return the examples at those indices, in that order."""
+        indices = np.asarray(indices, dtype=np.int64)
+        places = to_device(places_of(self.lengths, indices), self.vectors.device)
+        return Features(
+            self.vectors[places],
+            self.lengths[indices],
+            self.labels[indices],
+            self.truncated[indices],
+            self.idx[indices],
+        )
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+Batch = Encoded | Segmented
+Examples = Batch | Features
 
 
 class StockHead(nn.Module):
@@ -99,9 +150,9 @@ class HeadClassifier(Classifier):
     def body(self) -> PreTrainedModel:
         return self.encoder.body
 
-    def forward(self, batch: Batch) -> HeadOutput:
-        """Classify a batch."""
-        vectors, mask = self.embed(batch)
+    def forward(self, batch: Examples) -> HeadOutput:
+        """Classify a batch, from its tokens or from what the frozen backbone made of them."""
+        vectors, mask = self._from_features(batch) if isinstance(batch, Features) else self.embed(batch)
         return self.head(self.dropout(vectors), mask)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -113,6 +164,9 @@ class HeadClassifier(Classifier):
                 return self.encoder.tokens(batch)
             return self._pooled(batch), None
 
+    def _from_features(self, batch: Features) -> tuple[Tensor, Tensor | None]:
+        return (batch.vectors, None) if self.reads == "example" else stack(batch.vectors, batch.lengths)
+
     def train(self, mode: bool = True) -> HeadClassifier:
         """Switch to training; a frozen backbone stays as it predicts."""
         super().train(mode)
@@ -123,7 +177,7 @@ class HeadClassifier(Classifier):
     def head_parameters(self) -> list[nn.Parameter]:
         return list(self.head.parameters())
 
-    def _pooled(self, batch: Encoded | Resident) -> Tensor:
+    def _pooled(self, batch: Encoded) -> Tensor:
         return self.encoder.pooled(batch, self.pooling)
 
 
@@ -143,7 +197,7 @@ class PaddedClassifier(Classifier):
     def body(self) -> PreTrainedModel:
         return self.model.base_model
 
-    def forward(self, batch: Encoded | Resident) -> HeadOutput:
+    def forward(self, batch: Encoded) -> HeadOutput:
         """Classify a batch."""
         return HeadOutput(self.model(**padded_inputs(self.model, batch)).logits)
 
@@ -162,8 +216,8 @@ def make_classifier(model: PreTrainedModel, is_frozen: bool = False) -> HeadClas
     Raises:
         ValueError: If the backbone of a model of another architecture is to be frozen.
     """
-    known = isinstance(model, GPTNeoForSequenceClassification | RobertaForSequenceClassification)
-    if known and fits(model):
+    is_known = isinstance(model, GPTNeoForSequenceClassification | RobertaForSequenceClassification)
+    if is_known and fits(model):
         return HeadClassifier(make_encoder(model), StockHead(model), is_frozen=is_frozen)
     if is_frozen:
         raise ValueError("transformers' own head is part of such a model")
@@ -184,3 +238,111 @@ def stack(vectors: Tensor, counts: np.ndarray) -> tuple[Tensor, Tensor]:
     places, mask = all_to_device((np.flatnonzero(inside), inside), vectors.device)
     out = vectors.new_zeros(inside.size, vectors.shape[1]).index_copy(0, places, vectors)
     return out.view(*inside.shape, -1), mask.bool()
+
+
+def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
+    """Load a run's tokenizer; with it a single text ends in eos, as in the training of a causal model.
+
+    Raises:
+        UsageError: If it has no padding token, which a classifier needs to batch examples.
+    """
+    tokenizer = with_ends(load_tokenizer(model_dir))
+    if tokenizer.pad_token_id is None:
+        raise UsageError(
+            f"the tokenizer in {model_dir} has no pad_token, which fine-tuning in batches needs; set "
+            "tokenizer.pad_token to one that no text contains, and save it there again"
+        )
+    return tokenizer
+
+
+def load_classifier(
+    model_dir: Path, num_labels: int, seed: int, tokenizer: PreTrainedTokenizerBase, device: str | None = None
+) -> PreTrainedModel:
+    """Load a run's backbone under a new classification head.
+
+    Args:
+        model_dir: What ``save_pretrained`` wrote.
+        num_labels: Outputs of the head.
+        seed: Seeds torch's global generator, which the head's weights and later the dropout draw from.
+        tokenizer: Says which token is padding.
+        device: Where to put it; None chooses.
+
+    Raises:
+        UsageError: If weights other than the head's are missing.
+    """
+    torch.manual_seed(seed)
+    model, info = load_pretrained(
+        AutoModelForSequenceClassification, model_dir, num_labels=num_labels, **_padding(model_dir, tokenizer)
+    )
+    check_loaded(info, backbone=model.base_model_prefix, folder=model_dir)
+    return model.to(choose_device(device))
+
+
+def load_backbone(
+    model_dir: Path, tokenizer: PreTrainedTokenizerBase, device: str | None = None
+) -> PreTrainedModel:
+    """Load a model without any head.
+
+    Args:
+        model_dir: What ``save_pretrained`` wrote.
+        tokenizer: Says which token is padding.
+        device: Where to put it; None chooses.
+
+    Raises:
+        UsageError: If weights are missing.
+    """
+    model, info = load_pretrained(AutoModel, model_dir, **_padding(model_dir, tokenizer))
+    # BERT's and RoBERTa's own layer behind the first token, which language models lack.
+    info["missing_keys"] = [key for key in info["missing_keys"] if not key.startswith("pooler.")]
+    check_loaded(info, backbone=None, folder=model_dir)
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    return model.to(choose_device(device))
+
+
+def _padding(model_dir: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Say which token is padding; a masked model keeps its own, from which RoBERTa counts its positions."""
+    saved = peek_record(model_dir / "config.json")
+    kind = str(saved.get("model_type"))
+    is_masked = kind.removeprefix("ffn_") in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if is_masked and saved.get("pad_token_id") is not None:
+        return {}
+    return {"pad_token_id": tokenizer.pad_token_id}
+
+
+def load_for_task(
+    model_dir: Path,
+    task: ClassificationTask,
+    settings: Finetuning,
+    seed: int,
+    tokenizer: PreTrainedTokenizerBase,
+    device: str | None = None,
+) -> HeadClassifier | PaddedClassifier:
+    """Load the classifier that a task is fine-tuned with.
+
+    Args:
+        model_dir: What ``save_pretrained`` wrote.
+        task: Has the labels.
+        settings: Name the head.
+        seed: Seeds torch's global generator, which the head's weights and later the dropout draw from.
+        tokenizer: Says which token is padding.
+        device: Where to put it; None chooses.
+
+    Raises:
+        UsageError: If weights of the backbone are missing, or the head does not fit the task or the model.
+    """
+    choice = check_head(parse_head(settings.head), task.multi_label)
+    if choice.name == DEFAULT_HEAD:
+        model = load_classifier(model_dir, task.num_labels, seed, tokenizer, device)
+        try:
+            return make_classifier(model, choice.is_frozen)
+        except ValueError:
+            raise UsageError(
+                f"the backbone of a {type(model).__name__} cannot be frozen under transformers' own head; "
+                "choose another, such as --head linear"
+            ) from None
+    encoder = make_encoder(load_backbone(model_dir, tokenizer, device))
+    torch.manual_seed(seed)
+    head = build_head(choice, encoder.hidden_size, task.num_labels).to(choose_device(device))
+    reads, dropout = get_head(choice.name).reads, settings.head_dropout
+    return HeadClassifier(encoder, head, reads, settings.pooling, choice.is_frozen, dropout)

@@ -1,33 +1,194 @@
 """What a backbone makes of a batch of texts: one vector a text, or one a token, without computing padding.
 
 A head that reads one token of each text, RoBERTa's first or GPT-Neo's last, needs the last layer's query,
-output projection and FFN for that token alone, and no keys and values (``eval.models.memory``). That is
-exact: what the last layer would compute for other tokens reaches neither logits nor gradients.
+output projection and FFN for that token alone, and no keys and values (``eval.memory``). That is exact: what
+the last layer would compute for other tokens reaches neither logits nor gradients.
 
 On a CPU the texts of a batch lie one after another in a single row, and attention is limited to each by the
-backend ``packed`` of the pretraining; elsewhere every text has a row, padded to the longest.
+backend ``packed`` of the pretraining; elsewhere every text has a row, padded to the longest. Many sequences
+are encoded a chunk at a time, each computed again on the way back, so that memory is bounded.
 
-Shapes: n texts of a batch, L tokens of the longest, (B, T) rows (``layout.py``), D hidden_size, H heads.
+Shapes: n texts of a batch, L tokens of the longest, (B, T) rows (``Layout``), D hidden_size, H heads, S
+sequences.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import GPTNeoModel, PreTrainedConfig, PreTrainedModel, RobertaModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.models.t5.modeling_t5 import T5Stack
 
 from base.families import family_of
-from eval.classification.config import Pooling
-from eval.classification.inputs.layout import Layout, lay_out, padded_inputs
-from eval.classification.inputs.tokens import Encoded, Resident
-from eval.models.memory import attend_with_one_query
+from eval.classification.tokens import Encoded
+from eval.finetuning import Pooling
+from eval.memory import all_to_device, attend_with_one_query, to_device
 from ffn_variants.models import packed_attention
 from ffn_variants.models.attention import GPTNeoBackendAttention
 from ffn_variants.models.faster_layers import cast_inputs_once, replace_dropouts
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the tokens of a batch lie.
+
+    Attributes:
+        input_ids: (B, T).
+        position_ids: (B, T) from 0 in every text, and 0 on padding.
+        starts: (C + 1,) int32 of ``flash_attention``, by which each row's padding is a document.
+        lengths: (n,) tokens of each text.
+        mask: (n, L), true where there is a token.
+        places: (n, L) of each text's tokens in the flattened (B * T), any place behind its end; None where
+            every text has a row of its own.
+        types: (B, T) which text of a pair a token belongs to; None where nobody said.
+    """
+
+    input_ids: Tensor
+    position_ids: Tensor
+    starts: Tensor
+    lengths: Tensor
+    mask: Tensor
+    places: Tensor | None = None
+    types: Tensor | None = None
+
+    def of_texts(self, hidden: Tensor) -> Tensor:
+        """From (B * T, D) to (n, L, D), anything behind a text's end."""
+        return hidden.view(*self.mask.shape, -1) if self.places is None else hidden[self.places]
+
+    def at(self, hidden: Tensor, steps: Tensor) -> Tensor:
+        """From (B * T, D) to (n, D): one token of each text, the (n,) ``steps``-th."""
+        if self.places is None:
+            count, length = self.mask.shape
+            return hidden.index_select(
+                0, steps + torch.arange(0, count * length, length, device=steps.device)
+            )
+        return hidden.index_select(0, self.places.gather(1, steps[:, None])[:, 0])
+
+
+def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row: bool = False) -> Layout:
+    """Put a batch into one row, or every text into a row of its own."""
+    lengths = batch.lengths
+    steps = np.arange(lengths.max())
+    inside = steps < lengths[:, None]
+    if in_one_row:
+        places = np.where(inside, (np.cumsum(lengths) - lengths)[:, None] + steps, 0)
+        ids, positions = batch.tokens[None], np.broadcast_to(steps, inside.shape)[inside][None]
+        starts = np.append(np.cumsum(lengths) - lengths, lengths.sum())
+        tensors = all_to_device((ids, positions, starts, lengths, places), device)
+    else:
+        ids = np.full(inside.shape, pad_token_id)
+        ids[inside] = batch.tokens
+        positions, starts = np.where(inside, steps, 0), _starts_of_rows(lengths)
+        tensors = all_to_device((ids, positions, starts, lengths), device)
+    ids, positions, starts, lengths, *places = tensors
+    mask = torch.arange(len(steps), device=device) < lengths[:, None]
+    types = None
+    if batch.token_type_ids is not None and not in_one_row:
+        padded = np.zeros(inside.shape, dtype=np.int64)
+        padded[inside] = batch.token_type_ids
+        types = to_device(padded, device)
+    return Layout(ids, positions, starts.int(), lengths, mask, places[0] if places else None, types)
+
+
+def _starts_of_rows(lengths: np.ndarray) -> np.ndarray:
+    """(2n + 1,) starts of each row's text and of its padding, and the end."""
+    rows = np.arange(len(lengths)) * lengths.max()
+    return np.append(np.stack([rows, rows + lengths], axis=1).ravel(), len(lengths) * lengths.max())
+
+
+def padded_inputs(model: PreTrainedModel, batch: Encoded) -> dict[str, Tensor]:
+    """Return what transformers' own forward pass takes of a batch, padded on the right to its longest text.
+
+    ``token_type_ids`` are for a model with an embedding for each of them, as BERT has; without them it takes
+    both texts of a pair for the first.
+
+    Args:
+        model: Where the batch goes.
+        batch: n texts.
+
+    Returns:
+        input_ids, attention_mask and, where there are types and the model has a use for them,
+        token_type_ids, (n, L) each.
+    """
+    layout = lay_out(batch, model.config.pad_token_id or 0, model.device)
+    inputs = {"input_ids": layout.input_ids, "attention_mask": layout.mask.long()}
+    if layout.types is not None and _takes_types(model):
+        inputs["token_type_ids"] = layout.types
+    return inputs
+
+
+def _takes_types(model: PreTrainedModel) -> bool:
+    # GPT-2 takes them too, but looks them up among the words. RoBERTa's have a single embedding.
+    has_embeddings = (getattr(model.config, "type_vocab_size", None) or 0) > 1
+    return has_embeddings and "token_type_ids" in inspect.signature(model.forward).parameters
+
+
+TOKENS_PER_CHUNK = 8_192
+"""What a usual batch has at most, 64 texts of 128 tokens; so that long documents take no more memory."""
+
+
+def embed_in_chunks(
+    encode: Callable[[Encoded], Tensor],
+    pieces: Encoded,
+    tokens_per_chunk: int = TOKENS_PER_CHUNK,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Encode sequences so that no more than one chunk's activations are held at a time.
+
+    With gradients, a chunk keeps its vectors alone and is computed a second time in the backward pass, with
+    the same dropout (Chen et al. 2016, arXiv:1604.06174). What fits one chunk is computed once and keeps its
+    activations.
+
+    Args:
+        encode: From sequences to one vector each.
+        pieces: S sequences, one at least.
+        tokens_per_chunk: Of the padded sequences of a chunk; a longer sequence is a chunk of its own.
+        device: Where ``encode`` computes.
+
+    Returns:
+        (S, D) vectors in the order of ``pieces``.
+    """
+    order = np.argsort(pieces.lengths, kind="stable")  # so that there is little to pad
+    chunks = [order[first:stop] for first, stop in _chunks(pieces.lengths[order], tokens_per_chunk)]
+    if len(chunks) == 1:
+        return encode(pieces)
+    # The reentrant form keeps nothing of the first pass; the other keeps what a function of this project's
+    # stores in its context. It asks for an input that has a gradient, which the weights are not, and restores
+    # the generator of that input's device, from which dropout is drawn.
+    start = torch.zeros((), requires_grad=True, device=device)
+    vectors = []
+    for chunk in chunks:
+        if torch.is_grad_enabled():
+            vectors.append(checkpoint(_encode_some, encode, pieces, chunk, start, use_reentrant=True))
+        else:
+            vectors.append(encode(pieces.take(chunk)))
+    ordered = torch.cat(vectors)
+    places = to_device(np.argsort(order, kind="stable"), ordered.device)
+    return ordered.index_select(0, places)
+
+
+def _encode_some(
+    encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray, start: Tensor
+) -> Tensor:
+    return encode(pieces.take(chunk))
+
+
+def _chunks(lengths: np.ndarray, tokens_per_chunk: int) -> list[tuple[int, int]]:
+    """Return ranges of ascending lengths, each as long as its longest times its number allows."""
+    ranges, first = list[tuple[int, int]](), 0
+    for number, length in enumerate(lengths.tolist()):
+        if number > first and (number + 1 - first) * length > tokens_per_chunk:
+            ranges.append((first, number))
+            first = number
+    return [*ranges, (first, len(lengths))]
 
 
 class PackedEncoder(nn.Module):
@@ -51,7 +212,7 @@ class PackedEncoder(nn.Module):
         """D."""
         return self.body.config.hidden_size
 
-    def pooled(self, batch: Encoded | Resident, pooling: Pooling = "auto") -> Tensor:
+    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
         """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
 
         ``auto`` is the token that transformers' classifiers read: RoBERTa's first, GPT-Neo's last.
@@ -64,7 +225,7 @@ class PackedEncoder(nn.Module):
         steps = torch.zeros_like(layout.lengths) if pooling == "first" else layout.lengths - 1
         return (_roberta_at if isinstance(self.body, RobertaModel) else _gpt_neo_at)(self.body, layout, steps)
 
-    def tokens(self, batch: Encoded | Resident) -> tuple[Tensor, Tensor]:
+    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         layout = self._lay_out(batch)
         body: Any = self.body
@@ -74,7 +235,7 @@ class PackedEncoder(nn.Module):
             hidden = body.ln_f(_gpt_neo_layers(body, layout, body.h))
         return layout.of_texts(hidden.flatten(0, 1)), layout.mask
 
-    def _lay_out(self, batch: Encoded | Resident) -> Layout:
+    def _lay_out(self, batch: Encoded) -> Layout:
         return lay_out(batch, self.body.config.pad_token_id, self.body.device, self.in_one_row)
 
 
@@ -99,7 +260,7 @@ class PaddedEncoder(nn.Module):
         """D."""
         return self.body.config.hidden_size
 
-    def pooled(self, batch: Encoded | Resident, pooling: Pooling = "auto") -> Tensor:
+    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
         """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean."""
         hidden, mask = self.tokens(batch)
         if pooling == "auto":
@@ -109,7 +270,7 @@ class PaddedEncoder(nn.Module):
         steps = 0 if pooling == "first" else mask.sum(1) - 1
         return hidden[torch.arange(len(hidden), device=hidden.device), steps]
 
-    def tokens(self, batch: Encoded | Resident) -> tuple[Tensor, Tensor]:
+    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         inputs = padded_inputs(self.body, batch)
         mask = inputs["attention_mask"].bool()
@@ -174,15 +335,15 @@ def _roberta_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
     hidden = _roberta_layers(body, layout, body.encoder.layer[:-1])
     layer = body.encoder.layer[-1]
     attention, tokens = layer.attention.self, hidden.flatten(0, 1)
-    chosen = layout.at(tokens, steps)
-    query = attention.query(chosen) * attention.scaling
+    pooled = layout.at(tokens, steps)
+    query = attention.query(pooled) * attention.scaling
     heads = attention.num_attention_heads
     p = attention.dropout.p if attention.training else 0.0
     context, weight = attend_with_one_query(
         query, layout.of_texts(tokens), attention.key, attention.value, heads, layout.mask, p
     )
     context = context + weight * attention.value.bias.unflatten(0, (heads, -1))
-    return layer.feed_forward_chunk(layer.attention.output(context.flatten(1), chosen))
+    return layer.feed_forward_chunk(layer.attention.output(context.flatten(1), pooled))
 
 
 def _gpt_neo_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:

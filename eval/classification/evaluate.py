@@ -1,9 +1,13 @@
-"""Fine-tune a run's model on a classification task and report its metrics on the validation file."""
+"""Fine-tune a run's model on a classification task and report its metrics on the validation file.
+
+Metrics are scikit-learn's, in percent. Labels and predictions are (N,) integers for N examples, or (N, C) of
+0 and 1 where any number of C labels may be right.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,22 +15,27 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, matthews_corrcoef
 
 from base.errors import UsageError
 from base.progress import Tell
-from eval.classification.classifier import Batch, Classifier, HeadClassifier
-from eval.classification.config import ClassificationConfig, Finetuning
-from eval.classification.features import FeatureClassifier, Features, features, fits_memory
-from eval.classification.finetune import DivergedError, Finetuned, Ticker, finetune
-from eval.classification.inputs.data import describe_truncation, read_task_data, split
-from eval.classification.loading import load_classifier_tokenizer, load_for_task
-from eval.classification.metric_names import unfit_metric
-from eval.classification.metrics import METRICS
-from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
-from eval.classification.tasks.task import ClassificationTask
-from eval.classification.tuning import candidates, what_differs
+from eval.classification.classifier import (
+    Batch,
+    Classifier,
+    Examples,
+    HeadClassifier,
+    load_classifier_tokenizer,
+    load_for_task,
+)
+from eval.classification.data import read_task_data, reported_rows, split
+from eval.classification.examples import read_examples
+from eval.classification.finetune import DivergedError, Finetuned, finetune
+from eval.classification.prediction import Predictions, decide, features, fits_memory, predict
+from eval.classification.task import ClassificationTask
+from eval.config import EvalConfig
 from eval.files import fingerprint
-from eval.models.identity import model_files
+from eval.finetuning import Finetuning, candidates, unfit_metric, what_differs
+from eval.identity import model_files
 from eval.scoring.log_likelihood import num_positions
 from scores.heads.registry import HeadChoice
 
@@ -37,19 +46,17 @@ class Trained:
 
     Attributes:
         classifier: The whole, with its best weights.
-        predictor: The same from ``validation`` on, which are features where the backbone is frozen.
-        validation: What each task is reported on, by name.
+        validation: What each task is reported on, by name; features where the backbone is frozen.
         finetuned: How that went.
         seconds: What it took, evaluations on the way included and loading not.
-        chosen: What was chosen on held-out data, where there were candidates; else empty.
+        choice: What was chosen on held-out data, where there were candidates; else empty.
     """
 
     classifier: Classifier
-    predictor: Classifier
     validation: dict[str, Examples]
     finetuned: Finetuned
     seconds: float
-    chosen: str = ""
+    choice: str = ""
 
     def is_better(self, other: Trained) -> bool:
         """Whether the held-out part says so.
@@ -57,19 +64,19 @@ class Trained:
         Raises:
             UsageError: If nothing was evaluated.
         """
-        own, others = self.finetuned.best, other.finetuned.best
-        if own is None or others is None:
+        score, other_score = self.finetuned.best, other.finetuned.best
+        if score is None or other_score is None:
             raise UsageError(
                 "training ended before its first evaluation, so nothing says which candidate is best; lower "
                 "--finetune.eval-steps"
             )
-        return own > others
+        return score > other_score
 
 
 def evaluate_tasks(
     model_dir: Path,
     tasks: list[ClassificationTask],
-    config: ClassificationConfig,
+    config: EvalConfig,
     head: HeadChoice | None = None,
     tell: Tell = lambda message: None,
 ) -> dict[str, tuple[dict[str, float], pd.DataFrame]]:
@@ -80,7 +87,7 @@ def evaluate_tasks(
         tasks: One task, or MNLI and its mismatched part; the first one's settings hold for all.
         config: Where examples come from and how models are fine-tuned.
         head: One of the config's; None takes the first.
-        tell: Told of progress every few seconds.
+        tell: Told of progress.
 
     Returns:
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
@@ -100,13 +107,13 @@ def evaluate_tasks(
         trained = train(model_dir, tasks, config, settings, seed, say)
         size, dtype = settings.per_device_train_batch_size, settings.dtype
         for task in tasks:
-            found = trained.validation[task.name]
-            predicted = predict(trained.predictor, found, size, dtype)
-            labels = decide(predicted.logits, found.labels.ndim == 2)
+            data = trained.validation[task.name]
+            predicted = predict(trained.classifier, data, size, dtype)
+            labels = decide(predicted.logits, data.labels.ndim == 2)
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
-            scores[task.name].append({name: METRICS[name](found.labels, labels) for name in names})
-            own = _items(task, seed, found, predicted, labels)
-            items[task.name].append(own.assign(chosen=trained.chosen) if trained.chosen else own)
+            scores[task.name].append({name: METRICS[name](data.labels, labels) for name in names})
+            table = _items(task, seed, data, predicted, labels)
+            items[task.name].append(table.assign(chosen=trained.choice) if trained.choice else table)
     return {
         task.name: (
             pd.DataFrame(scores[task.name]).mean().to_dict(),
@@ -119,7 +126,7 @@ def evaluate_tasks(
 def train(
     model_dir: Path,
     tasks: Sequence[ClassificationTask],
-    config: ClassificationConfig,
+    config: EvalConfig,
     settings: Finetuning,
     seed: int,
     tell: Tell = lambda message: None,
@@ -132,7 +139,7 @@ def train(
         config: Where examples come from.
         settings: How, and under which head.
         seed: Of the head's weights, the held-out part, the order of examples and dropout.
-        tell: Told of progress every few seconds.
+        tell: Told of progress.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -148,18 +155,17 @@ def train(
         classifier = load_for_task(model_dir, first, option, seed, tokenizer, config.device)
         if not parts:
             max_length = min(settings.max_length, num_positions(classifier.body))
-            data = read_task_data(tasks, tokenizer, max_length, config, settings)
-            say(describe_truncation(data, max_length))
+            data = read_task_data(tasks, tokenizer, max_length, config, settings, seed)
             training, selection = split(data, first, settings, seed)
             whole = {"train": training, "selection": selection, **data.validation}
             parts = _on_features(classifier, whole, model_dir, settings, say)
         try:
-            found = _fit(classifier, parts, option, seed, say)
+            candidate = _fit(classifier, parts, option, seed, say)
         except DivergedError as error:
             diverged = error
             continue
-        if best is None or found.is_better(best):
-            best = replace(found, chosen=what_differs(option, settings))
+        if best is None or candidate.is_better(best):
+            best = replace(candidate, choice=what_differs(option, settings))
     if best is None:
         assert diverged is not None
         raise diverged
@@ -170,22 +176,16 @@ def _fit(
     classifier: Classifier, parts: Mapping[str, Examples], settings: Finetuning, seed: int, tell: Tell
 ) -> Trained:
     """Train a classifier on its parts, which are features where its backbone was frozen."""
-    is_frozen = isinstance(classifier, HeadClassifier) and isinstance(parts["train"], Features)
-    predictor = FeatureClassifier(classifier) if is_frozen else classifier
     metric = METRICS[settings.metric_for_best_model]
     begin = time.monotonic()
-    done = finetune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
+    result = finetune(classifier, parts["train"], parts["selection"], metric, settings, seed, tell)
     seconds = time.monotonic() - begin
     validation = {name: part for name, part in parts.items() if name not in ("train", "selection")}
-    return Trained(classifier, predictor, validation, done, seconds)
+    return Trained(classifier, validation, result, seconds)
 
 
 def _on_features(
-    classifier: Classifier,
-    parts: Mapping[str, Batch],
-    model_dir: Path,
-    settings: Finetuning,
-    tell: Tell,
+    classifier: Classifier, parts: Mapping[str, Batch], model_dir: Path, settings: Finetuning, tell: Tell
 ) -> Mapping[str, Examples]:
     """Compute what a frozen backbone makes of every part, so that only the head is left to train.
 
@@ -195,13 +195,9 @@ def _on_features(
         return parts
     if not fits_memory(classifier, parts.values()):
         return parts
-    ticker = Ticker(tell)
-    ticker.say("computing the frozen backbone's vectors")
-    precision = partial(autocast, classifier.device, settings.dtype)
-    weights = f"{fingerprint(model_files(model_dir))} {settings.dtype}"
-    return {
-        name: features(classifier, part, weights, precision, ticker.repeat) for name, part in parts.items()
-    }
+    tell("computing the frozen backbone's vectors")
+    weights = fingerprint(model_files(model_dir))
+    return {name: features(classifier, part, weights, settings.dtype) for name, part in parts.items()}
 
 
 def _check_metrics(task: ClassificationTask, settings: Finetuning) -> None:
@@ -227,7 +223,7 @@ def _items(
         "truncated": data.truncated,
     }
     if predicted.segment_scores is not None:
-        columns["segment_scores"] = [own.astype(float).tolist() for own in predicted.contributions()]
+        columns["segment_scores"] = [scores.astype(float).tolist() for scores in predicted.contributions()]
     return pd.DataFrame(columns)
 
 
@@ -236,3 +232,87 @@ def _answers(labels: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
     if labels.ndim == 2:
         return {"labels": labels.tolist(), "predictions": predictions.tolist()}
     return {"label": pd.array(labels, dtype="Int64"), "prediction": pd.array(predictions, dtype="Int64")}
+
+
+Metric = Callable[..., Any]
+
+
+def _unless_constant(metric: Metric) -> Metric:
+    """Make a metric 0 where labels and predictions are all the same one: scikit-learn divides 0 by 0."""
+    return lambda *both: 0.0 if len(np.union1d(*both)) == 1 else metric(*both)
+
+
+_SHARES: dict[str, Metric] = {
+    # Right is an example with all its labels right.
+    "accuracy": accuracy_score,
+    # Of label 1; 0 where neither labels nor predictions have it.
+    "f1": partial(f1_score, pos_label=1, zero_division=0),
+    # The unweighted mean over the labels that occur, or over all C; one without any example has 0.
+    "macro_f1": partial(f1_score, average="macro", zero_division=0),
+    # Of all decisions pooled; with one label an example that is the accuracy.
+    "micro_f1": partial(f1_score, average="micro", zero_division=0),
+    "cohen_kappa": _unless_constant(cohen_kappa_score),
+    "matthews_correlation": _unless_constant(matthews_corrcoef),
+}
+_MEANS = {"mean_accuracy_f1": ("accuracy", "f1"), "mean_f1_matthews": ("f1", "matthews_correlation")}
+"""As the source study averages MRPC and QQP, and MultiRC."""
+
+
+def _in_percent(metric: Metric, labels: np.ndarray, predictions: np.ndarray) -> float:
+    return 100 * float(metric(labels.tolist(), predictions.tolist()))
+
+
+def _mean_of(names: tuple[str, str], labels: np.ndarray, predictions: np.ndarray) -> float:
+    first, second = (METRICS[name](labels, predictions) for name in names)
+    return (first + second) / 2
+
+
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    **{name: partial(_in_percent, metric) for name, metric in _SHARES.items()},
+    **{name: partial(_mean_of, names) for name, names in _MEANS.items()},
+}
+"""From (N,) or (N, C) labels and predictions to percent."""
+
+
+def majority_scores(metrics: Sequence[str], train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Score the constant answer that does best on the training set under each metric.
+
+    For accuracy that is the majority class, as the BabyLM pipelines publish it; for F1 it is label 1, which
+    their published baselines answer too. Matthews correlation and kappa of a constant are 0.
+
+    Args:
+        metrics: Names in ``METRICS``.
+        train_labels: (N,) or (N, C), choose the constant; among equals the lowest label.
+        labels: Of the validation file, scored.
+    """
+    constants = _constant_answers(train_labels)
+    scores = {}
+    for name in metrics:
+        on_train = [METRICS[name](train_labels, np.broadcast_to(c, train_labels.shape)) for c in constants]
+        best = constants[int(np.argmax(on_train))]
+        scores[name] = METRICS[name](labels, np.broadcast_to(best, labels.shape))
+    return scores
+
+
+def _constant_answers(labels: np.ndarray) -> list[np.ndarray]:
+    """The answers among which the best constant one is under every metric.
+
+    With (N, C) these are the most frequent set of labels, which has the best accuracy, and the k most
+    frequent labels for each k: one of them has the best micro F1, and all C the best macro F1.
+    """
+    if labels.ndim == 1:
+        return list(np.unique(labels))
+    sets, counts = np.unique(labels, axis=0, return_counts=True)
+    ranks = np.argsort(np.argsort(-labels.sum(axis=0), kind="stable"))
+    return [sets[counts.argmax()], *((ranks < k).astype(labels.dtype) for k in range(labels.shape[1] + 1))]
+
+
+def majority_baselines(task: ClassificationTask, config: EvalConfig) -> dict[str, float]:
+    """Score constant answers on what is reported on, with no model: by metric, in percent."""
+    settings = task.finetuning(config.finetune)
+    names = tuple(dict.fromkeys((*task.metrics, *settings.extra_metrics)))
+    train, validation = (
+        np.array([row["label"] for row in rows])
+        for rows in (read_examples(task, "train", config), reported_rows(task, config, settings))
+    )
+    return majority_scores(names, train, validation)

@@ -9,7 +9,6 @@ Shapes: C labels, N examples.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -21,16 +20,13 @@ from transformers import get_scheduler
 
 from base.errors import UsageError
 from base.progress import Tell
-from eval.classification.classifier import Classifier
-from eval.classification.config import Finetuning
-from eval.classification.heads.layers import HeadOutput
-from eval.classification.prediction import Examples, autocast, decide, predict
-from eval.models.memory import told_if_memory_runs_out
-from eval.models.transfers import to_device
+from eval.classification.classifier import Classifier, Examples
+from eval.classification.heads import HeadOutput
+from eval.classification.prediction import autocast, decide, predict
+from eval.finetuning import Finetuning
+from eval.memory import explain_out_of_memory, to_device
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
-
-REPORT_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -52,29 +48,6 @@ class Finetuned:
 
 class DivergedError(UsageError):
     """The logits are no longer finite."""
-
-
-class Ticker:
-    """Passes a message on at most every ``REPORT_EVERY_S`` seconds.
-
-    Args:
-        tell: Where to.
-    """
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell, self._next_s = tell, 0.0
-        self.message = ""
-
-    def say(self, message: str) -> None:
-        """Tell a message, now or never."""
-        self.message = message
-        self.repeat()
-
-    def repeat(self) -> None:
-        """Tell the last message again, to show that there is life."""
-        if time.monotonic() >= self._next_s:
-            self._tell(self.message)
-            self._next_s = time.monotonic() + REPORT_EVERY_S
 
 
 def finetune(
@@ -99,19 +72,18 @@ def finetune(
         settings: Learning rate, batch size and so on.
         seed: Of the order of the examples; dropout draws from torch's global generator, which the caller
             seeds before making the model.
-        tell: Told of progress every few seconds.
+        tell: Told of progress.
 
     Raises:
         DivergedError: If the logits are no longer finite.
     """
-    generator, ticker = np.random.default_rng(seed), Ticker(tell)
+    generator = np.random.default_rng(seed)
     steps_per_epoch = num_steps(len(train), settings)
     max_steps = steps_per_epoch * settings.num_train_epochs
     eval_steps = evaluation_interval(steps_per_epoch, settings)
     optimizer = build_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
-    train, selection = train.on(classifier.device), selection.on(classifier.device)
     advice = (
         f"a step of {settings.per_device_train_batch_size} examples of up to {settings.max_length} tokens "
         "does not fit: lower --finetune.per-device-train-batch-size or --finetune.max-length"
@@ -119,13 +91,13 @@ def finetune(
     step = 0
     for epoch in range(1, settings.num_train_epochs + 1):
         for indices in shuffled_batches(len(train), generator, settings):
-            with told_if_memory_runs_out(advice):
+            with explain_out_of_memory(advice):
                 update(classifier, train.take(indices), optimizer, settings)
             scheduler.step()
             step += 1
-            ticker.say(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")
+            tell(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")
             if step % eval_steps == 0:
-                best.judge(classifier, step, selection, metric, ticker)
+                best.judge(classifier, step, selection, metric)
                 if best.is_exhausted:
                     best.restore(classifier)
                     return Finetuned(best.step, step, tuple(best.scores), best.key)
@@ -187,12 +159,10 @@ class _Best:
     def is_exhausted(self) -> bool:
         return self.settings.patience is not None and self.waited >= self.settings.patience
 
-    def judge(
-        self, classifier: Classifier, step: int, selection: Examples, metric: Metric, ticker: Ticker
-    ) -> None:
+    def judge(self, classifier: Classifier, step: int, selection: Examples, metric: Metric) -> None:
         """Evaluate, and keep the weights if they are the best."""
         size, dtype = self.settings.per_device_train_batch_size, self.settings.dtype
-        logits = predict(classifier, selection, size, dtype, ticker.repeat).logits
+        logits = predict(classifier, selection, size, dtype).logits
         if not np.isfinite(logits).all():
             raise DivergedError(
                 f"fine-tuning diverged before step {step}: logits are not finite; lower "

@@ -5,10 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from base.command_line import Positional, parse_flags
+from base.errors import UsageError
 from base.sections import Section
 from base.wording import describe_options, format_table
-from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_tasks
-from scores.heads.registry import HEADS
+from eval.classification.schema import TaskFile, find_task_file, shipped_tasks
+from scores.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS, HeadChoice, check_head, parse_head
+
+LARGEST = 1_000_000
+"""Beyond any model; counts are made by building a head."""
+
+STOCK = (
+    "default", "example", "no", "GPT-Neo: W x; RoBERTa: W tanh(V x + c) + b; others: their own", "-",
+    "transformers' sequence classifiers",
+)  # fmt: skip
+"""The row of the head that is no part of the registry: its parameters depend on the architecture."""
+
+
+def table_rows(heads: Sequence[str], hidden_size: int, num_labels: int) -> list[tuple[str, ...]]:
+    """Make the table's rows, the header first.
+
+    Args:
+        heads: As a user writes them; none for all.
+        hidden_size: D of the backbone.
+        num_labels: C.
+
+    Raises:
+        UsageError: For a size below 1, an unknown head, or an option that it does not have.
+    """
+    for flag, size in (("--hidden-size", hidden_size), ("--num-labels", num_labels)):
+        if not 1 <= size <= LARGEST:
+            raise UsageError(f"{flag} must be from 1 to {LARGEST:,}, got {size}")
+    header = ("name", "reads", "several", "formula", "parameters", "reference")
+    choices = [check_head(parse_head(text)) for text in heads] or [HeadChoice(name) for name in HEAD_NAMES]
+    return [header, *(_row(choice, hidden_size, num_labels) for choice in choices)]
+
+
+def _row(choice: HeadChoice, hidden_size: int, num_labels: int) -> tuple[str, ...]:
+    if choice.name == DEFAULT_HEAD:
+        return STOCK
+    spec = HEADS[choice.name]
+    from eval.classification.heads import count_parameters  # which imports torch
+
+    count = count_parameters(choice, hidden_size, num_labels)
+    several = "yes" if spec.fits_multi_label else "no"
+    return (str(choice), spec.reads, several, spec.formula, f"{count:,}", spec.reference)
+
 
 TASK_HEADER = ("task", "benchmark", "source", "labels", "text", "metrics")
 
@@ -51,12 +92,10 @@ class TasksArgs(Section):
 
 def list_heads(args: Sequence[str] | None = None) -> None:
     """Print the table of heads."""
-    asked = parse_flags(HeadsArgs, args, prog="ffn-ablations list heads")
-    from eval.classification.heads.table import table_rows
-
-    rows = table_rows(asked.heads, asked.hidden_size, asked.num_labels)
+    arguments = parse_flags(HeadsArgs, args, prog="ffn-ablations list heads")
+    rows = table_rows(arguments.heads, arguments.hidden_size, arguments.num_labels)
     print(format_table(rows))
-    if asked.options:
+    if arguments.options:
         names = dict.fromkeys(row[0].split()[0] for row in rows[1:])
         lines = (describe_options(name, HEADS[name].options) for name in names if name in HEADS)
         print("\n" + "\n".join(lines))
@@ -64,8 +103,8 @@ def list_heads(args: Sequence[str] | None = None) -> None:
 
 def list_tasks(args: Sequence[str] | None = None) -> None:
     """Print the table of tasks."""
-    asked = parse_flags(TasksArgs, args, prog="ffn-ablations list tasks")
-    described = (describe(find_task_file(name)) for name in asked.tasks or shipped_tasks())
+    arguments = parse_flags(TasksArgs, args, prog="ffn-ablations list tasks")
+    described = (describe(find_task_file(name)) for name in arguments.tasks or shipped_tasks())
     print(format_table([TASK_HEADER, *described]))
 
 

@@ -1,24 +1,90 @@
-"""What a classifier says of examples: logits, the labels that follow, and what each segment adds.
+"""What a classifier says of examples, and what a frozen backbone makes of them, computed once for all heads.
 
-Shapes: C labels, N examples.
+Shapes: n or N examples, V vectors of all of them, D hidden_size, C labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from eval.classification.classifier import Batch, Classifier
-from eval.classification.features import Features
-from eval.classification.heads.layers import HeadOutput
-from eval.classification.inputs.segments import Segmented
-from eval.models.memory import Budget
+from eval.classification.classifier import Batch, Classifier, Examples, Features, HeadClassifier
+from eval.classification.heads import HeadOutput
+from eval.classification.tokens import Segmented
+from eval.memory import Budget, to_device
 
-Examples = Batch | Features
+BATCH_SIZE = 64
+MAX_BYTES = 2**31
+"""Of all vectors that are kept. A task with more has them computed for every batch anew."""
+
+
+_cache: dict[tuple[str, ...], Features] = {}
+
+
+def fits_memory(classifier: HeadClassifier, parts: Iterable[Batch]) -> bool:
+    """Whether the vectors of all examples may be kept."""
+    count = sum(int(_num_vectors(classifier, part).sum()) for part in parts)
+    return count * classifier.encoder.hidden_size * 4 <= MAX_BYTES
+
+
+def features(classifier: HeadClassifier, data: Batch, weights: str, dtype: str = "float32") -> Features:
+    """Compute what a frozen backbone makes of examples, or return what it made before in this process.
+
+    Args:
+        classifier: Its backbone is frozen.
+        data: The examples.
+        weights: Stands for the backbone's weights.
+        dtype: Of the products, as in ``autocast``.
+    """
+    assert classifier.is_frozen
+    key = (weights, dtype, str(classifier.device), classifier.reads, classifier.pooling, _digest(data))
+    if key not in _cache:
+        computed = _compute(classifier, data, dtype)
+        while _cache and sum(each.vectors.nbytes for each in (computed, *_cache.values())) > MAX_BYTES:
+            del _cache[next(iter(_cache))]
+        _cache[key] = computed
+    # Labels and names are no part of the key.
+    return replace(_cache[key], labels=data.labels, truncated=data.truncated, idx=data.idx)
+
+
+@torch.no_grad()
+def _compute(classifier: HeadClassifier, data: Batch, dtype: str) -> Features:
+    classifier.eval()
+    order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
+
+    def embed(rows: slice) -> torch.Tensor:
+        part = data.take(order[rows])
+        with autocast(classifier.device, dtype):
+            vectors, mask = classifier.embed(part)
+        if mask is None:
+            return vectors.float()
+        inside = np.flatnonzero(np.arange(mask.shape[1]) < _num_vectors(classifier, part)[:, None])
+        return vectors.flatten(0, 1).index_select(0, to_device(inside, vectors.device)).float()
+
+    vectors = torch.cat(list(Budget(BATCH_SIZE).fit(len(order), embed, BATCH_SIZE)))
+    counts = _num_vectors(classifier, data)[order]
+    return Features(vectors, counts, counts, counts, counts).take(np.argsort(order, kind="stable"))
+
+
+def _num_vectors(classifier: HeadClassifier, data: Batch) -> np.ndarray:
+    """(n,) vectors of each example."""
+    if isinstance(data, Segmented):
+        return data.counts
+    return data.lengths if classifier.reads == "tokens" else np.ones(len(data), dtype=np.int64)
+
+
+def _digest(data: Batch) -> str:
+    texts, counts = (data.pieces, data.counts) if isinstance(data, Segmented) else (data, data.lengths)
+    digest = hashlib.sha256()
+    for array in (texts.tokens, texts.lengths, counts, texts.token_type_ids):
+        digest.update(b"" if array is None else array.tobytes())
+    return digest.hexdigest()
 
 
 class Predictions(NamedTuple):
@@ -37,48 +103,38 @@ class Predictions(NamedTuple):
         """Return for each example (segments,), what each contributes to its likeliest label."""
         assert self.segment_scores is not None
         likeliest = self.logits.argmax(1)
-        return [own[:, label] for own, label in zip(self.segment_scores, likeliest, strict=True)]
+        return [scores[:, label] for scores, label in zip(self.segment_scores, likeliest, strict=True)]
 
 
 @torch.inference_mode()
-def predict(
-    classifier: Classifier,
-    data: Examples,
-    batch_size: int,
-    dtype: str = "auto",
-    tick: Callable[[], None] = lambda: None,
-) -> Predictions:
-    """Let a classifier read examples, batches of similar lengths at a time; ``tick`` is called after each.
+def predict(classifier: Classifier, data: Examples, batch_size: int, dtype: str = "auto") -> Predictions:
+    """Let a classifier read examples, batches of similar lengths at a time.
 
-    Where memory runs out, batches are halved. What a GPU found comes back at the end.
+    Where memory runs out, batches are halved. What a GPU predicts comes back at the end.
     """
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    there = data.on(classifier.device)
+    places = np.argsort(order, kind="stable")
 
     def read(rows: slice) -> HeadOutput:
         with autocast(classifier.device, dtype):
-            output = classifier(there.take(order[rows]))
-        tick()
-        return output
+            return classifier(data.take(order[rows]))
 
     outputs = list(Budget(batch_size).fit(len(order), read, batch_size))
-    places = np.argsort(order, kind="stable")
-    logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()
+    logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()[places]
     padded = [output.segment_scores for output in outputs if output.segment_scores is not None]
     if not padded:
-        return Predictions(logits[places], None)
+        return Predictions(logits, None)
     counts = data.counts if isinstance(data, Segmented) else data.lengths
-    scores = [own for part in _to_host(padded) for own in part]
-    found = [own[:count] for own, count in zip(scores, counts[order], strict=True)]
-    return Predictions(logits[places], [found[place] for place in places])
+    scores = [scores for part in _to_host(padded) for scores in part]
+    return Predictions(logits, [scores[place][: counts[order][place]] for place in places])
 
 
 def _to_host(tensors: Sequence[torch.Tensor]) -> list[np.ndarray]:
     """Fetch tensors of several shapes in one copy, as float32."""
     flat = torch.cat([tensor.float().flatten() for tensor in tensors]).cpu().numpy()
     ends = np.cumsum([tensor.numel() for tensor in tensors])
-    return [own.reshape(t.shape) for own, t in zip(np.split(flat, ends[:-1]), tensors, strict=True)]
+    return [part.reshape(t.shape) for part, t in zip(np.split(flat, ends[:-1]), tensors, strict=True)]
 
 
 def decide(logits: np.ndarray, is_multi_label: bool) -> np.ndarray:

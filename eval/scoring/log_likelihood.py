@@ -1,43 +1,46 @@
 """Log-likelihood and pseudo-log-likelihood of token sequences.
 
 Every score is a sum of natural-log probabilities over the scored tokens, never divided by their number. The
-softmax is taken in fp32 and the sum in fp64; the rest has the model's precision, whatever autocast says.
+softmax is taken in fp32 and the sum in fp64.
 
-There is a fast way for each other kind of model, in ``causal.py`` and ``masked.py``, and a plain one in
-``plain.py``; an encoder-decoder has plain ones only, in ``span.py``. The first time that a model is scored,
-both score a few short texts, and a model to which the fast way does not apply is scored by the plain one from
-then on, with a warning.
+Causal and masked models are scored with what texts or copies share computed once (``causal.py``,
+``masked.py``). The first time that a model is scored, its first texts are scored by its own forward passes
+too: a model to which sharing does not apply, such as one whose FFN mixes tokens, is refused.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from eval.models.memory import Budget, told_if_memory_runs_out
-from eval.scoring.causal import longest_tree, shared_causal_scores
+from base.errors import UsageError
+from eval.memory import Budget, explain_out_of_memory
+from eval.protocol import Masking
+from eval.scoring.batches import (
+    Batch,
+    ScoredText,
+    Scores,
+    batches_of_one_length,
+    masked_tokens,
+    sum_by_owner,
+    target_scores,
+    to_host,
+)
+from eval.scoring.causal import shared_causal_scores
 from eval.scoring.masked import shared_masked_scores
-from eval.scoring.plain import ScoredText, Scores, plain_causal_scores, plain_masked_scores
-from eval.scoring.protocol import Formulation, Masking
-from eval.scoring.span import infilling_scores, span_scores
 from pretrain.training.memory import is_out_of_memory
 
-# Whether the fast way applies, for each model and what can change without making it another one.
-_fits: WeakKeyDictionary[PreTrainedModel, dict[tuple, bool]] = WeakKeyDictionary()
-
-
-class _Ways(NamedTuple):
-    """Two functions with the same scores; there may be no fast one."""
-
-    fast: Callable[[Sequence[ScoredText]], Scores] | None
-    plain: Callable[[Sequence[ScoredText]], Scores]
+Score = Callable[[Sequence[ScoredText]], Scores]
+NUM_CHECKED = 6
+_checked: WeakSet[PreTrainedModel] = WeakSet()
+"""Models whose shared scores were compared with those of their own forward passes."""
 
 
 @torch.inference_mode()
@@ -51,22 +54,17 @@ def causal_log_likelihoods(
         texts: What to score; no longer than the model's positions.
         batch_tokens: Tokens per forward pass, or what it may hold; None chooses. Changes speed and memory,
             not scores.
+
+    Raises:
+        UsageError: For a model to which shared computation does not apply.
     """
     budget = _budget(model, batch_tokens)
 
-    def fast(texts: Sequence[ScoredText]) -> Scores:
+    def score(texts: Sequence[ScoredText]) -> Scores:
         return shared_causal_scores(model, texts, budget)
 
-    def plain(texts: Sequence[ScoredText]) -> Scores:
-        return plain_causal_scores(model, texts, budget)
-
-    longest = longest_tree(model)
     assert all(text.start for text in texts), "a causal model cannot predict the first token of a text"
-
-    def suits(text: ScoredText) -> bool:
-        return text.end - 1 <= longest
-
-    return _score(model, texts, _Ways(fast, plain), suits, "causal")
+    return _score_once(model, texts, score, lambda text: _whole_causal_score(model, text))
 
 
 @torch.inference_mode()
@@ -80,30 +78,29 @@ def pseudo_log_likelihoods(
     """Score texts with a masked model: mask one token at a time and sum log p(token | what is not masked).
 
     Args:
-        model: A masked language model, in evaluation mode.
-        texts: What to score; tokens outside ``start:end``, such as special ones, are never masked.
+        model: A masked language model of BERT's design, in evaluation mode.
+        texts: What to score; without padding, which RoBERTa does not count as a position.
         mask_token_id: The id that stands for a masked token.
-        batch_tokens: Tokens per forward pass over all masked copies, or what it may hold; None chooses.
-            Changes speed and memory, not scores.
+        batch_tokens: As in ``causal_log_likelihoods``.
         masking: What else is masked with a token: nothing (``original``, Salazar et al. 2020,
             https://aclanthology.org/2020.acl-main.240) or what follows it in its word (``within_word_l2r``,
             Kauf and Ivanova 2023, https://aclanthology.org/2023.acl-short.80), which needs the texts' words.
-    """
-    budget = _budget(model, batch_tokens)
 
-    def fast(texts: Sequence[ScoredText]) -> Scores:
+    Raises:
+        UsageError: For a model to which shared computation does not apply, or a text with padding in it.
+    """
+    budget, padding = _budget(model, batch_tokens), model.config.pad_token_id
+    if any(padding in text.input_ids for text in texts):
+        raise UsageError(
+            "a text holds the tokenizer's padding token, which masked models cannot score; remove it"
+        )
+
+    def score(texts: Sequence[ScoredText]) -> Scores:
         return shared_masked_scores(model, texts, mask_token_id, budget, masking)
 
-    def plain(texts: Sequence[ScoredText]) -> Scores:
-        return plain_masked_scores(model, texts, mask_token_id, budget, masking)
-
-    padding = model.config.pad_token_id
-
-    def suits(text: ScoredText) -> bool:
-        # RoBERTa does not count padding as a position, so that a mask in its place moves the others.
-        return padding not in text.input_ids
-
-    return _score(model, texts, _Ways(fast, plain), suits, "masked")
+    return _score_once(
+        model, texts, score, lambda text: _whole_masked_score(model, text, mask_token_id, masking)
+    )
 
 
 @torch.inference_mode()
@@ -112,26 +109,48 @@ def span_log_likelihoods(
     texts: Sequence[ScoredText],
     sentinel_id: int,
     batch_tokens: int | Budget | None = None,
-    formulation: Formulation = "span",
 ) -> Scores:
-    """Score texts with an encoder-decoder, as a missing span or token by token (see ``span.py``).
+    """Score texts with an encoder-decoder that was trained to fill gaps, each as one missing span.
+
+    For ``<s> S </s>`` the encoder reads ``<s><extra_id_0></s>`` and the decoder writes ``<extra_id_0> S``, so
+    that the score is the decoder's log p(S) by the chain rule, as a causal model's is. What stands before S,
+    a context, is read by the encoder. Training leaves out spans of 3 tokens on average, and hardly ever one
+    as long as a sentence, so the model is asked for what it has seldom done.
 
     Args:
-        model: An encoder-decoder trained by span corruption, in evaluation mode.
+        model: An encoder-decoder, in evaluation mode.
         texts: What to score; tokens outside ``start:end`` are read by the encoder and never left out.
         sentinel_id: The id of the first sentinel.
-        batch_tokens: Tokens per forward pass, or what it may hold; None chooses. Changes speed and memory,
-            not scores.
-        formulation: ``span`` sums log p(token | what is outside the span, the span up to it), ``infilling``
-            log p(token | all other tokens).
+        batch_tokens: As in ``causal_log_likelihoods``.
     """
     budget = _budget(model, batch_tokens)
-    way = span_scores if formulation == "span" else infilling_scores
 
-    def plain(texts: Sequence[ScoredText]) -> Scores:
-        return way(model, texts, sentinel_id, budget)
+    def score(texts: Sequence[ScoredText]) -> Scores:
+        owners, scored = list[np.ndarray](), list[tuple[Tensor, Tensor]]()
+        for batch in batches_of_one_length(texts, budget, model.device):
 
-    return _score(model, texts, _Ways(None, plain), lambda text: False, formulation)
+            def score_part(rows: slice, batch: Batch = batch) -> tuple[np.ndarray, tuple[Tensor, Tensor]]:
+                part = batch.part(rows)
+                targets = part.ids[:, part.start : part.end].flatten()
+                logits = _span_logits(model, part, sentinel_id).flatten(0, 1)
+                return part.owners, target_scores(lambda rows: rows, logits, targets, budget)
+
+            for owner, part_scores in budget.fit(len(batch.indices), score_part):
+                owners.append(owner)
+                scored.append(part_scores)
+        return sum_by_owner(np.concatenate(owners), *to_host(scored), len(texts))
+
+    return _score_once(model, texts, score)
+
+
+def _span_logits(model: PreTrainedModel, batch: Batch, sentinel_id: int) -> Tensor:
+    """Return the (S, M, V) logits of the scored tokens."""
+    gap = torch.full_like(batch.ids[:, :1], sentinel_id)
+    encoder_ids = torch.cat([batch.ids[:, : batch.start], gap, batch.ids[:, batch.end :]], 1)
+    # The first two tokens that the decoder reads are given; behind the second it predicts the text.
+    start = torch.full_like(gap, model.config.decoder_start_token_id)
+    decoder_ids = torch.cat([start, gap, batch.ids[:, batch.start : batch.end - 1]], 1)
+    return model(input_ids=encoder_ids, decoder_input_ids=decoder_ids, use_cache=False).logits[:, 1:]
 
 
 def _budget(model: PreTrainedModel, batch_tokens: int | Budget | None) -> Budget:
@@ -152,30 +171,36 @@ def num_positions(model: PreTrainedModel) -> int:
     return config.max_position_embeddings - (0 if offset is None else offset + 1)
 
 
-def _score(
+def _score_once(
     model: PreTrainedModel,
     texts: Sequence[ScoredText],
-    ways: _Ways,
-    suits: Callable[[ScoredText], bool],
-    kind: str,
+    score: Score,
+    whole_score: Callable[[ScoredText], float] | None = None,
 ) -> Scores:
-    """Score each text once however often it is given, those that suit the fast way by that where it fits."""
+    """Score each text once however often it is given; one without scored tokens scores 0.
+
+    Args:
+        model: The model.
+        texts: What to score.
+        score: Scores texts, with shared computation.
+        whole_score: The same of one text by the model's own forward passes, to compare with.
+    """
     keys = [_key(text) for text in texts]
-    number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    different = [texts[index] for index in np.unique([number[key] for key in keys], return_index=True)[1]]
-    scores = Scores(np.zeros(len(different)), np.ones(len(different), dtype=bool))
-    longest = max((len(text.input_ids) for text in different), default=0)
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    different = dict(zip(keys, texts, strict=True)).values()
+    result = Scores(np.zeros(len(numbers)), np.ones(len(numbers), dtype=bool))
+    filled = np.array([text.start < text.end for text in different], dtype=bool)
+    longest = max((len(text.input_ids) for text in texts), default=0)
     advice = f"one text of {longest} tokens does not fit; score on a CPU with --device cpu"
-    with torch.autocast(model.device.type, enabled=False), told_if_memory_runs_out(advice):
-        fits = bool(different) and _is_fit(model, ways, kind)
-        is_fast = np.array([fits and suits(text) for text in different], dtype=bool)
-        is_empty = np.array([text.start >= text.end for text in different], dtype=bool)
-        for way, chosen in ((ways.fast, is_fast & ~is_empty), (ways.plain, ~is_fast & ~is_empty)):
-            if way is not None and chosen.any():
-                found = way([different[index] for index in np.flatnonzero(chosen)])
-                scores.log_likelihood[chosen], scores.is_greedy[chosen] = found
-    given = np.array([number[key] for key in keys], dtype=np.int64)
-    return Scores(scores.log_likelihood[given], scores.is_greedy[given])
+    with torch.autocast(model.device.type, enabled=False), explain_out_of_memory(advice):
+        if filled.any():
+            scorable = [text for text, is_filled in zip(different, filled, strict=True) if is_filled]
+            if whole_score is not None and model not in _checked:
+                _check_sharing(model, scorable[:NUM_CHECKED], score, whole_score)
+            scored = score(scorable)
+            result.log_likelihood[filled], result.is_greedy[filled] = scored
+    places = np.array([numbers[key] for key in keys], dtype=np.int64)
+    return Scores(result.log_likelihood[places], result.is_greedy[places])
 
 
 def _key(text: ScoredText) -> tuple:
@@ -183,52 +208,47 @@ def _key(text: ScoredText) -> tuple:
     return tuple(text.input_ids), text.start, text.end, words
 
 
-def _is_fit(model: PreTrainedModel, ways: _Ways, kind: str) -> bool:
-    if ways.fast is None:
-        return False
-    key = (kind, model.dtype, model.config._attn_implementation)
-    known = _fits.setdefault(model, {})
-    if key not in known:
-        reason = _misfit(model, ways)
-        known[key] = reason is None
-        if reason is not None:
-            warnings.warn(
-                f"{type(model).__name__} is scored by whole forward passes, which takes longer: {reason}",
-                stacklevel=5,
-            )
-    return known[key]
-
-
-def _misfit(model: PreTrainedModel, ways: _Ways) -> str | None:
-    """Say why the fast way does not apply to a model, or None."""
-    texts = _probes(model)
-    expected = ways.plain(texts).log_likelihood
-    assert ways.fast is not None
+def _check_sharing(
+    model: PreTrainedModel,
+    texts: Sequence[ScoredText],
+    score: Score,
+    whole_score: Callable[[ScoredText], float],
+) -> None:
+    """Refuse a model whose shared scores are not those of its own forward passes."""
     try:
-        found = ways.fast(texts).log_likelihood
+        shared = score(texts).log_likelihood
+        expected = np.array([whole_score(text) for text in texts])
+        exact = model.dtype in (torch.float32, torch.float64)
+        tolerance = {"rtol": 1e-5, "atol": 1e-4} if exact else {"rtol": 1e-2, "atol": 0.25}
+        # A model whose training diverged has no scores, in either way.
+        difference = np.abs(shared - expected)[~np.isclose(shared, expected, equal_nan=True, **tolerance)]
+        reason = f"a score moves by {difference.max():.1g} nats" if len(difference) else None
+    except ValueError:  # of the texts
+        raise
     except Exception as error:  # modules of any other design fail in any way
         if is_out_of_memory(error):
             raise
-        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    exact = model.dtype in (torch.float32, torch.float64)
-    tolerance = {"rtol": 1e-5, "atol": 1e-4} if exact else {"rtol": 1e-2, "atol": 0.25}
-    # A model whose training diverged has no scores, in either way.
-    if np.allclose(found, expected, equal_nan=True, **tolerance):
-        return None
-    return f"shared computation moves a score by {np.abs(found - expected).max():.1g} nats"
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if reason is not None:
+        raise UsageError(
+            f"{type(model).__name__} cannot be scored with what texts share computed once ({reason}); its "
+            "architecture is another, or its FFN looks at other tokens: `ffn-ablations check` says which"
+        )
+    _checked.add(model)
 
 
-def _probes(model: PreTrainedModel) -> list[ScoredText]:
-    """Make a few short texts of random tokens, some of which begin alike."""
-    rng = np.random.default_rng(0)
-    special = {
-        token
-        for name in ("pad", "bos", "eos", "sep", "cls", "mask")
-        if (token := getattr(model.config, f"{name}_token_id", None)) is not None
-    }
-    vocabulary = np.setdiff1d(np.arange(model.config.vocab_size), list(special))
-    first, second = rng.choice(vocabulary, 6).tolist(), rng.choice(vocabulary, 5).tolist()
-    return [
-        ScoredText(ids, 1, len(ids) - 1, words=[(place + 1) // 2 for place in range(len(ids))])
-        for ids in (first, [*first[:3], *second], second, [*second[:2], *first[:4]])
-    ]
+def _whole_causal_score(model: PreTrainedModel, text: ScoredText) -> float:
+    ids = torch.tensor([text.input_ids], device=model.device)
+    logits = model(input_ids=ids, use_cache=False).logits[0, text.start - 1 : text.end - 1]
+    return -F.cross_entropy(logits.float(), ids[0, text.start : text.end], reduction="sum").item()
+
+
+def _whole_masked_score(
+    model: PreTrainedModel, text: ScoredText, mask_token_id: int, masking: Masking
+) -> float:
+    ids = torch.tensor([text.input_ids], device=model.device)
+    words = None if text.words is None else torch.tensor([text.words], device=model.device)
+    masked = masked_tokens(Batch(np.zeros(1), ids, text.start, text.end, words), masking)[0]
+    rows = torch.arange(len(masked), device=model.device)
+    logits = model(input_ids=ids.masked_fill(masked, mask_token_id)).logits[rows, text.start + rows]
+    return -F.cross_entropy(logits.float(), ids[0, text.start : text.end], reduction="sum").item()

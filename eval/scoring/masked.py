@@ -7,7 +7,7 @@ differ only in which tokens are masked, and of each copy only the masked token's
   are computed once for a text and for a mask in each place; a copy picks its own among them. Values go
   through the layer's output projection before they are weighted, when they are few.
 - The last layer has one query, that of the masked token. Its keys and values are never made
-  (``eval.models.memory``), and the weights of the bias of the values sum to 1.
+  (``eval.memory``), and the weights of the bias of the values sum to 1.
 - The last layer's attention output and FFN, and the head, see the masked token only.
 
 Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.
@@ -23,17 +23,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from eval.models.memory import Budget, attend_with_one_query
-from eval.scoring.plain import Batch, ScoredText, Scores, TokenTable, batches_of_one_length, masked_tokens
-from eval.scoring.protocol import Masking
+from eval.memory import Budget, attend_with_one_query
+from eval.protocol import Masking
+from eval.scoring.batches import Batch, ScoredText, Scores, TokenTable, batches_of_one_length, masked_tokens
 
 
 def shared_masked_scores(
-    model: PreTrainedModel,
-    texts: Sequence[ScoredText],
-    mask_token_id: int,
-    budget: Budget,
-    masking: Masking,
+    model: PreTrainedModel, texts: Sequence[ScoredText], mask_token_id: int, budget: Budget, masking: Masking
 ) -> Scores:
     """Score texts with a masked model built of BERT's modules; ``AttributeError`` for any other.
 
@@ -53,8 +49,8 @@ def shared_masked_scores(
             return _scored_states(encoder, batch.part(rows), masking, budget)
 
         for part in budget.fit(len(batch.indices), states_of):
-            for found in part:
-                table.put(*found)
+            for scored in part:
+                table.put(*scored)
     return table.scores()
 
 
@@ -63,21 +59,21 @@ def _scored_states(
 ) -> list[tuple[np.ndarray, Tensor, Tensor]]:
     """Return the texts, the (R, D) last hidden states and the token ids of all scored tokens of a batch."""
     masked = masked_tokens(batch, masking)
-    read = encoder.read(batch.ids)
+    shared = encoder.share(batch.ids)
     num_texts, length = batch.ids.shape
     places = torch.arange(batch.start, batch.end, device=batch.ids.device)
 
     def states_of(copies: slice) -> tuple[np.ndarray, Tensor, Tensor]:
         scored = places[copies]
-        states = encoder.states_at(read, masked[:, copies], scored)
+        states = encoder.states_at(shared, masked[:, copies], scored)
         return np.repeat(batch.indices, len(scored)), states, batch.ids[:, scored].flatten()
 
     # The copies of one text may be more than a batch.
-    size = budget.texts(length, copies=num_texts, rows=num_texts)
+    size = budget.texts(length, copies=num_texts)
     return list(budget.fit(len(places), states_of, size))
 
 
-class _Read(NamedTuple):
+class _Shared(NamedTuple):
     """What the copies of S texts share: first T rows for the tokens, then T for masks in their places.
 
     Attributes:
@@ -103,7 +99,7 @@ class _Encoder:
         *self.layers, self.last = base_model.encoder.layer
         self.mask_token_id = mask_token_id
 
-    def read(self, ids: Tensor) -> _Read:
+    def share(self, ids: Tensor) -> _Shared:
         """Compute from (S, T) token ids what their copies share."""
         tokens = self.embeddings(input_ids=ids)
         # A mask's embedding depends on nothing but its place.
@@ -116,7 +112,7 @@ class _Encoder:
         num_heads = self.last.attention.self.num_attention_heads
         # Multiply-adds of a token: 2T H D below, 4 D^2 + 2T D in a layer for itself.
         if not self.layers or ids.shape[1] * (num_heads - 1) >= 2 * tokens.shape[-1]:
-            return _Read(embedded, None)
+            return _Shared(embedded, None)
         attention = self.layers[0].attention
         query, key, value = (
             both(project(tokens), project(masks)).unflatten(-1, (num_heads, -1))
@@ -125,23 +121,23 @@ class _Encoder:
         scores = torch.einsum("sqhd,skhd->sqhk", query * query.shape[-1] ** -0.5, key)
         output = attention.output.dense.weight.unflatten(-1, (num_heads, -1))
         values = torch.einsum("skhd,ehd->shke", value, output).flatten(1, 2)
-        return _Read(embedded, (scores.contiguous(), values))
+        return _Shared(embedded, (scores.contiguous(), values))
 
-    def states_at(self, read: _Read, masked: Tensor, scored: Tensor) -> Tensor:
+    def states_at(self, shared: _Shared, masked: Tensor, scored: Tensor) -> Tensor:
         """Return the (S * M, D) last hidden states of the scored tokens.
 
         Args:
-            read: What the copies share.
+            shared: What the copies share.
             masked: (S, M, T), which tokens of a copy are masked.
             scored: (M,) the place at which each copy is scored.
         """
         num_texts, _, length = masked.shape
         row = torch.arange(length, device=masked.device) + length * masked
         row += 2 * length * torch.arange(num_texts, device=masked.device)[:, None, None]
-        states = read.embedded.flatten(0, 1)[row.flatten()].view(-1, length, read.embedded.shape[-1])
+        states = shared.embedded.flatten(0, 1)[row.flatten()].view(-1, length, shared.embedded.shape[-1])
         for number, layer in enumerate(self.layers):
-            if number == 0 and read.attention is not None:
-                states = _first_layer(layer, *read.attention, row, masked, states)
+            if number == 0 and shared.attention is not None:
+                states = _first_layer(layer, *shared.attention, row, masked, states)
             else:
                 states = layer(states)
         return _last_layer(self.last, states, scored.repeat(num_texts))
@@ -154,8 +150,8 @@ def _first_layer(
 
     Args:
         layer: The layer.
-        scores: (S, 2T, H, 2T), as in ``_Read``.
-        values: (S, H * 2T, D), as in ``_Read``.
+        scores: (S, 2T, H, 2T), as in ``_Shared``.
+        values: (S, H * 2T, D), as in ``_Shared``.
         row: (S, M, T), where each token of a copy is among the S * 2T that were read.
         masked: (S, M, T), which tokens of a copy are masked.
         states: The embeddings.
@@ -173,7 +169,7 @@ def _last_layer(layer: Any, states: Tensor, scored: Tensor) -> Tensor:
     """Apply the last layer to (C, T, D) states, for the tokens in the places ``scored`` (C,) only: (C, D)."""
     attention = layer.attention.self
     num_heads = attention.num_attention_heads
-    own = states[torch.arange(len(states), device=states.device), scored]
-    query = attention.query(own) * attention.attention_head_size**-0.5
+    at_mask = states[torch.arange(len(states), device=states.device), scored]
+    query = attention.query(at_mask) * attention.attention_head_size**-0.5
     mixed, _ = attend_with_one_query(query, states, attention.key, attention.value, num_heads)
-    return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(1) + attention.value.bias, own))
+    return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(1) + attention.value.bias, at_mask))

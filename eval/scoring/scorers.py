@@ -7,20 +7,19 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from base.errors import UsageError, unknown_name
-from eval.models.memory import Budget
+from eval.memory import Budget
+from eval.protocol import Protocol, ProtocolConfig
+from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.log_likelihood import (
     causal_log_likelihoods,
     num_positions,
     pseudo_log_likelihoods,
     span_log_likelihoods,
 )
-from eval.scoring.plain import ScoredText, Scores
-from eval.scoring.protocol import Protocol, ProtocolConfig
 from eval.scoring.tokens import TextTokenizer
 from pretrain.data.tokenizer import sentinel
 
@@ -30,7 +29,7 @@ class ContinuationScores(NamedTuple):
 
     Attributes:
         log_likelihood: (N,) float64, in nats: log-likelihoods or pseudo-log-likelihoods, summed over the
-            scored tokens, or their mean where the protocol says so.
+            scored tokens.
         is_greedy: (N,) bool, true where every scored token is the likeliest in its place.
         num_tokens: How many tokens of each are scored.
     """
@@ -74,7 +73,7 @@ class TextScorer(ABC):
         self.protocol = (
             protocol if isinstance(protocol, Protocol) else _protocol(protocol, self.objective, options)
         )
-        self.model = _in_dtype(model, self.protocol.dtype).eval()
+        self.model = model.float().eval()
         self.texts = TextTokenizer(tokenizer, self.protocol, num_positions(self.model))
         self.budget = Budget.of(self.model, batch_tokens)
 
@@ -91,12 +90,8 @@ class TextScorer(ABC):
         """
         texts = self.encode(pairs)
         scores = self.score(texts)
-        values = scores.log_likelihood
-        num_tokens = [text.end - text.start for text in texts]
-        if self.protocol.reduction == "mean":
-            values = values / np.array(num_tokens)
-        _check_finite(values, pairs)
-        return ContinuationScores(values, scores.is_greedy, num_tokens)
+        _check_finite(scores.log_likelihood, pairs)
+        return ContinuationScores(*scores, [text.end - text.start for text in texts])
 
     def encode(self, pairs: Iterable[tuple[str, str]]) -> Sequence[ScoredText]:
         """Tokenise (context, continuation) pairs, of which the continuation is scored."""
@@ -108,8 +103,6 @@ class TextScorer(ABC):
 
     def score_documents(self, documents: Sequence[str]) -> list[DocumentScore]:
         """Score whole documents, each token once, in windows of the model's positions.
-
-        Always a sum, whatever the protocol says of continuations.
 
         Raises:
             UsageError: If a score is not finite.
@@ -146,14 +139,12 @@ class MaskedScorer(TextScorer):
 
 
 class SpanScorer(TextScorer):
-    """Log-likelihood of a text under the decoder of an encoder-decoder, or its pseudo-log-likelihood."""
+    """Log-likelihood of a text under the decoder of an encoder-decoder."""
 
     objective = "span_corruption"
 
     def score(self, texts: Sequence[ScoredText]) -> Scores:
-        gap = self.texts.token_id(sentinel(0))
-        formulation = self.protocol.formulation
-        return span_log_likelihoods(self.model, texts, gap, self.budget, formulation)
+        return span_log_likelihoods(self.model, texts, self.texts.token_id(sentinel(0)), self.budget)
 
 
 SCORERS: dict[str, type[TextScorer]] = {
@@ -174,11 +165,6 @@ def _protocol(preset: str, objective: str, options: dict[str, object]) -> Protoc
         first = error.errors()[0]
         message = f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}"
         raise UsageError(message if "unknown" in message else f"{message} (is {first['input']!r})") from None
-
-
-def _in_dtype(model: PreTrainedModel, dtype: str) -> PreTrainedModel:
-    wanted = getattr(torch, dtype)
-    return model if model.dtype == wanted else model.to(wanted)
 
 
 def _check_finite(values: np.ndarray, pairs: Iterable[tuple[str, str]]) -> None:

@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read_whole
-from eval.scoring.plain import ScoredText
-from eval.scoring.protocol import Protocol
+from eval.protocol import Protocol
+from eval.scoring.batches import ScoredText
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -34,9 +34,12 @@ class TextTokenizer:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, protocol: Protocol, num_positions: int) -> None:
-        self._backend = _Backend(tokenizer)
-        self._tokenizer = tokenizer
-        self._protocol = protocol
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        if self._backend is None:
+            raise UsageError(
+                f"{type(tokenizer).__name__} is no fast tokenizer; save it as one (tokenizer.json)"
+            )
+        self._tokenizer, self._protocol = tokenizer, protocol
         is_causal, is_scored = protocol.objective == "causal", protocol.end_token == "scored"
         # The last token that a causal model scores is never read, and what follows it changes nothing.
         self._limit = num_positions + int(is_causal)
@@ -49,8 +52,18 @@ class TextTokenizer:
             is_causal=is_causal,
             with_words=protocol.masking == "within_word_l2r" and not is_causal,
         )
+        content = hashlib.sha256(self._backend.to_str().encode()).digest()
+        self._key = (content, protocol, self._frame, self._limit)
 
-    def encode(self, pairs: Pairs) -> Sequence[ScoredText]:
+    def __eq__(self, other: object) -> bool:
+        """Whether it makes the same tokens of the same texts."""
+        return isinstance(other, TextTokenizer) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @lru_cache(maxsize=CACHED_TASKS)  # noqa: B019  # tokenizers of one content share what is kept
+    def encode(self, pairs: Pairs) -> tuple[ScoredText, ...]:
         """Tokenise (context, continuation) pairs, of which the continuation is scored.
 
         A context that ends in spaces gives them to the continuation, as in lm-eval, because byte-level
@@ -60,7 +73,37 @@ class TextTokenizer:
             UsageError: For a continuation without a token that can be scored, or a text longer than the
                 model's positions.
         """
-        return _encode(self._backend, self._protocol, self._frame, self._limit, pairs)
+        split = [_split(context, text, self._protocol.leading_space) for context, text in pairs]
+        encoded = self._ids_and_words([context + text for context, text in split], self._frame.with_words)
+        contexts = list({context for context, _ in split if context})
+        lengths = {
+            context: len(ids)
+            for context, (ids, _) in zip(contexts, self._ids_and_words(contexts, False), strict=True)
+        }
+        texts = []
+        for (context, continuation), (ids, words) in zip(split, encoded, strict=True):
+            text = self._frame.around(ids, words, num_context=lengths.get(context, 0))
+            if text.start >= text.end:
+                raise UsageError(
+                    f"nothing to score in {context + continuation!r}: it has no token, or only a first one "
+                    "that no prefix stands before"
+                )
+            if len(text.input_ids) > self._limit:
+                text = _shortened(text, self._limit, self._protocol, context + continuation)
+            texts.append(text)
+        return tuple(texts)
+
+    def _ids_and_words(
+        self, texts: Sequence[str], with_words: bool
+    ) -> list[tuple[list[int], list[int] | None]]:
+        """Return each text's token ids, without special tokens, and to which word each token belongs."""
+        encodings = read_whole(self._backend, texts, is_framed=False, with_words=with_words)
+        # The same number is the same object everywhere, which makes what is kept a quarter as large.
+        same: dict[int, int] = {}
+        ids = [[same.setdefault(i, i) for i in encoding.ids] for encoding in encodings]
+        if not with_words:
+            return [(tokens, None) for tokens in ids]
+        return [(tokens, encoding.word_ids) for tokens, encoding in zip(ids, encodings, strict=True)]
 
     def windows(self, document: str) -> list[ScoredText]:
         """Cut a document into texts that fit the model and score each of its tokens once, as lm-eval does.
@@ -69,7 +112,7 @@ class TextTokenizer:
         (3)4567 and (567)89, where those in brackets are context.
         """
         frame = self._frame
-        ids, words = self._backend.encode([document], frame.with_words)[0]
+        ids, words = self._ids_and_words([document], frame.with_words)[0]
         room = self._limit - 1 - len(frame.suffix) - (0 if frame.is_causal else len(frame.prefix))
         assert room > 0
         texts, done = [], 0
@@ -107,12 +150,12 @@ class TextTokenizer:
         Raises:
             UsageError: If it has none such.
         """
-        found = self._tokenizer.get_vocab().get(token)
-        if found is None:
+        token_id = self._tokenizer.get_vocab().get(token)
+        if token_id is None:
             raise UsageError(
                 f"the tokenizer has no {token}, which scoring needs; add it before saving the model"
             )
-        return found
+        return token_id
 
     def _ids(self, *names: str) -> tuple[int, ...]:
         return (self.required_id(*names),) if names else ()
@@ -152,69 +195,16 @@ class _Frame:
         return ScoredText(input_ids, start, end, words=[*[-1] * len(prefix), *words, *[-2] * len(suffix)])
 
 
-class _Backend:
-    """A fast tokenizer, equal to another one of the same content."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise UsageError(
-                f"{type(tokenizer).__name__} is no fast tokenizer; save it as one (tokenizer.json)"
-            )
-        self._backend = backend
-        self._digest = hashlib.sha256(backend.to_str().encode()).digest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Backend) and self._digest == other._digest
-
-    def __hash__(self) -> int:
-        return hash(self._digest)
-
-    def encode(self, texts: Sequence[str], with_words: bool) -> list[tuple[list[int], list[int] | None]]:
-        """Return each text's token ids, without special tokens, and to which word each token belongs."""
-        encodings = read_whole(self._backend, texts, is_framed=False, with_words=with_words)
-        # The same number is the same object everywhere, which makes what is kept a quarter as large.
-        same: dict[int, int] = {}
-        ids = [[same.setdefault(i, i) for i in encoding.ids] for encoding in encodings]
-        if not with_words:
-            return [(tokens, None) for tokens in ids]
-        return [(tokens, encoding.word_ids) for tokens, encoding in zip(ids, encodings, strict=True)]
-
-
-@lru_cache(maxsize=CACHED_TASKS)
-def _encode(
-    backend: _Backend, protocol: Protocol, frame: _Frame, limit: int, pairs: Pairs
-) -> tuple[ScoredText, ...]:
-    split = [_split(context, continuation, protocol.leading_space) for context, continuation in pairs]
-    encoded = backend.encode([context + continuation for context, continuation in split], frame.with_words)
-    contexts = list({context for context, _ in split if context})
-    lengths = {
-        text: len(ids) for text, (ids, _) in zip(contexts, backend.encode(contexts, False), strict=True)
-    }
-    texts = []
-    for (context, continuation), (ids, words) in zip(split, encoded, strict=True):
-        text = frame.around(ids, words, num_context=lengths.get(context, 0))
-        if text.start >= text.end:
-            raise UsageError(
-                f"nothing to score in {context + continuation!r}: it has no token, or only a first one "
-                "that no prefix stands before"
-            )
-        if len(text.input_ids) > limit:
-            text = _shortened(text, limit, protocol, context + continuation)
-        texts.append(text)
-    return tuple(texts)
-
-
 def forget_tokens() -> None:
     """Drop all tokens that are kept, for those who measure how long it takes to make them."""
-    _encode.cache_clear()
+    TextTokenizer.encode.cache_clear()
 
 
 def _split(context: str, continuation: str, leading_space: str) -> tuple[str, str]:
-    kept = context.rstrip()
-    continuation = context[len(kept) :] + continuation
-    if kept or leading_space == "task":
-        return kept, continuation
+    stripped = context.rstrip()
+    continuation = context[len(stripped) :] + continuation
+    if stripped or leading_space == "task":
+        return stripped, continuation
     return "", (" " if leading_space == "one" else "") + continuation.lstrip(" ")
 
 

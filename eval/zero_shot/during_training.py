@@ -11,10 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from base.errors import unknown_name
 from base.families import get_family
 from eval.config import EvalConfig
-from eval.scoring.protocol import preset_protocol
+from eval.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
-from eval.zero_shot.suites import find_suite_tasks
-from eval.zero_shot.task import TextTask
+from eval.zero_shot.task import TextTask, find_suite_tasks
 from ffn_variants.kernels.compilation import eager_kernels
 from pretrain.config import RunConfig
 from scores.suites.registry import SUITES

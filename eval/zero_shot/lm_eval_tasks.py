@@ -2,7 +2,11 @@
 
 A name is that of a task, a group or a tag, of lm-eval's own or in the folders of ``--include-path``. Each
 name is a benchmark of its own, ``lm-eval-<name>``, since tasks of different chance levels do not average.
-This module alone imports lm-eval to evaluate something; it is imported where such a task is asked for.
+This module alone imports lm-eval; it is imported where such a task is asked for.
+
+The project's models are registered with lm-eval when this module is imported, after which its own command
+line can be given one of them: ``ffn-clm`` is causal, ``ffn-mlm`` masked, and ``ffn-s2s`` an encoder-decoder.
+lm-eval has no masked models, and its causal one runs the head on every position.
 """
 
 from __future__ import annotations
@@ -17,11 +21,15 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import datasets
 import pandas as pd
+import torch
 from lm_eval.api import task as task_module
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
 from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
@@ -29,10 +37,12 @@ from lm_eval.tasks import TaskManager
 from base.errors import UsageError
 from base.hub import cannot_load, how_silent
 from base.progress import Tell
+from base.run.folders import RunFolder
 from eval.config import EvalConfig
-from eval.scoring.lm_eval_models import LMEvalModel
-from eval.scoring.scorers import TextScorer
+from eval.identity import model_folder
+from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.task import TaskResult, evenly_spaced
+from ffn_variants.models.loading import load_language_model
 from scores.suites.lm_eval_metrics import CHOICE_METRICS, metrics_of, primary_metric
 from scores.suites.registry import HARNESS_PREFIX
 
@@ -85,7 +95,7 @@ class HarnessTask:
         task, indices = self._task(), self._indices()
         tell(f"{len(indices)} documents")
         model = LMEvalModel(scorer)
-        with _only_errors(), _without_bars():
+        with _silence():
             results = evaluate(
                 model, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
             )
@@ -151,7 +161,7 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
     for folder in include_path:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder}; --include-path names folders with task files of lm-eval")
-    with _only_errors(), _without_bars():
+    with _silence():
         manager = _manager(include_path, include_defaults=False)
         if requested not in manager.task_index:
             manager = _manager(include_path, include_defaults=True)
@@ -184,28 +194,19 @@ def _manager(include_path: tuple[Path, ...], include_defaults: bool) -> Any:
 
 
 @contextmanager
-def _only_errors() -> Iterator[None]:
-    """Silence the lines that lm-eval logs for every task."""
-    logger = logging.getLogger("lm_eval")
-    level = logger.level
+def _silence() -> Iterator[None]:
+    """Keep lm-eval from logging a line for every task, and it and datasets from drawing bars into ours."""
+    logger, bar = logging.getLogger("lm_eval"), task_module.tqdm
+    level, has_bars = logger.level, datasets.is_progress_bar_enabled()
     logger.setLevel(logging.ERROR)
+    datasets.disable_progress_bars()
+    task_module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]  # there is no argument for it
     try:
         yield
     finally:
         logger.setLevel(level)
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep lm-eval and datasets from drawing bars into this project's own: lm-eval has no argument for it."""
-    drawn, bar = datasets.is_progress_bar_enabled(), task_module.tqdm
-    datasets.disable_progress_bars()
-    task_module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
         task_module.tqdm = bar
-        if drawn:
+        if has_bars:
             datasets.enable_progress_bars()
 
 
@@ -227,3 +228,94 @@ def _source(requested: str, include_path: tuple[Path, ...], name: str) -> str:
     for doc in task.eval_docs:
         digest.update(json.dumps(doc, sort_keys=True, default=str).encode())
     return digest.hexdigest()[:16]
+
+
+# What lm-eval's command line passes to every model.
+_UNUSED_ARGUMENTS = ("batch_size", "max_batch_size")
+
+
+class LMEvalModel(LM):
+    """Answers lm-eval's requests with a scorer's scores, in the order of the requests."""
+
+    def __init__(self, scorer: TextScorer) -> None:
+        super().__init__()
+        self.scorer = scorer
+        self._device = scorer.model.device
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        """Score each request's continuation given its context; errors are those of the scorer."""
+        pairs = [(context, continuation) for context, continuation in (r.args for r in requests)]
+        scores = self.scorer.score_continuations(pairs)
+        return list(zip(scores.log_likelihood.tolist(), scores.is_greedy.tolist(), strict=True))
+
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
+        """Score whole documents, in nats: each token once, in lm-eval's windows of the model's positions.
+
+        lm-eval divides by words and bytes itself. For masked models it is the
+        pseudo-log-likelihood, and what lm-eval calls perplexity is then the pseudo-perplexity.
+        """
+        documents = self.scorer.score_documents([str(request.args[0]) for request in requests])
+        return [document.log_likelihood for document in documents]
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        raise UsageError(
+            "these models score text and do not write any; choose tasks of the output types loglikelihood, "
+            "multiple_choice or loglikelihood_rolling"
+        )
+
+
+class _SavedModel(LMEvalModel):
+    """A model that lm-eval loads by name.
+
+    Args:
+        pretrained: A folder that holds a model and its tokenizer, or a run's folder.
+        device: Where to run; None takes the GPU if there is one.
+        trust_remote_code: Whether to run an FFN variant that the folder brings, as lm-eval's own flag.
+        **options: What its scorer takes: ``protocol``, ``batch_tokens``, and fields of ``ProtocolConfig``.
+            What lm-eval's command line passes to every model is left unused.
+
+    Raises:
+        UsageError: If the folder holds no such model, or for an option that does not exist.
+    """
+
+    objective: ClassVar[str]
+
+    def __init__(
+        self,
+        pretrained: str | Path,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+        **options: object,
+    ) -> None:
+        folder = Path(pretrained)
+        # lm-eval's command line asks for this device where it is told none; its own models do without.
+        absent = device == "cuda:0" and not torch.cuda.is_available()
+        model, tokenizer = load_language_model(
+            model_folder(folder) if RunFolder(folder).has_model else folder,
+            self.objective,
+            None if absent else device,
+            trust_remote_code,
+        )
+        used = {name: value for name, value in options.items() if name not in _UNUSED_ARGUMENTS}
+        super().__init__(SCORERS[self.objective](model, tokenizer, **used))  # type: ignore[bad-argument-type]
+
+
+@register_model("ffn-clm")
+class CausalModel(_SavedModel):
+    """Log-likelihood of a text under a causal model."""
+
+    objective = "causal"
+
+
+@register_model("ffn-mlm")
+class MaskedModel(_SavedModel):
+    """Pseudo-log-likelihood of a text under a masked model."""
+
+    objective = "masked"
+
+
+@register_model("ffn-s2s")
+class SpanModel(_SavedModel):
+    """Log-likelihood of a text under the decoder of an encoder-decoder."""
+
+    objective = "span_corruption"

@@ -81,21 +81,19 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
     if run_dir is None:
         return []
     if text_file is not None:
-        read = partial(_read_file, text_file)
         name, source = text_file.name.split(".")[0], fingerprint([text_file])
         source += ":plain text" if is_read_anew(text_file) else ""
-        return [PerplexityTask(suite, name, source, read, max_items)]
+        return [PerplexityTask(suite, name, source, partial(_read_file, text_file), max_items)]
     source = _corpus_source(read_run(run_dir).data)
-    read = partial(_read_validation, run_dir)
-    return [PerplexityTask(suite, "validation", source, read, max_items)]
+    return [PerplexityTask(suite, "validation", source, partial(_read_validation, run_dir), max_items)]
 
 
 # Reads the whole corpus, and a study's tasks are listed often.
 @lru_cache(maxsize=16)
 def _corpus_source(data: DataConfig) -> str:
-    chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
+    split = (data.validation_fraction, data.max_documents, data.max_validation_documents)
     part = () if data.validation_part == "all" else (data.validation_part,)
-    return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen, *part)))
+    return ":".join(map(str, ("validation", corpus.fingerprint(data), *split, *part)))
 
 
 @lru_cache(maxsize=4)

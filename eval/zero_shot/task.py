@@ -1,25 +1,25 @@
-"""What the suites that score texts have in common: a task is data that any process can measure."""
+"""What the suites that score texts have in common, and which of their tasks a user asks for."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
+from base.errors import UsageError, unknown_name
 from base.progress import Tell
-from eval.files import fingerprint, read_json_rows
+from base.text.paths import absent
+from eval.config import EvalConfig
 from scores.suites.registry import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
 
 Row = TypeVar("Row")
-Task = TypeVar("Task", bound="TextTask")
 
 
 @dataclass(frozen=True)
@@ -69,27 +69,84 @@ class TextTask(ABC):
         """How many items there are to score."""
 
 
-def file_task(
-    kind: type[TextTask], suite: str, name: str, path: Path, columns: tuple[str, ...], max_items: int | None
-) -> TextTask:
-    """Make the task whose items are the rows of a file, JSON Lines with at least these columns."""
-    return kind(suite, name, fingerprint([path]), partial(read_json_rows, path, columns), max_items)
-
-
-def accuracy_and_ties(items: pd.DataFrame) -> dict[str, float]:
-    """Return the share of items that are right, and, where there are any, of those that tie, in percent."""
-    ties = 100 * float(items["tie"].mean())
-    return {"accuracy": 100 * float(items["correct"].mean()), **({"ties": ties} if ties else {})}
-
-
-def read_checked(task: Task, check: Callable[[Task, int, dict], Row]) -> list[Row]:
-    """Read a task's items, each made by ``check`` of the task, the row's number from 1, and the row."""
-    rows = [check(task, number, row) for number, row in enumerate(task.read(), start=1)]
-    return evenly_spaced(rows, task.max_items)
-
-
-def evenly_spaced(rows: list[Row], wanted: int | None) -> list[Row]:
-    """Keep so many rows, evenly spaced over all, since files are sorted by paradigm; None keeps all."""
-    if wanted is None or wanted >= len(rows):
+def evenly_spaced(rows: list[Row], count: int | None) -> list[Row]:
+    """Return ``count`` rows, evenly spaced over all, since files are sorted by paradigm; None returns all."""
+    if count is None or count >= len(rows):
         return rows
-    return [rows[index * len(rows) // wanted] for index in range(wanted)]
+    return [rows[index * len(rows) // count] for index in range(count)]
+
+
+def data_folder(suite: str, config: EvalConfig) -> Path:
+    """Return ``babylm25_dir``.
+
+    Raises:
+        UsageError: If it is not given, or is no folder; says which suite needs it.
+    """
+    if config.babylm25_dir is None:
+        raise UsageError(
+            f"the suite {suite} is not on the hub; pass --babylm25-dir FOLDER, the evaluation data of the "
+            "BabyLM 2025 evaluation pipeline (https://github.com/babylm/evaluation-pipeline-2025)"
+        )
+    if not config.babylm25_dir.is_dir():
+        raise absent(config.babylm25_dir, f"no folder {config.babylm25_dir}; --babylm25-dir names one")
+    return config.babylm25_dir
+
+
+def find_data(folder: Path, suite: str, *names: str) -> Path:
+    """Find a file, or a folder of files, by its name without suffix, in one of the pipeline's layouts.
+
+    Raises:
+        UsageError: If there is none of those names.
+    """
+    for base in (folder, folder / "full_eval", folder / "fast_eval"):
+        for name in names:
+            for suffix in (".jsonl.gz", ".jsonl", ""):
+                if (path := base / f"{name}{suffix}").exists() and (suffix or path.is_dir()):
+                    return path
+    raise UsageError(f"no {names[0]}.jsonl or .jsonl.gz in {folder}; the suite {suite} needs it")
+
+
+def find_text_tasks(config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the tasks of all suites asked for that score texts, without reading more than their files' bytes.
+
+    Args:
+        config: The suites, and where their data is.
+        run_dir: The run, which ``perplexity`` may take its held-out documents from; None leaves it out.
+
+    Raises:
+        UsageError: For data that is needed and absent, or a name in ``pair_tasks`` that no suite has.
+    """
+    tasks = [
+        task for suite in dict.fromkeys(config.suites) for task in find_suite_tasks(suite, config, run_dir)
+    ]
+    return select_tasks(tasks, config.pair_tasks)
+
+
+def find_suite_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the tasks of one suite; none for a suite that does not score texts.
+
+    Raises:
+        UsageError: If its data is needed and absent.
+    """
+    return [] if SUITES[suite].kind == "classification" else SUITES[suite].find(config, run_dir)
+
+
+def select_tasks(tasks: list[TextTask], names: tuple[str, ...] | None) -> list[TextTask]:
+    """Keep the tasks of those names, or all where no name is given.
+
+    Raises:
+        UsageError: For a name that no suite has; gives the closest match.
+    """
+    if names is None:
+        return tasks
+    available = [task.name for task in tasks]
+    for name in names:
+        if name not in available:
+            raise unknown_name("task of the suites", name, available)
+    return [task for task in tasks if task.name in names]
+
+
+def missing_tasks(suite: str, tasks: list[TextTask]) -> list[str]:
+    """Return the tasks that a suite should have and that were not found; its mean is then another one."""
+    present = {task.name for task in tasks}
+    return [name for name in SUITES[suite].tasks if name not in present]

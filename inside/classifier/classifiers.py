@@ -18,20 +18,19 @@ from base.errors import UsageError
 from base.files import write_atomically
 from base.progress import Tell
 from base.run.folders import RunFolder
-from eval.classification.classifier import Classifier
-from eval.classification.config import Finetuning
+from eval.classification.classifier import Classifier, load_classifier_tokenizer, load_for_task
+from eval.classification.data import TaskData, read_task_data, reported_rows, with_turns
 from eval.classification.evaluate import train
+from eval.classification.examples import read_examples
 from eval.classification.finetune import trained_state
-from eval.classification.inputs.data import TaskData, chosen_rows, read_task_data, with_turns
-from eval.classification.inputs.segments import Segmentation, Segmented, as_one_text
-from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.prediction import Predictions, predict
-from eval.classification.tasks.examples import read_examples
-from eval.classification.tasks.task import ClassificationTask
+from eval.classification.task import ClassificationTask
+from eval.classification.tokens import Segmentation, Segmented, as_one_text
 from eval.config import EvalConfig
-from eval.models.identity import identify_run, model_folder, weights_hash
-from eval.runner.work_units import classification_protocol, settled
+from eval.finetuning import Finetuning
+from eval.identity import identify_run, model_folder, weights_hash
 from eval.scoring.log_likelihood import num_positions
+from eval.work_units import classification_protocol, settled
 from eval.zero_shot.task import evenly_spaced
 from scores.heads.registry import HEADS, HeadChoice, check_head
 from scores.store import protocol_hash
@@ -156,7 +155,7 @@ class Subject:
             write_atomically(path, lambda temporary: save_file(state, temporary))
         max_length = min(settings.max_length, num_positions(classifier.body))
         data = read_task_data([task], tokenizer, max_length, config, settings)
-        texts = one_texts(task, chosen_rows(task, config, settings))
+        texts = one_texts(task, reported_rows(task, config, settings))
         documents = Documents(texts, data.validation[task.name])
         return FinetunedClassifier(classifier.eval(), settings, data, documents)
 

@@ -19,9 +19,9 @@ from base.errors import UsageError
 from base.mistakes import check
 from base.run.folders import RunFolder
 from base.sections import Section
-from eval.classification.config import FinetuneConfig, HeadText, Pooling, PresetName
+from eval.command import study_config
 from eval.config import Device, EvalConfig
-from eval.runner.find_runs import study_config
+from eval.finetuning import FinetuneConfig, HeadText, Pooling, PresetName
 
 PROG = "ffn-ablations explain"
 DEFAULT_HEADS = {"segments": "swipe segments=turns", "spaces": "space"}
@@ -122,8 +122,8 @@ def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, look, write the page and say where it is."""
     asked = parse_flags(ExplainArguments, args, prog=PROG)
     config = asked.settings()
-    from eval.classification.tasks.chosen import embedded_tasks, find_task
-    from eval.models.identity import admit_run
+    from eval.classification.find_tasks import embedded_tasks, find_task
+    from eval.identity import admit_run
     from inside.classifier import measures, page, spaces
     from inside.classifier.classifiers import Subject
     from report.document.document import write_document

@@ -42,13 +42,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from base.errors import UsageError, shown
-from eval.classification.inputs.data import chosen_rows
-from eval.classification.inputs.segments import JOINT, Segmented
-from eval.classification.metrics import METRICS
+from eval.classification.data import reported_rows
+from eval.classification.evaluate import METRICS
 from eval.classification.prediction import Predictions, decide
-from eval.classification.tasks.inputs import read_field
-from eval.classification.tasks.labels import encode_label
-from eval.classification.tasks.task import ClassificationTask
+from eval.classification.schema import read_field
+from eval.classification.task import ClassificationTask, encode_label
+from eval.classification.tokens import JOINT, Segmented
 from inside.classifier.classifiers import ATTENTION, Documents, Subject
 from inside.classifier.lime import WordForest
 from report.document import markdown
@@ -145,7 +144,7 @@ def segments(subject: Subject) -> Document:
     task = subject.task
     turn_labels(task, [])
     subject.check_segments("sentences", "turns")
-    rows = chosen_rows(task, subject.config, task.finetuning(subject.config.finetune, subject.head))
+    rows = reported_rows(task, subject.config, task.finetuning(subject.config.finetune, subject.head))
     labels = turn_labels(task, rows)  # refused before anything is trained
     results = []
     for head in (subject.head, subject.attention_head()):

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import expit, softmax
 
 from eval.classification.prediction import Predictions, decide
-from eval.classification.tasks.task import ClassificationTask
+from eval.classification.task import ClassificationTask
 from eval.zero_shot.task import evenly_spaced
 from inside.classifier.classifiers import Documents, Subject
 from inside.classifier.lime import WordForest

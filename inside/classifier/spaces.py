@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from base.errors import UsageError
 from base.run.folders import RunFolder
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
-from eval.classification.heads.segment_heads import SpaceHead
+from eval.classification.heads import SpaceHead
 from inside.classifier.classifiers import Subject
 from report.document import markdown
 from report.document.document import Document

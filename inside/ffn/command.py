@@ -11,7 +11,7 @@ from base.errors import UsageError, as_usage_error, first_line
 from base.progress import ProgressBar
 from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
-from eval.runner.find_runs import find_runs
+from eval.command import find_runs
 from inside.ffn.measure import by_arm, inspect_run
 from inside.ffn.record import RunInspection
 from report.document.document import refuse_file, write_document

@@ -11,7 +11,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.families import family_label
 from base.run.folders import RunFolder
-from eval.models.identity import admit_run, identify_run
+from eval.identity import admit_run, identify_run
 from inside.ffn.activations import measure_activations, start_back
 from inside.ffn.edges import measure_edges
 from inside.ffn.functions import ffns_of

@@ -15,7 +15,7 @@ DEFAULT_HEAD = "default"
 _LINEAR = HeadSpec(
     name="linear",
     reads="example",
-    builder="eval.classification.heads.layers:build_linear",
+    builder="eval.classification.heads:linear",
     formula="W x + b",
     reference="the usual head; the 1-layer MLP of Al Imran and Ishmam 2024 (Table 3)",
 )
@@ -24,7 +24,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="fourier-kan",
         reads="example",
-        builder="eval.classification.heads.layers:build_fourier_kan",
+        builder="eval.classification.heads:build_fourier_kan",
         formula="sum_i sum_{k<=grid_size} a_cik cos(k x_i) + b_cik sin(k x_i)",
         reference="FR-KAN: Al Imran and Ishmam 2024, arXiv:2408.08803",
         options={
@@ -35,7 +35,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="kan",
         reads="example",
-        builder="eval.classification.heads.layers:build_kan",
+        builder="ffn_variants.variants.kan:KANLinear",
         formula="sum_i w_ci SiLU(x_i) + s_ci sum_k v_cik B_k(x_i)",
         reference=kan_layers.KAN.reference,
         options=kan_layers.KAN.options,
@@ -43,7 +43,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="cheby-kan",
         reads="example",
-        builder="eval.classification.heads.layers:build_cheby_kan",
+        builder="ffn_variants.variants.cheby_kan:ChebyKANLinear",
         formula="sum_i sum_k w_cik T_k(tanh x_i)",
         reference=kan_layers.CHEBY_KAN.reference,
         options=kan_layers.CHEBY_KAN.options,
@@ -51,7 +51,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="rbf-kan",
         reads="example",
-        builder="eval.classification.heads.layers:build_rbf_kan",
+        builder="ffn_variants.variants.rbf_kan:RBFKANLinear",
         formula="sum_i sum_g v_cig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
         reference=kan_layers.RBF_KAN.reference,
         options=kan_layers.RBF_KAN.options,
@@ -59,7 +59,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="gr-kan",
         reads="example",
-        builder="eval.classification.heads.layers:build_gr_kan",
+        builder="eval.classification.heads:build_gr_kan",
         formula="W R(x) + b, with R(x_i) = P(x_i) / (1 + |A_g(x_i)|) for each group g of features",
         reference=kan_layers.GR_KAN.reference,
         options=kan_layers.GR_KAN.options,
@@ -67,7 +67,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="spline-kan",
         reads="example",
-        builder="eval.classification.heads.layers:build_spline_kan",
+        builder="eval.classification.heads:build_spline_kan",
         formula="W S(x) + b, a spline S_i(x_i) = sum_k c_ik relu(t_ik - x_i)^3 for each feature",
         reference=kan_layers.SPLINE_KAN.reference,
         options=kan_layers.SPLINE_KAN.options,
@@ -77,7 +77,7 @@ _KAN_LAYERS = (
 _MLP = HeadSpec(
     name="mlp",
     reads="example",
-    builder="eval.classification.heads.layers:build_mlp",
+    builder="eval.classification.heads:build_mlp",
     formula="V sigmoid(W x + b) + c",
     reference="the 2-layer MLP of Al Imran and Ishmam 2024 (Table 4 alone)",
     options={
@@ -90,17 +90,17 @@ _MLP = HeadSpec(
     },
 )
 
-_SEGMENTS = {
+SEGMENT_OPTIONS = {
     "segments": Option(default="windows", choices=SEGMENT_KINDS, help="what a segment is"),
     "window": Option(default=128, minimum=3, help="tokens of the longest segment, special ones included"),
     "stride": Option(default=32, minimum=0, help="tokens that a window shares with the one before it"),
 }
-"""How a text is cut, for every head that reads segments."""
+"""How a text is cut, for every head that reads segments; its module does not see them."""
 
 _SWIPE = HeadSpec(
     name="swipe",
     reads="segments",
-    builder="eval.classification.heads.segment_heads:build_swipe",
+    builder="eval.classification.heads:SwipeHead",
     formula="max_i or sum_i of z_i = W s_i + b over segments s_i; gated: sigmoid(W_g s_i + b_g) * z_i",
     reference="SWIPE: Wang et al. 2023, arXiv:2304.01638",
     options={
@@ -112,7 +112,7 @@ _SWIPE = HeadSpec(
         "num_layers": Option(default=0, minimum=0, help="transformer layers over the segments"),
         "num_heads": Option(default=4, minimum=1, help="attention heads of each"),
         "positions": Option(default="none", choices=("none", "sine"), help="what tells these their order"),
-        **_SEGMENTS,
+        **SEGMENT_OPTIONS,
     },
     # Rows of num_layers=2 alone are of a version that always added sines.
     named_with={"positions": "num_layers"},
@@ -122,29 +122,29 @@ _SWIPE = HeadSpec(
 _SEGMENT_ATTENTION = HeadSpec(
     name="segment-attention",
     reads="segments",
-    builder="eval.classification.heads.segment_heads:build_segment_attention",
+    builder="eval.classification.heads:SegmentAttentionHead",
     formula="W sum_k a_k s_k + b over segments s_k, with a = softmax_k(q s_k / sqrt(D)) and a learned q",
     reference="BERT+attention, a rival of SWIPE's in Wang et al. 2023",
-    options=_SEGMENTS,
+    options=SEGMENT_OPTIONS,
     scores_segments=True,
 )
 
 _SEGMENT_LSTM = HeadSpec(
     name="segment-lstm",
     reads="segments",
-    builder="eval.classification.heads.segment_heads:build_segment_lstm",
+    builder="eval.classification.heads:SegmentLSTMHead",
     formula="W h + b, h the last or mean state of an LSTM over segments s_k",
     reference="BERT+LSTM, a rival of SWIPE's in Wang et al. 2023",
     options={
         "pooling": Option(default="last", choices=("last", "mean"), help="which of its states is read"),
-        **_SEGMENTS,
+        **SEGMENT_OPTIONS,
     },
 )
 
 _SPACE = HeadSpec(
     name="space",
     reads="tokens",
-    builder="eval.classification.heads.segment_heads:SpaceHead",
+    builder="eval.classification.heads:SpaceHead",
     formula="W [mean_t C_1; ...; mean_t C_C] + b, C_i = tanh(E P_i) for token vectors E and each class i",
     reference="Space Model: Tytarenko and Amin 2024, arXiv:2401.16638",
     fits_multi_label=False,
@@ -216,11 +216,11 @@ def parse_head(text: str) -> HeadChoice:
         )
     if name not in HEAD_NAMES:
         raise unknown_name("head", name, HEAD_NAMES)
-    read = parse_option_text(text, "head", (FROZEN,))
-    options = read.options
+    parsed = parse_option_text(text, "head", (FROZEN,))
+    options = parsed.options
     if name == DEFAULT_HEAD and options:
         raise UsageError(f"head {text!r}: {DEFAULT_HEAD} takes no options; remove {', '.join(options)}")
-    return HeadChoice(name, tuple(options.items()), FROZEN in read.words)
+    return HeadChoice(name, tuple(options.items()), FROZEN in parsed.words)
 
 
 def check_head(choice: HeadChoice, multi_label: bool = False) -> HeadChoice:

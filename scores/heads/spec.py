@@ -25,10 +25,10 @@ class HeadSpec:
     reads: Reads
     """One vector an example, the vectors of its tokens, or one of each of its segments."""
     builder: str
-    """``module:function``, for ``pkgutil.resolve_name``. ``function(hidden_size, num_labels, **options)``,
-    every option given, makes a module whose ``forward(vectors, mask)`` takes (n, D) and None where the head
-    reads the example, else (n, M, D) and a (n, M) mask that is true where there is a vector, and returns a
-    ``HeadOutput``."""
+    """``module:function`` or a class, for ``pkgutil.resolve_name``: called with (hidden_size, num_labels,
+    **options), every option given but those of how texts are cut, it makes a module. Where the head reads
+    the example that takes (n, D) vectors to (n, C) logits; else its ``forward(vectors, mask)`` takes
+    (n, M, D) and a (n, M) mask that is true where there is a vector, and returns a ``HeadOutput``."""
     formula: str
     """Plain text, for the table of ``ffn-ablations list heads`` and the documents."""
     reference: str
@@ -52,10 +52,10 @@ class HeadSpec:
         def is_changed(name: str) -> bool:
             return name in values and (name not in self.options or values[name] != self.options[name].default)
 
-        known = {name: values.get(name, option.default) for name, option in self.options.items()}
+        settled = {name: values.get(name, option.default) for name, option in self.options.items()}
         return {
             name: value
-            for name, value in (known | dict(values)).items()
+            for name, value in (settled | dict(values)).items()
             if is_changed(self.named_with.get(name, name))
         }
 

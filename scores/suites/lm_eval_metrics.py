@@ -76,8 +76,8 @@ def row_score(metric: str, value: float) -> float:
 
 def primary_metric(task: str, metrics: Iterable[str]) -> str:
     """Choose what stands for a task: a percentage where it has one, and accuracy before any other."""
-    found = sorted(metrics, key=lambda name: (not is_percentage(name), name))
-    return next((name for name in (HEADLINES.get(task), "accuracy") if name in found), found[0])
+    ordered = sorted(metrics, key=lambda name: (not is_percentage(name), name))
+    return next((name for name in (HEADLINES.get(task), "accuracy") if name in ordered), ordered[0])
 
 
 def is_number(value: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from scores.suites.blimp_paradigms import FILTERED_TASKS, PARADIGMS, SUPPLEMENT_TASKS
 from scores.suites.spec import MEAN_OF_TASKS, PERCENTAGES, MeanSpec, MetricSpec, SuiteSpec, Unit
@@ -32,6 +33,7 @@ EWOK_DOMAINS = (
     *("physical-interactions", "physical-relations", "quantitative-properties", "social-interactions"),
     *("social-properties", "social-relations", "spatial-relations"),
 )
+COMPS_TASKS = ("base", "wugs", "wugs_dist_before", "wugs_dist_in_between")
 
 TIES = MetricSpec(name="ties", better=None, unit="percent")
 PAIR_METRICS = (MetricSpec(name="accuracy", better="higher", unit="percent", chance=50.0), TIES)
@@ -78,26 +80,37 @@ HARNESS_METRICS = (
 )
 """Those that tasks of lm-eval are known to have."""
 
+_PARADIGM_MEANS = (MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group"))
+
+
+def _pairs(name: str, finder: str, tasks: tuple[str, ...], **fields: Any) -> SuiteSpec:
+    """Describe a suite of minimal pairs; ``finder`` is a function of ``eval.zero_shot.choices``."""
+    common: dict[str, Any] = {"kind": "minimal pairs", "metrics": PAIR_METRICS, "graded": GRADED_PAIRS}
+    return SuiteSpec(
+        name=name, finder=f"eval.zero_shot.choices:{finder}", tasks=tasks, **{**common, **fields}
+    )
+
+
+def _wugs(name: str, task: str, label: str = "") -> SuiteSpec:
+    correlation = MetricSpec(name="spearman_correlation", better="higher", unit="correlation", chance=0.0)
+    return SuiteSpec(
+        name=name,
+        label=label,
+        kind="choices",
+        finder="eval.zero_shot.choices:find_tasks",
+        metrics=(correlation,),
+        primary=(correlation.name,),
+        tasks=(task,),
+    )
+
+
 _SUITES = (
-    SuiteSpec(
-        name="blimp",
-        label="67 paradigms",
-        kind="minimal pairs",
-        finder="eval.zero_shot.blimp:find_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=PARADIGMS,
-        noun="paradigms",
-        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
-    ),
-    SuiteSpec(
-        name="babylm23",
+    _pairs("blimp", "find_blimp", PARADIGMS, label="67 paradigms", noun="paradigms", means=_PARADIGM_MEANS),
+    _pairs(
+        "babylm23",
+        "find_blimp",
+        (*FILTERED_TASKS, *SUPPLEMENT_TASKS),
         label="12 filtered tasks and 5 supplement tasks",
-        kind="minimal pairs",
-        finder="eval.zero_shot.blimp:find_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=(*FILTERED_TASKS, *SUPPLEMENT_TASKS),
         means=(
             MEAN_OF_TASKS,
             MeanSpec(of="filtered BLiMP tasks", tasks=FILTERED_TASKS),
@@ -106,68 +119,38 @@ _SUITES = (
             MeanSpec(of="filtered BLiMP paradigms", over="paradigm", tasks=FILTERED_TASKS),
         ),
     ),
-    SuiteSpec(
-        name="blimp-fast",
+    _pairs(
+        "blimp-fast",
+        "find_fast_blimp",
+        PARADIGMS,
         label="200 pairs a paradigm",
-        kind="minimal pairs",
-        finder="eval.zero_shot.blimp:find_fast_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=PARADIGMS,
         noun="paradigms",
-        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+        means=_PARADIGM_MEANS,
     ),
-    SuiteSpec(
-        name="blimp-filtered",
+    _pairs(
+        "blimp-filtered",
+        "find_tasks",
+        PARADIGMS,
         label="67 paradigms, filtered for BabyLM 2025",
-        kind="minimal pairs",
-        finder="eval.zero_shot.blimp:find_2025_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=PARADIGMS,
         noun="paradigms",
-        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+        means=_PARADIGM_MEANS,
     ),
-    SuiteSpec(
-        name="blimp-supplement",
-        label="5 tasks",
-        kind="minimal pairs",
-        finder="eval.zero_shot.blimp:find_2025_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-        tasks=SUPPLEMENT_TASKS,
-    ),
-    SuiteSpec(
-        name="ewok",
+    _pairs("blimp-supplement", "find_tasks", SUPPLEMENT_TASKS, label="5 tasks"),
+    _pairs(
+        "ewok",
+        "find_tasks",
+        EWOK_DOMAINS,
         label="11 domains",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_ewok",
-        metrics=PAIR_METRICS,
         graded=GRADED_PAIRS[:1],
-        tasks=EWOK_DOMAINS,
         noun="domains",
         means=(MeanSpec(of="domains"),),
     ),
-    SuiteSpec(
-        name="comps",
-        label="4 tasks",
-        kind="minimal pairs",
-        finder="eval.zero_shot.choices:find_comps",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS[:1],
-        tasks=("base", "wugs", "wugs_dist_before", "wugs_dist_in_between"),
-    ),
-    SuiteSpec(
-        name="embedded-pairs",
-        kind="minimal pairs",
-        finder="eval.zero_shot.minimal_pairs:find_tasks",
-        metrics=PAIR_METRICS,
-        graded=GRADED_PAIRS,
-    ),
+    _pairs("comps", "find_tasks", COMPS_TASKS, label="4 tasks", graded=GRADED_PAIRS[:1]),
+    _pairs("embedded-pairs", "find_embedded", ()),
     SuiteSpec(
         name="entity-tracking",
         kind="choices",
-        finder="eval.zero_shot.entity_tracking:find_tasks",
+        finder="eval.zero_shot.choices:find_tasks",
         metrics=(
             MetricSpec(name="accuracy", better="higher", unit="percent", chance=20.0),
             MetricSpec(name="accuracy_by_operations", better="higher", unit="percent", chance=20.0),
@@ -180,23 +163,8 @@ _SUITES = (
             MeanSpec(of="tasks, each over its numbers of operations", metric="accuracy_by_operations"),
         ),
     ),
-    SuiteSpec(
-        name="wug",
-        kind="choices",
-        finder="eval.zero_shot.wug:find_tasks",
-        metrics=(MetricSpec(name="spearman_correlation", better="higher", unit="correlation", chance=0.0),),
-        primary=("spearman_correlation",),
-        tasks=("wug_adj_nominalization",),
-    ),
-    SuiteSpec(
-        name="wug-past",
-        label="past tense",
-        kind="choices",
-        finder="eval.zero_shot.wug:find_tasks",
-        metrics=(MetricSpec(name="spearman_correlation", better="higher", unit="correlation", chance=0.0),),
-        primary=("spearman_correlation",),
-        tasks=("wug_past_tense",),
-    ),
+    _wugs("wug", "wug_adj_nominalization"),
+    _wugs("wug-past", "wug_past_tense", label="past tense"),
     SuiteSpec(
         name="perplexity",
         kind="text",
@@ -212,7 +180,7 @@ _SUITES = (
         name="glue",
         label="11 tasks",
         kind="classification",
-        finder="eval.classification.tasks.chosen:find_glue_tasks",
+        finder="eval.classification.find_tasks:find_glue_tasks",
         metrics=CLASSIFICATION_METRICS,
         primary=(),
         tasks=(
@@ -223,7 +191,7 @@ _SUITES = (
     SuiteSpec(
         name="embedded-glue",
         kind="classification",
-        finder="eval.classification.tasks.chosen:find_embedded_tasks",
+        finder="eval.classification.find_tasks:find_embedded_tasks",
         metrics=CLASSIFICATION_METRICS,
         primary=(),
     ),
@@ -261,7 +229,7 @@ def suite_metric(benchmark: str, metric: str) -> MetricSpec | None:
     spec = SUITES.get(benchmark)
     if spec is None:
         return None
-    return next((found for found in (*spec.metrics, *spec.graded) if found.name == metric), None)
+    return next((each for each in (*spec.metrics, *spec.graded) if each.name == metric), None)
 
 
 def is_graded(benchmark: str, metric: str) -> bool:
@@ -270,23 +238,22 @@ def is_graded(benchmark: str, metric: str) -> bool:
     return spec is not None and metric in {graded.name for graded in spec.graded}
 
 
-@lru_cache(maxsize=1024)
 # A table of a million rows has a handful of names.
 @lru_cache(maxsize=4096)
 def known_metric(name: str) -> MetricSpec | None:
     """Return what is known of a metric by its name, wherever it stands; not what guessing scores in it."""
     plain = re.sub(r"[-\s]", "_", name.lower())
     # A known name begins at a word; what follows may say more, as in `perplexity (validation)`.
-    known = [found for found in _KNOWN if re.search(rf"(?<![^\W_]){found}", plain)]
-    return _KNOWN[max(known, key=len)] if known else None
+    matches = [each for each in _KNOWN if re.search(rf"(?<![^\W_]){each}", plain)]
+    return _KNOWN[max(matches, key=len)] if matches else None
 
 
 def unit_of(metric: str) -> Unit | None:
     """Return a metric's unit: percent where nothing is known of its name, None where it comes without one."""
     if metric.startswith(RAW_PREFIX):
         return None
-    known = known_metric(metric)
-    return known.unit if known else "percent"
+    spec = known_metric(metric)
+    return spec.unit if spec else "percent"
 
 
 def is_percentage(metric: str | MetricSpec) -> bool:

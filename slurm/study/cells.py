@@ -11,8 +11,8 @@ from typing import Any
 from base.errors import UsageError, WorldError
 from base.files import CODE_ROOT
 from base.run.folders import RUN_NAME, RunFolder
+from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
-from eval.models.backbones import StudyBackbone
 from ffn_variants.files import absolute_place, load_variant, names_file, variant_file
 from pretrain.config import RunConfig
 from pretrain.run.run_dir import run_dir

@@ -14,9 +14,9 @@ from base.errors import UsageError, shown, unknown_name
 from base.mistakes import check
 from base.names import BASELINE, check_name
 from base.sections import Section
-from eval.classification.tasks.schema import benchmarks_asked_for
+from eval.backbones import StudyBackbone
+from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
-from eval.models.backbones import StudyBackbone
 from report.significance.axes import Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.contrasts import parse_contrast

@@ -24,7 +24,7 @@ from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.mistakes import check, explain
 from base.run.folders import StudyFolder
-from eval.classification.tasks.schema import benchmarks_asked_for
+from eval.classification.schema import benchmarks_asked_for
 from pretrain.config import OutputConfig, RunConfig
 from report.significance.contrasts import parse_contrast
 from scores.decisions import Decisions, read_decisions

@@ -8,11 +8,9 @@ import torch
 from transformers import AutoModel, BertConfig
 
 from eval.classification.classifier import HeadClassifier
-from eval.classification.encoders import PaddedEncoder
-from eval.classification.heads.layers import build_head
-from eval.classification.inputs.chunks import TOKENS_PER_CHUNK
-from eval.classification.inputs.segments import Segmented
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.encoders import TOKENS_PER_CHUNK, PaddedEncoder
+from eval.classification.heads import build_head
+from eval.classification.tokens import Encoded, Segmented
 from scores.heads.registry import parse_head
 
 LENGTH, NUM_SEGMENTS = 100, 120

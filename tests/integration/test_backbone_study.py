@@ -11,9 +11,9 @@ import torch
 import yaml
 from transformers import BertConfig, BertForMaskedLM
 
+from eval.backbones import backbone_runs
 from eval.config import EvalConfig
-from eval.models.backbones import backbone_runs
-from eval.runner.evaluate import evaluate_run
+from eval.evaluate import evaluate_run
 from tests.processes import run_command
 
 EVALUATION = {

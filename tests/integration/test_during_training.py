@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_run
+from eval.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
 from pretrain.resolution import load_config
 from pretrain.training.train import train

@@ -16,13 +16,13 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from eval.classification.config import FinetuneConfig
+from eval.classification.find_tasks import embedded_tasks
 from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import embedded_tasks
 from eval.command import main
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_run, evaluate_runs
-from eval.runner.work_units import is_evaluated
+from eval.evaluate import evaluate_run, evaluate_runs
+from eval.finetuning import FinetuneConfig
+from eval.work_units import is_evaluated
 from inside.classifier.classifiers import Subject
 from scores.heads.registry import HEAD_NAMES
 from scores.rows import read_rows
@@ -100,8 +100,8 @@ def test_the_table_shows_the_tasks_and_heads_of_this_call(make_run, topics, monk
     evaluate_runs([run], with_heads("linear frozen", learning_rate=0.02), progress=False)
     outcome = evaluate_runs([run], own, progress=False)
     assert set(outcome.rows[run]["head"]) == {"linear frozen", "kan frozen", "mlp frozen"}
-    assert set(outcome.asked[run]["benchmark"]) == {"classification"}
-    assert set(outcome.asked[run]["head"]) == {"mlp frozen"}
+    assert set(outcome.requested[run]["benchmark"]) == {"classification"}
+    assert set(outcome.requested[run]["head"]) == {"mlp frozen"}
     kept = evaluate_runs([run], with_heads("kan frozen"), progress=False)
     assert [*kept.asked[run]["head"].unique()] == ["kan frozen"]
     # Both are kept; what was scored otherwise since then is scored again, and stands in the order asked.

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from base.errors import UsageError
+from eval.command import find_runs, study_config
 from eval.config import EvalConfig
-from eval.runner.evaluate import choose_workers, evaluate_run, evaluate_runs
-from eval.runner.find_runs import find_runs, study_config
+from eval.evaluate import choose_workers, evaluate_run, evaluate_runs
 
 CONFIG = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
 
@@ -131,6 +131,6 @@ def test_a_study_names_what_is_not_trained(study, tmp_path):
         find_runs([])
 
 
-@pytest.mark.parametrize(("costs", "most"), [([], 1), ([5.0] * 4, 1), ([70.0], 1), ([500.0] * 3, 3)])
-def test_little_work_needs_no_workers(costs, most):
-    assert 1 <= choose_workers(costs, "cpu") <= most
+@pytest.mark.parametrize(("num_runs", "most"), [(0, 1), (1, 1), (3, 3)])
+def test_no_more_workers_than_runs(num_runs, most):
+    assert 1 <= choose_workers(num_runs, "cpu") <= most

@@ -13,14 +13,14 @@ import pytest
 from base.errors import run_cli
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
-from eval.classification.config import FinetuneConfig
 from eval.command import main
 from eval.config import EvalConfig
-from eval.models.identity import identify_run
-from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import check_sources, is_evaluated
-from eval.scoring.protocol import ProtocolConfig
-from eval.zero_shot.suites import find_suite_tasks
+from eval.evaluate import evaluate_run
+from eval.finetuning import FinetuneConfig
+from eval.identity import identify_run
+from eval.protocol import ProtocolConfig
+from eval.work_units import check_sources, is_evaluated
+from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.run.lock import sole_writer
 from scores.rows import ROW_COLUMNS, read_rows
@@ -42,24 +42,21 @@ def done_records(run: Path) -> list[dict]:
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
     import eval.classification.evaluate
-    import eval.zero_shot.minimal_pairs
+    from eval.zero_shot.choices import ChoiceTask
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = (
-        eval.zero_shot.minimal_pairs.score_pairs,
-        eval.classification.evaluate.evaluate_tasks,
-    )
+    measure, evaluate_tasks = ChoiceTask.measure, eval.classification.evaluate.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
-        return score_pairs(task, *arguments)
+        return measure(task, *arguments)
 
     def counted_tasks(model_dir, tasks, *arguments):
         calls.extend(task.name for task in tasks)
         return evaluate_tasks(model_dir, tasks, *arguments)
 
-    monkeypatch.setattr("eval.zero_shot.minimal_pairs.score_pairs", counted_pairs)
-    monkeypatch.setattr("eval.runner.measure.evaluate_tasks", counted_tasks)
+    monkeypatch.setattr(ChoiceTask, "measure", counted_pairs)
+    monkeypatch.setattr("eval.evaluate.evaluate_tasks", counted_tasks)
     return calls
 
 
@@ -256,17 +253,17 @@ def test_real_pairs_of_all_suites_are_scored(make_run, shared_data):
 def test_protocols_are_recorded_and_done_each_for_itself(make_run, family):
     run = make_run(family)
     first = evaluate_run(run, PAIRS, progress=False)
-    spaced = PAIRS.model_copy(update={"protocol": ProtocolConfig(preset="babylm23", reduction="mean")})
+    spaced = PAIRS.model_copy(update={"protocol": ProtocolConfig(preset="babylm23", prefix="bos")})
     assert not is_evaluated(run, spaced)
     second = evaluate_run(run, spaced, progress=False)
     assert is_evaluated(run, spaced)
     assert not is_evaluated(run, PAIRS)
     assert second["task"].tolist() == first["task"].tolist()
     items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
-    assert items["protocol"].str.startswith("babylm23,reduction=mean ").all()
+    assert items["protocol"].str.startswith("babylm23,prefix=bos ").all()
     (record,) = {json.dumps({**r, "data": 0}) for r in done_records(run)}
     assert '"leading_space": "one"' in record
-    assert '"reduction": "mean"' in record
+    assert '"prefix": "bos"' in record
 
 
 def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
@@ -288,7 +285,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
     flags = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", "2", "--pair-tasks", SIX[0])
     done = run_command("eval", broken, good, *flags)
     assert done.returncode == 2, done.stderr
-    assert "[2/2, done] gpt_neo/swish/seed3" in done.stderr
+    assert "[1/1] gpt_neo/swish/seed3" in done.stderr
     assert f"error: {broken}" in done.stderr
     assert "Traceback" not in done.stderr
     assert SIX[0] in done.stdout

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from base.errors import UsageError
-from eval.classification.config import FinetuneConfig
-from eval.classification.tasks.chosen import embedded_tasks
+from eval.classification.find_tasks import embedded_tasks
 from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig
 from inside.classifier.classifiers import Subject
 from inside.classifier.explain import main
 from inside.classifier.spaces import concept_vectors

@@ -16,10 +16,10 @@ import yaml
 from base.errors import run_cli
 from eval.command import main
 from eval.config import EvalConfig
-from eval.models.identity import model_folder
-from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import check_sources, is_evaluated
+from eval.evaluate import evaluate_run
+from eval.identity import model_folder
 from eval.scoring.scorers import SCORERS
+from eval.work_units import check_sources, is_evaluated
 from eval.zero_shot.lm_eval_tasks import find_harness_tasks
 from ffn_variants import UsageError
 from ffn_variants.models.loading import load_language_model
@@ -29,7 +29,7 @@ from scores.baselines import read_baselines
 from scores.suites.lm_eval_metrics import PERCENT_METRICS, PERPLEXITIES
 from scores.suites.registry import HARNESS_METRICS
 
-LM_EVAL = "import eval.scoring.lm_eval_models, lm_eval.__main__\nlm_eval.__main__.cli_evaluate()"
+LM_EVAL = "import eval.zero_shot.lm_eval_tasks, lm_eval.__main__\nlm_eval.__main__.cli_evaluate()"
 """lm-eval's own command line with the models of this project, as docs/evaluation.md has it."""
 PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)

@@ -12,9 +12,9 @@ import pytest
 from base.errors import UsageError
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
+from eval.command import find_runs
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_runs
-from eval.runner.find_runs import find_runs
+from eval.evaluate import evaluate_runs
 from pretrain import train
 from report import command as report
 from report.inputs.sources import read_source

@@ -12,7 +12,7 @@ import yaml
 import slurm.study.cells
 from base.run.folders import RunFolder
 from eval.config import EvalConfig
-from eval.runner.evaluate import evaluate_runs
+from eval.evaluate import evaluate_runs
 from ffn_variants import FFN_VARIANTS, files
 from report.inputs.run_facts import read_facts
 from slurm.cell_state import read_state
@@ -88,11 +88,11 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, mo
         f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read that file, "
         "then consent to run it: --trust-remote-code, in Python trust_remote_code=True"
     )
-    assert set(outcome.asked) == {gelu}
+    assert set(outcome.requested) == {gelu}
     assert "my-xielu" not in FFN_VARIANTS
     outcome = evaluate_runs([run], more, num_workers=1, progress=False, trust_remote_code=True)
     assert not outcome.failures
-    assert len(outcome.asked[run])
+    assert len(outcome.requested[run])
 
     forget()
     (run / "model/ffn_my-xielu.py").write_bytes(text + b"# a stranger's\n")

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
 from base.errors import UsageError
 from base.model_folders import clean_name, refuse_code
-from eval.models.backbones import backbone_runs
+from eval.backbones import backbone_runs
 from ffn_variants.models.loading import load_pretrained, load_tokenizer
 from pretrain.sampling import load_causal_model
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
-from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
+from eval.classification.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig
+from eval.finetuning import GLUE_TASK_NAMES, FinetuneConfig
 
 
 def test_the_defaults_are_what_a_reader_of_the_field_expects():

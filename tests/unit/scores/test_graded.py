@@ -20,8 +20,7 @@ from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, Roberta
 
 from base.run.folders import RunFolder
 from eval.scoring.scorers import SCORERS
-from eval.zero_shot.entity_tracking import EntityTask
-from eval.zero_shot.minimal_pairs import PairTask
+from eval.zero_shot.choices import FORMS, ChoiceTask
 from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source
@@ -370,7 +369,7 @@ def test_log_odds_are_those_of_the_models_log_likelihoods(model, tokenizer, tmp_
         good, bad = (tokenizer(row[name], add_special_tokens=False)["input_ids"] for name in row)
         places = [place for place, (a, b) in enumerate(zip(good, bad, strict=True)) if a != b]
         differing.append(places[-1] - places[0] + 1 if places else 1)
-    found = measured(PairTask("blimp", "t", "there", partial(given, ROWS)), model, tokenizer, tmp_path)
+    found = measured(ChoiceTask("blimp", "t", "there", partial(given, ROWS)), model, tokenizer, tmp_path)
     assert abs(np.mean(odds)) > 0.1
     assert found["log_odds"] == pytest.approx(np.mean(odds), abs=1e-4)
     assert found["log_odds_per_token"] == pytest.approx(np.mean(np.divide(odds, differing)), abs=1e-4)
@@ -379,7 +378,7 @@ def test_log_odds_are_those_of_the_models_log_likelihoods(model, tokenizer, tmp_
 def test_swapping_good_and_bad_negates_the_log_odds(model, tokenizer, tmp_path: Path):
     swapped = [{"sentence_good": row["sentence_bad"], "sentence_bad": row["sentence_good"]} for row in ROWS]
     there, back = (
-        measured(PairTask("blimp", "t", name, partial(given, rows)), model, tokenizer, tmp_path / name)
+        measured(ChoiceTask("blimp", "t", name, partial(given, rows)), model, tokenizer, tmp_path / name)
         for name, rows in (("there", ROWS), ("back", swapped))
     )
     assert there.keys() == set(PAIR_METRICS)
@@ -391,6 +390,8 @@ def test_the_probability_is_that_of_the_models_choice(model, tokenizer, tmp_path
     for row in QUESTIONS:
         own = [log_likelihood(*model, tokenizer, row["input_prefix"], option) for option in row["options"]]
         expected.append(100 * np.exp(own[0]) / np.sum(np.exp(own)))
-    task = EntityTask("entity-tracking", "regular", "s", partial(given, QUESTIONS))
+    task = ChoiceTask(
+        "entity-tracking", "regular", "s", partial(given, QUESTIONS), form=FORMS["entity-tracking"]
+    )
     found = measured(task, model, tokenizer, tmp_path)
     assert found == {"probability": pytest.approx(np.mean(expected), rel=1e-4)}

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from transformers import TrainingArguments
 
 from base.command_line import parse_flags
-from eval.classification.config import GLUE_TASK_NAMES, PRESETS, FinetuneConfig, Finetuning
 from eval.config import EvalConfig
+from eval.finetuning import GLUE_TASK_NAMES, PRESETS, FinetuneConfig, Finetuning
 
 
 def values(preset: str, task: str, *names: str) -> tuple:

@@ -14,14 +14,14 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import nn
 from transformers import AutoTokenizer
 
-from eval.classification.config import FinetuneConfig
+from eval.backbones import backbone_runs
 from eval.classification.evaluate import train
-from eval.classification.tasks.chosen import classification_tasks, find_task
-from eval.classification.tasks.schema import benchmarks_asked_for, read_task_file
+from eval.classification.find_tasks import classification_tasks, find_task
+from eval.classification.schema import benchmarks_asked_for, read_task_file
 from eval.config import EvalConfig
-from eval.models.backbones import backbone_runs
-from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import check_sources, is_evaluated
+from eval.evaluate import evaluate_run
+from eval.finetuning import FinetuneConfig
+from eval.work_units import check_sources, is_evaluated
 from ffn_variants import UsageError
 from scores.baselines import read_baselines
 

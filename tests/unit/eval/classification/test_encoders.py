@@ -7,13 +7,12 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, GPT2Config, PreTrainedModel, T5Config
 
-from eval.classification.classifier import HeadClassifier, stack
+from eval.classification.classifier import Features, HeadClassifier, stack
 from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
-from eval.classification.features import FeatureClassifier, Features, features
 from eval.classification.finetune import trained_state
-from eval.classification.heads.layers import build_head
-from eval.classification.inputs.segments import Segmented
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.heads import build_head
+from eval.classification.prediction import features
+from eval.classification.tokens import Encoded, Segmented
 from ffn_variants import build_model
 from scores.heads.registry import HEADS, parse_head
 
@@ -119,7 +118,7 @@ def test_a_head_on_kept_features_is_the_head_on_its_frozen_backbone(family, name
     assert not any(key.startswith("encoder.body.") and "weight" in key for key in trained_state(classifier))
     order = [2, 0, 1]
     whole = classifier.eval()(batch.take(order)).logits
-    by_features = FeatureClassifier(classifier)(kept.take(order)).logits
+    by_features = classifier(kept.take(order)).logits
     torch.testing.assert_close(by_features, whole, atol=1e-5, rtol=1e-4)
     whole.sum().backward()
     assert all(parameter.grad is None for parameter in classifier.encoder.parameters())
@@ -156,7 +155,7 @@ def test_dropout_of_a_head_has_its_mean_and_variance_on_kept_features_too():
     variance = (p / (1 - p) * (linear.weight**2 @ vector**2)).detach()
     many = np.zeros(4000, int)
     with torch.no_grad():
-        for classifier, batch in ((whole, data), (FeatureClassifier(whole), kept)):
+        for classifier, batch in ((whole, data), (whole, kept)):
             torch.testing.assert_close(classifier.eval()(batch).logits[0], mean, atol=1e-5, rtol=1e-4)
             logits = classifier.train()(batch.take(many)).logits
             assert ((logits.mean(0) - mean).abs() < 4 * (variance / len(many)).sqrt()).all()

@@ -10,9 +10,8 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
 from base.text.special_tokens import as_prompts
-from eval.classification.inputs.segments import Segmentation, encode_segments
-from eval.classification.inputs.tokens import encode, tokenizer_key
-from eval.classification.loading import load_backbone, load_classifier, load_classifier_tokenizer
+from eval.classification.classifier import load_backbone, load_classifier, load_classifier_tokenizer
+from eval.classification.tokens import Segmentation, encode, encode_segments, tokenizer_key
 from eval.scoring.scorers import SCORERS
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer

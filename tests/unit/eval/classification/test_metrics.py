@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from eval.classification.metric_names import (
+from eval.classification.evaluate import METRICS, majority_scores
+from eval.finetuning import (
     BINARY_METRICS,
     METRIC_NAMES,
     MULTI_LABEL_METRICS,
     Metric,
     unfit_metric,
 )
-from eval.classification.metrics import METRICS, majority_scores
 
 
 def f1_of(true: np.ndarray, predicted: np.ndarray) -> float:

@@ -11,14 +11,13 @@ import yaml
 from pydantic import ValidationError
 
 from base.errors import UsageError
-from eval.classification.config import FinetuneConfig
-from eval.classification.cost import estimated_cost
+from eval.classification.classifier import load_classifier_tokenizer
+from eval.classification.data import read_task_data, split
 from eval.classification.evaluate import evaluate_tasks, train
-from eval.classification.inputs.data import read_task_data, split
-from eval.classification.loading import load_classifier_tokenizer
+from eval.classification.find_tasks import find_task
 from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import find_task
 from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig
 from scores.heads.registry import parse_head
 
 RATES = (1e-6, 3e-3, 0.1)
@@ -51,7 +50,7 @@ def held_out_score(model: Path, asked: EvalConfig, seed: int) -> tuple[float, fl
     """Accuracy and minus the mean loss of one training on its held-out part, from its logits."""
     task = find_task(asked.classify[0], asked)
     settings = task.finetuning(asked.finetune)
-    data = read_task_data([task], load_classifier_tokenizer(model), 32, asked, settings)
+    data = read_task_data([task], load_classifier_tokenizer(model), 32, asked, settings, seed)
     _, part = split(data, task, settings, seed)
     logits = predict(train(model, [task], asked, settings, seed).classifier, part, 64).logits.astype(float)
     loss = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(logits)), part.labels]
@@ -115,9 +114,3 @@ def test_scales_are_for_heads_that_have_them_and_are_given_none():
 def test_choices_that_cannot_be_made_are_refused(given, message):
     with pytest.raises(ValidationError, match=message):
         FinetuneConfig(**given)
-
-
-def test_every_candidate_costs_a_training(task):
-    one, three = (config(task, "linear", head_learning_rates=rates) for rates in ((1e-3,), RATES))
-    cost = estimated_cost(find_task(task, one), one)
-    assert estimated_cost(find_task(task, three), three) == pytest.approx(3 * cost)

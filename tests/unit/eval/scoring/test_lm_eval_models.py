@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
-from eval.scoring.lm_eval_models import CausalModel, LMEvalModel, MaskedModel
 from eval.scoring.scorers import CausalScorer, MaskedScorer
+from eval.zero_shot.lm_eval_tasks import CausalModel, LMEvalModel, MaskedModel
 from ffn_variants import UsageError
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -69,9 +69,9 @@ def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
 def test_suites_of_this_project_are_scored_without_lm_eval():
     """Its import takes seconds."""
     code = (
-        "import sys; import eval.runner.evaluate, eval.scoring.scorers, eval.zero_shot.during_training\n"
+        "import sys; import eval.evaluate, eval.scoring.scorers, eval.zero_shot.during_training\n"
         "from eval.config import EvalConfig\n"
-        "from eval.runner.work_units import check_sources\n"
+        "from eval.work_units import check_sources\n"
         "check_sources(EvalConfig(suites=('embedded-pairs',)))\n"
         "sys.exit('lm_eval' in sys.modules)"
     )

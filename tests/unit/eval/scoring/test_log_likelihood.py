@@ -26,12 +26,12 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from eval.files import read_json_rows
-from eval.models.memory import Budget
+from eval.files import read_rows
+from eval.memory import Budget
+from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.causal import longest_tree, shared_causal_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, num_positions, pseudo_log_likelihoods
-from eval.scoring.plain import ScoredText, Scores
-from ffn_variants import FFN_VARIANTS, build_model
+from ffn_variants import FFN_VARIANTS, UsageError, build_model
 
 PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -52,9 +52,7 @@ def read_pairs(shared_data, paradigms, count: int) -> list[str]:
     rows = [
         row
         for uid in paradigms
-        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
-            :count
-        ]
+        for row in read_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[:count]
     ]
     return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")]
 
@@ -270,7 +268,7 @@ def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     ).eval()  # fmt: skip
     texts = random_texts(12, 50, 8)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # none of them takes the plain way
+        warnings.simplefilter("error")
         if family != "roberta":
             assert_same(causal_log_likelihoods(model, texts, 30), causal_one_by_one(model, texts))
         else:
@@ -352,30 +350,21 @@ def odd_models() -> list[tuple[PreTrainedModel, str]]:
         vocab_size=60, dim=16, hidden_dim=16, n_layers=2, n_heads=2, initializer_range=0.5
     )
     return [
-        (Halved(neo), "moves a score by"),
+        (Halved(neo), "a score moves by"),
         (BloomForCausalLM(bloom), "Error"),
         (DistilBertForMaskedLM(distil), "AttributeError"),
     ]
 
 
 @pytest.mark.parametrize("index", range(3), ids=["another head", "other positions", "other modules"])
-def test_another_model_is_scored_the_plain_way_with_one_warning(index):
+def test_a_model_to_which_sharing_does_not_apply_is_refused(index):
     model, reason = odd_models()[index]
     model.eval()
     texts = random_texts(15, 60, 10)
     is_masked = isinstance(model, DistilBertForMaskedLM)
-
-    def score() -> Scores:
-        return pseudo_log_likelihoods(model, texts, 59) if is_masked else causal_log_likelihoods(model, texts)
-
-    with pytest.warns(
-        UserWarning, match=f"{type(model).__name__} is scored by whole forward passes.*{reason}"
-    ):
-        found = score()
-    assert_same(found, masked_one_by_one(model, texts, 59) if is_masked else causal_one_by_one(model, texts))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        score()
+    score, mask = (pseudo_log_likelihoods, (59,)) if is_masked else (causal_log_likelihoods, ())
+    with pytest.raises(UsageError, match=f"{type(model).__name__} cannot be scored with what.*{reason}"):
+        score(model, texts, *mask)
 
 
 def test_autocast_does_not_sneak_in():
@@ -409,11 +398,10 @@ def test_a_model_in_bf16_is_scored_in_bf16_with_its_softmax_in_fp32(family):
     assert (np.abs(rounded * 32 - np.round(rounded * 32)) > 1e-3).any()
 
 
-def test_padding_inside_a_text_is_scored_as_the_model_would():
-    torch.manual_seed(0)
+def test_padding_inside_a_text_is_refused():
     model = build_model("roberta", "gelu", **{**TINY, "vocab_size": 60}, **MASKED).eval()
-    texts = [ScoredText([1, 5, 0, 6, 7, 2], 1, 5), ScoredText([1, 5, 6, 7, 2], 1, 4)]
-    assert_same(pseudo_log_likelihoods(model, texts, 59), masked_one_by_one(model, texts, 59))
+    with pytest.raises(UsageError, match="holds the tokenizer's padding token"):
+        pseudo_log_likelihoods(model, [ScoredText([1, 5, 0, 6, 7, 2], 1, 5)], 59)
 
 
 def test_num_positions_counts_what_can_be_read():

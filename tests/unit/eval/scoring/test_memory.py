@@ -1,8 +1,7 @@
-"""Scores do not depend on batches: heads that read scored tokens only, bytes, memory that runs out."""
+"""Scores do not depend on batches: bytes, memory that runs out."""
 
 from __future__ import annotations
 
-import math
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,59 +11,28 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BloomConfig,
-    BloomForCausalLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedModel,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from eval.models.memory import Budget, Needs
+from eval.memory import Budget
+from eval.scoring.batches import ScoredText, Scores, batches_of_one_length
 from eval.scoring.causal import shared_causal_scores
-from eval.scoring.log_likelihood import causal_log_likelihoods
+from eval.scoring.log_likelihood import causal_log_likelihoods, span_log_likelihoods
 from eval.scoring.masked import shared_masked_scores
-from eval.scoring.plain import (
-    ScoredText,
-    Scores,
-    batches_of_one_length,
-    logits_of,
-    plain_causal_scores,
-    plain_masked_scores,
-)
-from eval.scoring.span import infilling_scores, span_scores
 from ffn_variants import FAMILIES, build_model
 
 VOCABULARY, MASK = 60, 59
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "initializer_range": 0.5}
 
 Way = Callable[[PreTrainedModel, list[ScoredText], Budget], Scores]
-WAYS: dict[str, list[Way]] = {
-    "causal": [shared_causal_scores, plain_causal_scores],
-    "masked": [
-        lambda model, texts, budget: shared_masked_scores(model, texts, MASK, budget, "within_word_l2r"),
-        lambda model, texts, budget: plain_masked_scores(model, texts, MASK, budget, "within_word_l2r"),
-    ],
-    "span_corruption": [
-        lambda model, texts, budget: span_scores(model, texts, MASK, budget),
-        lambda model, texts, budget: infilling_scores(model, texts, MASK, budget),
-    ],
+WAYS: dict[str, Way] = {
+    "causal": shared_causal_scores,
+    "masked": lambda model, texts, budget: shared_masked_scores(
+        model, texts, MASK, budget, "within_word_l2r"
+    ),
+    "span_corruption": lambda model, texts, budget: span_log_likelihoods(model, texts, MASK, budget),
 }
-CASES = [
-    pytest.param(family, way, id=f"{family}-{number}")
-    for family, spec in FAMILIES.items()
-    for number, way in enumerate(WAYS[spec.objective])
-]
+CASES = [pytest.param(family, WAYS[spec.objective], id=family) for family, spec in FAMILIES.items()]
 
 
 def texts_of(count: int) -> list[ScoredText]:
@@ -83,11 +51,6 @@ def model_of(family: str) -> PreTrainedModel:
     names = {"gpt_neo": ("num_layers", "num_heads"), "t5": ("num_layers", "num_heads")}
     layers, heads = names.get(family, ("num_hidden_layers", "num_attention_heads"))
     return build_model(family, "gelu", **sizes, **{layers: 2, heads: 2}).eval()
-
-
-def small_budget(model: PreTrainedModel, num_bytes: float) -> Budget:
-    """What a GPU has, with so many bytes that are free."""
-    return Budget.of(model, num_bytes=num_bytes)
 
 
 @contextmanager
@@ -122,8 +85,7 @@ def test_batches_of_every_size_have_the_scores_of_single_texts(family, way):
     for budget in (
         Budget(7),
         Budget(10_000),
-        *(small_budget(model, size) for size in (1, 1e5, 1e12)),
-        Budget(10_000, head_apart=True, head_rows=3),
+        Budget(10_000, head_rows=3),
     ):
         same(way(model, texts, budget), expected)
 
@@ -134,7 +96,7 @@ def test_what_does_not_fit_is_scored_in_halves(family, way):
     model, texts = model_of(family), texts_of(24)
     # A tree of prefixes has 96 tokens, and is read whole.
     most, calls = 100 if way is shared_causal_scores else 25, list[int]()
-    expected, budget = way(model, texts, Budget(64)), small_budget(model, 1e12)
+    expected, budget = way(model, texts, Budget(64)), Budget(65536, 8192)
     with memory_for(model, most, calls), pytest.warns(UserWarning, match="memory ran out with"):
         found = way(model, texts, budget)
     same(found, expected)
@@ -145,7 +107,7 @@ def test_what_does_not_fit_is_scored_in_halves(family, way):
 @torch.inference_mode()
 def test_a_head_that_does_not_fit_is_asked_for_fewer_rows():
     model, texts = model_of("roberta"), texts_of(30)
-    expected, rows = WAYS["masked"][0](model, texts, Budget(1)), list[int]()
+    expected, rows = WAYS["masked"](model, texts, Budget(1)), list[int]()
 
     def refuse(module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
         rows.append(len(args[0]))
@@ -156,7 +118,7 @@ def test_a_head_that_does_not_fit_is_asked_for_fewer_rows():
     assert head is not None
     handle = head.register_forward_pre_hook(refuse)
     with pytest.warns(UserWarning, match="memory ran out with"):
-        found = WAYS["masked"][0](model, texts, small_budget(model, 1e12))
+        found = WAYS["masked"](model, texts, Budget(65536, 8192))
     handle.remove()
     same(found, expected)
     assert max(rows) > 5
@@ -164,100 +126,17 @@ def test_a_head_that_does_not_fit_is_asked_for_fewer_rows():
 
 def test_a_single_text_that_does_not_fit_is_told():
     model, texts = model_of("gpt_neo"), texts_of(8)
-    causal_log_likelihoods(model, texts)  # the two ways were compared
+    causal_log_likelihoods(model, texts)  # sharing was compared with whole passes
     with memory_for(model, 4, []), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(UsageError, match="one text of 11 tokens does not fit; score on a CPU"):
             causal_log_likelihoods(model, texts)
 
 
-def test_a_lack_of_memory_is_no_reason_for_the_plain_way():
+def test_a_lack_of_memory_is_no_other_architecture():
     model = model_of("gpt_neo")
     with memory_for(model, 0, []), pytest.raises(UsageError, match="memory runs out"):
         causal_log_likelihoods(model, texts_of(8))
-
-
-class SoftCapped(GPT2LMHeadModel):
-    """A model whose forward pass does more with logits than its head."""
-
-    def forward(self, *args, **inputs):
-        output = super().forward(*args, **inputs)
-        output.logits = 3 * (output.logits / 3).tanh()
-        return output
-
-
-class OwnProduct(GPT2LMHeadModel):
-    """A model that does not call its output embedding."""
-
-    def forward(self, input_ids, **inputs):
-        states = self.transformer(input_ids, use_cache=False).last_hidden_state
-        output = super().forward(input_ids)
-        return type(output)(logits=torch.nn.functional.linear(states, self.lm_head.weight))
-
-
-def stock_models() -> dict[str, PreTrainedModel]:
-    torch.manual_seed(0)
-    masked = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    distil = {"vocab_size": VOCABULARY, "dim": 16, "hidden_dim": 16, "n_layers": 2, "n_heads": 2}
-    gpt2 = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5)
-    gemma = Gemma2Config(
-        **SIZES, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=8,
-        intermediate_size=16, final_logit_softcapping=2.0,
-    )  # fmt: skip
-    t5 = {"vocab_size": VOCABULARY, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
-    return {
-        "bert": BertForMaskedLM(BertConfig(**SIZES, **masked)),
-        "distilbert": DistilBertForMaskedLM(DistilBertConfig(**distil, initializer_range=0.5)),
-        "gpt2": GPT2LMHeadModel(gpt2),
-        "soft-capped": SoftCapped(gpt2),
-        "own product": OwnProduct(gpt2),
-        "gemma2": Gemma2ForCausalLM(gemma),
-        "bloom": BloomForCausalLM(BloomConfig(**SIZES, n_layer=2, n_head=2)),
-        "t5 with a scale": T5ForConditionalGeneration(T5Config(**t5, tie_word_embeddings=True)),
-        "t5": T5ForConditionalGeneration(T5Config(**t5, tie_word_embeddings=False)),
-    }
-
-
-@pytest.mark.parametrize("name", stock_models())
-@torch.inference_mode()
-def test_a_head_that_reads_some_tokens_says_of_them_what_it_says_of_all(name):
-    model = stock_models()[name].eval()
-    ids = torch.randint(3, 58, (4, 9))
-    inputs = {"input_ids": ids}
-    if model.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = ids[:, :6]
-    whole = model(**inputs).logits
-    for take in (lambda rows: rows[:, 2:5], lambda rows: rows[torch.arange(4), torch.arange(4)][:, None]):
-        found = logits_of(model, inputs, take, Budget(1, head_apart=True))
-        torch.testing.assert_close(found, take(whole), rtol=0, atol=1e-5)
-    assert not model.get_output_embeddings()._forward_pre_hooks  # nothing stays behind
-
-
-@torch.inference_mode()
-def test_the_head_reads_no_more_than_is_scored():
-    seen = list[int]()
-    for family, name in (("gpt_neo", "causal"), ("roberta", "masked"), ("t5", "span_corruption")):
-        model, texts = model_of(family), texts_of(10)
-        head = model.get_output_embeddings()
-        assert head is not None
-        handle = head.register_forward_hook(lambda module, args, out: seen.append(out.numel() // VOCABULARY))
-        WAYS[name][1](model, texts, small_budget(model, 1e9))
-        handle.remove()
-        assert sum(seen) == sum(text.end - text.start for text in texts)
-        seen.clear()
-
-
-def test_a_batch_takes_less_the_larger_the_vocabulary():
-    # Logits, their log-softmax and one temporary in float32, of every scored token.
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_layers": 1, "num_heads": 2, **IDS}
-    models = {size: build_model("gpt_neo", "gelu", vocab_size=size, **sizes) for size in (100, 10_000)}
-    texts = {size: Budget.of(model, num_bytes=1e8).texts(10, rows=10) for size, model in models.items()}
-    for size, model in models.items():
-        needs = Needs.of(model)
-        assert needs.per_row == 12 * size
-        rest = 10 * (needs.per_token + 10 * needs.per_pair)
-        assert texts[size] == math.floor(1e8 / (rest + 10 * 12 * size))
-    assert texts[10_000] < texts[100] / 10
 
 
 def test_texts_travel_once_and_in_order():

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from eval.scoring.prefix_trees import PrefixTrees, build_prefix_trees
+from eval.scoring.causal import PrefixTrees, build_prefix_trees
 
 
 def make_texts(seed: int, num_texts: int, longest: int) -> tuple[list[list[int]], list[int]]:

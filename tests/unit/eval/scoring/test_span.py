@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 
+from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.log_likelihood import span_log_likelihoods
-from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.scorers import SpanScorer
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories
@@ -43,28 +43,19 @@ def by_labels(
     return chosen, logits.argmax(-1) == targets[0]
 
 
-def one_by_one(model: PreTrainedModel, texts: list[ScoredText], formulation: str) -> Scores:
+def one_by_one(model: PreTrainedModel, texts: list[ScoredText]) -> Scores:
     """The formulas, in float64; the sentinel is a label too, and its probability is no part of the score."""
     totals, greedy = [], []
     for text in texts:
         ids = list(text.input_ids)
-        gaps = (
-            [(text.start, text.end)]
-            if formulation == "span"
-            else [(place, place + 1) for place in range(text.start, text.end)]
-        )
-        total, all_first = 0.0, True
-        for start, end in gaps:
-            read = [*ids[:start], SENTINEL, *ids[end:]]
-            chosen, first = by_labels(model, read, [SENTINEL, *ids[start:end]])
-            total += chosen[1:].sum().item()
-            all_first = all_first and bool(first[1:].all())
+        read = [*ids[: text.start], SENTINEL, *ids[text.end :]]
+        chosen, first = by_labels(model, read, [SENTINEL, *ids[text.start : text.end]])
+        total, all_first = chosen[1:].sum().item(), bool(first[1:].all())
         totals.append(total)
         greedy.append(all_first)
     return Scores(np.array(totals), np.array(greedy))
 
 
-@pytest.mark.parametrize("formulation", ["span", "infilling"])
 # Of the variants those that are formed differently; the others differ in their FFN alone.
 @pytest.mark.parametrize(
     "ffn",
@@ -73,7 +64,7 @@ def one_by_one(model: PreTrainedModel, texts: list[ScoredText], formulation: str
         for name in (*FFN_VARIANTS, "stock")
     ],
 )
-def test_scores_are_those_of_the_formula(ffn, formulation):
+def test_scores_are_those_of_the_formula(ffn):
     torch.manual_seed(1)
     if ffn == "stock":
         sizes = {"vocab_size": 60, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_heads": 2, "num_layers": 2}
@@ -84,10 +75,10 @@ def test_scores_are_those_of_the_formula(ffn, formulation):
         model = build_model("t5", ffn, **SIZES)
     model.eval()
     texts = random_texts(12)
-    expected = one_by_one(model, texts, formulation)
+    expected = one_by_one(model, texts)
     assert np.std(expected.log_likelihood) > 1
     for batch_tokens in (1, 300):
-        found = span_log_likelihoods(model, texts, SENTINEL, batch_tokens, formulation)
+        found = span_log_likelihoods(model, texts, SENTINEL, batch_tokens)
         np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
         np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
 
@@ -102,18 +93,12 @@ def test_a_span_is_a_distribution_over_texts():
     assert together == pytest.approx(np.exp(chosen[1].item()), rel=1e-4)
 
 
-def test_the_formulations_differ_and_read_the_context():
+def test_the_context_is_read():
     torch.manual_seed(0)
     model = build_model("t5", "gelu", **SIZES).eval()
     text, other = ScoredText([1, 7, 8, 9, 10, 2], 3, 5), ScoredText([1, 7, 30, 9, 10, 2], 3, 5)
-    for formulation in ("span", "infilling"):
-        a, b = span_log_likelihoods(model, [text, other], SENTINEL, formulation=formulation).log_likelihood
-        assert abs(a - b) > 1e-3
-    span, infilling = (
-        span_log_likelihoods(model, [text], SENTINEL, formulation=f).log_likelihood[0]
-        for f in ("span", "infilling")
-    )
-    assert abs(span - infilling) > 1e-3
+    a, b = span_log_likelihoods(model, [text, other], SENTINEL).log_likelihood
+    assert abs(a - b) > 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -138,17 +123,14 @@ def test_texts_are_scored_by_the_first_sentinel(tokenizer, scorer):
         scorer().score_continuations([("", "A dog.")])
     sentinels = add_sentinels(tokenizer)
     pairs = [("", "Tim has a dog."), ("Tim has", " a dog.")]
-    for formulation in ("span", "infilling"):
-        lm = scorer(formulation=formulation)
-        found = lm.score_continuations(pairs).log_likelihood
-        whole = tokenizer("Tim has a dog.")["input_ids"]
-        starts = [1, 1 + len(tokenizer("Tim has", add_special_tokens=False)["input_ids"])]
-        texts = [ScoredText(whole, start, len(whole) - 1) for start in starts]
-        expected = span_log_likelihoods(lm.model, texts, sentinels[0], formulation=formulation)
-        np.testing.assert_allclose(found, expected.log_likelihood, rtol=1e-6)
-        document = "Tim has a dog. " * 8
-        (scored,) = lm.score_documents([document])
-        assert scored.num_tokens == len(tokenizer(document, add_special_tokens=False)["input_ids"]) > 24
-        assert scored.log_likelihood < 0
-    with pytest.raises(UsageError, match=r"formulation: .*infilling"):
-        scorer(formulation="infill")
+    lm = scorer()
+    found = lm.score_continuations(pairs).log_likelihood
+    whole = tokenizer("Tim has a dog.")["input_ids"]
+    starts = [1, 1 + len(tokenizer("Tim has", add_special_tokens=False)["input_ids"])]
+    texts = [ScoredText(whole, start, len(whole) - 1) for start in starts]
+    expected = span_log_likelihoods(lm.model, texts, sentinels[0])
+    np.testing.assert_allclose(found, expected.log_likelihood, rtol=1e-6)
+    document = "Tim has a dog. " * 8
+    (scored,) = lm.score_documents([document])
+    assert scored.num_tokens == len(tokenizer(document, add_special_tokens=False)["input_ids"]) > 24
+    assert scored.log_likelihood < 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval.scoring.protocol import ProtocolConfig, preset_protocol
+from eval.protocol import ProtocolConfig, preset_protocol
 from eval.scoring.tokens import TextTokenizer, forget_tokens
 from ffn_variants import UsageError
 from pretrain.data.embedded import stories

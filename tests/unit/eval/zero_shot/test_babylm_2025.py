@@ -21,7 +21,7 @@ from transformers import (
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, TextScorer
-from eval.zero_shot.suites import find_suite_tasks
+from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
@@ -201,7 +201,7 @@ BAD_ROWS = {
         {"prefix_acceptable": "A", "prefix_unacceptable": " ", "property_phrase": "x"},
         "prefix_unacceptable is not a text",
     ),
-    "comps/comps_wugs.jsonl": ("comps", {"prefix_acceptable": "A"}, "no column 'prefix_unacceptable'"),
+    "comps/comps_wugs.jsonl": ("comps", {"prefix_acceptable": "A"}, "no column 'property_phrase'"),
     "wug_past_tense/wug_past_tense.jsonl": ("wug-past", {"sentences": "a\tb\tc", "ratio": 1}, "two texts"),
 }
 

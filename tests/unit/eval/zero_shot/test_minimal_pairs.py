@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
-from eval.scoring.lm_eval_models import LMEvalModel
-from eval.scoring.plain import ScoredText, Scores
+from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.scorers import ContinuationScores, TextScorer
-from eval.zero_shot.choices import Choice, credit, score_choices
-from eval.zero_shot.minimal_pairs import PairTask, count_differing, read_pairs, task_group
+from eval.zero_shot.choices import FORMS, ChoiceTask, count_differing, credit, phenomenon_of, read_items
+from eval.zero_shot.lm_eval_tasks import LMEvalModel
 from eval.zero_shot.task import evenly_spaced
 from ffn_variants import UsageError
 
@@ -48,8 +47,8 @@ def given(rows: list[dict]) -> list[dict]:
     return rows
 
 
-def task_of(rows: list[dict], max_items: int | None = None) -> PairTask:
-    return PairTask("babylm23", "binding", str(rows), partial(given, rows), max_items)
+def task_of(rows: list[dict], max_items: int | None = None) -> ChoiceTask:
+    return ChoiceTask("babylm23", "binding", str(rows), partial(given, rows), max_items)
 
 
 def test_items_hold_the_scores_of_each_pair_in_order():
@@ -106,14 +105,19 @@ def test_options_follow_their_context_as_they_are_and_sentences_a_space():
             seen.extend(pairs)
             return super().score_continuations(pairs)
 
-    choices = [Choice("", ("Good one.", "Bad\none.")), Choice("Box 1 contains ", ("a.", "bc.", "def."))]
-    scored = score_choices(choices, Recorder())
+    pair = {"sentence_good": "Good one.", "sentence_bad": "Bad\none."}
+    task_of([pair]).measure(Recorder(), print)
+    box = {"input_prefix": "Box 1 contains ", "options": ["a.", "bc.", "def."], "numops": 0}
+    boxes = ChoiceTask(
+        "entity-tracking", "regular", "b", partial(given, [box]), form=FORMS["entity-tracking"]
+    )
+    items = boxes.measure(Recorder(), print).items
     assert seen == [
         ("", " Good one."), ("", " Bad\none."),
         ("Box 1 contains ", "a."), ("Box 1 contains ", "bc."), ("Box 1 contains ", "def."),
     ]  # fmt: skip
-    assert [choice.scores.tolist() for choice in scored] == [[-10, -9], [-17, -18, -19]]
-    assert [choice.num_tokens for choice in scored] == [[2, 2], [1, 1, 1]]
+    assert items["scores"].tolist() == [[-17, -18, -19]]
+    assert items["num_tokens"].tolist() == [[1, 1, 1]]
 
 
 def test_a_tie_is_shared():
@@ -154,19 +158,19 @@ def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the
 
 def test_fewer_pairs_are_spread_over_the_file():
     rows = [{"sentence_good": f"{n}", "sentence_bad": "x"} for n in range(10)]
-    assert read_pairs(task_of(rows, 4))["sentence_good"].tolist() == ["0", "2", "5", "7"]
+    assert [item.options[0][1] for item in read_items(task_of(rows, 4))] == [" 0", " 2", " 5", " 7"]
     assert task_of(rows, 4).num_items() == 4
-    assert len(read_pairs(task_of(rows, 99))) == 10
+    assert len(read_items(task_of(rows, 99))) == 10
     assert evenly_spaced(list(range(67)), 67) == evenly_spaced(list(range(67)), None) == list(range(67))
 
 
 def test_a_task_of_several_phenomena_is_its_own_group():
-    assert task_group(pd.DataFrame({"phenomenon": ["a", "a"], "task": ["t", "t"]})) == "a"
-    assert task_group(pd.DataFrame({"phenomenon": ["a", "b"], "task": ["t", "t"]})) == "t"
+    assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "a"], "task": ["t", "t"]})) == "a"
+    assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "b"], "task": ["t", "t"]})) == "t"
 
 
 @pytest.mark.parametrize("sentence", ["", " ", 3, ["a"]])
 def test_what_is_no_sentence_is_named(sentence):
     rows = [{"sentence_good": "a", "sentence_bad": "b"}, {"sentence_good": "a", "sentence_bad": sentence}]
-    with pytest.raises(UsageError, match="babylm23/binding, row 2: sentence_bad is not a sentence"):
-        read_pairs(task_of(rows))
+    with pytest.raises(UsageError, match="babylm23/binding, row 2: sentence_bad is not a text"):
+        read_items(task_of(rows))

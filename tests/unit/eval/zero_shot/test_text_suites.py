@@ -17,10 +17,9 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, Roberta
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores
-from eval.zero_shot.entity_tracking import EntityTask, entity_metrics
+from eval.zero_shot.choices import FORMS, ChoiceTask, entity_metrics, preference
 from eval.zero_shot.perplexity import PerplexityTask, find_tasks
-from eval.zero_shot.suites import find_suite_tasks
-from eval.zero_shot.wug import WugTask, preference
+from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -43,6 +42,10 @@ def models() -> dict[str, torch.nn.Module]:
 
 def given(rows: list[dict]) -> list[dict]:
     return rows
+
+
+def choice_task(suite: str, rows: list[dict]) -> ChoiceTask:
+    return ChoiceTask(suite, "task", str(rows), partial(given, rows), form=FORMS[suite])
 
 
 @torch.no_grad()
@@ -138,9 +141,7 @@ class Told:
 
 def test_options_that_tie_share_the_point_and_are_counted():
     row = {"input_prefix": "Box 0 contains ", "options": ["a.", "b.", "c."], "numops": 0}
-    result = EntityTask("entity-tracking", "t", "tie", partial(given, [row, row])).measure(
-        Told([-1, -1, -2, -3, -1, -2]), print
-    )
+    result = choice_task("entity-tracking", [row, row]).measure(Told([-1, -1, -2, -3, -1, -2]), print)
     assert result.items["correct"].tolist() == [0.5, 0]
     assert result.items["tie"].tolist() == [True, False]
     assert result.items["prediction"].tolist() == [0, 1]
@@ -150,24 +151,35 @@ def test_options_that_tie_share_the_point_and_are_counted():
 def test_no_preference_at_all_correlates_with_nothing():
     rows = [{"sentences": "a\tb", "ratio": 0.1}, {"sentences": "c\td", "ratio": 0.9}]
     with pytest.raises(UsageError, match="all 2 preferences are equal"):
-        WugTask("wug", "w", "flat", partial(given, rows)).measure(Told([-1, -1, -2, -2]), print)
+        choice_task("wug", rows).measure(Told([-1, -1, -2, -2]), print)
 
 
 @pytest.mark.parametrize(
-    ("kind", "row", "message"),
+    ("suite", "row", "message"),
     [
-        (EntityTask, {"input_prefix": "a", "options": ["b"], "numops": 0}, "options must be two or more"),
-        (EntityTask, {"input_prefix": "", "options": ["b", "c"], "numops": 0}, "input_prefix is not a text"),
-        (EntityTask, {"input_prefix": "a", "options": ["b", "c"], "numops": "x"}, "numops is not a whole"),
-        (WugTask, {"sentences": "a b", "ratio": 0.5}, "two texts with a tab"),
-        (WugTask, {"sentences": "a\tb", "ratio": "half"}, "ratio is not a number from 0 to 1"),
-        (WugTask, {"sentences": "a\tb", "ratio": 1.5}, "ratio is not a number from 0 to 1"),
+        (
+            "entity-tracking",
+            {"input_prefix": "a", "options": ["b"], "numops": 0},
+            "options must be two or more",
+        ),
+        (
+            "entity-tracking",
+            {"input_prefix": "", "options": ["b", "c"], "numops": 0},
+            "input_prefix is not a text",
+        ),
+        (
+            "entity-tracking",
+            {"input_prefix": "a", "options": ["b", "c"], "numops": "x"},
+            "numops is not a whole",
+        ),
+        ("wug", {"sentences": "a b", "ratio": 0.5}, "two texts with a tab"),
+        ("wug", {"sentences": "a\tb", "ratio": "half"}, "ratio is not a number from 0 to 1"),
+        ("wug", {"sentences": "a\tb", "ratio": 1.5}, "ratio is not a number from 0 to 1"),
     ],
 )
-def test_faulty_items_are_named(kind, row, message):
-    task = kind("suite", "task", message, partial(given, [row]))
-    with pytest.raises(UsageError, match=f"suite/task, row 1: .*{message}"):
-        task.num_items()
+def test_faulty_items_are_named(suite, row, message):
+    with pytest.raises(UsageError, match=f"{suite}/task, row 1: .*{message}"):
+        choice_task(suite, [row]).num_items()
 
 
 DOCUMENTS = ["Anna saw a dog.", "Once upon a time there was a very long story. " * 60, "naïve café"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from base.errors import UsageError
-from eval.runner.evaluate import choose_workers
+from eval.evaluate import choose_workers
 from ffn_variants.models import devices
 from ffn_variants.models.devices import check_device, choose_device, use_gpu, visible_gpus
 from pretrain import train
@@ -79,7 +79,7 @@ def test_gpus_have_the_names_of_the_variable(monkeypatch, given, count, names) -
 )
 def test_a_gpu_that_torch_cannot_use_is_never_the_cpu(monkeypatch, trouble, cuda, files) -> None:
     pretend(monkeypatch, trouble, cuda, files)
-    for use in (use_gpu, lambda: choose_device(None), lambda: choose_workers([1.0], None)):
+    for use in (use_gpu, lambda: choose_device(None), lambda: choose_workers(1, None)):
         with pytest.raises(UsageError, match="there is an NVIDIA GPU, and torch") as told:
             use()
         assert trouble.split(". ")[0] in str(told.value)

@@ -19,17 +19,14 @@ from transformers import (
     T5Config,
 )
 
-from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
+from eval.classification.classifier import HeadClassifier, PaddedClassifier, load_for_task, make_classifier
+from eval.classification.data import read_task_data
 from eval.classification.encoders import PaddedEncoder, make_encoder
-from eval.classification.features import features
-from eval.classification.heads.layers import build_head
-from eval.classification.inputs.data import read_task_data
-from eval.classification.inputs.segments import Segmentation, encode_segments
-from eval.classification.inputs.tokens import Encoded, encode, tokenizer_key
-from eval.classification.loading import load_for_task
-from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import embedded_tasks
-from eval.classification.tasks.examples import read_examples
+from eval.classification.examples import read_examples
+from eval.classification.find_tasks import embedded_tasks
+from eval.classification.heads import build_head
+from eval.classification.prediction import features, predict
+from eval.classification.tokens import Encoded, Segmentation, encode, encode_segments, tokenizer_key
 from eval.config import EvalConfig
 from ffn_variants import build_model
 from scores.heads.registry import parse_head

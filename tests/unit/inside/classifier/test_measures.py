@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from base.errors import UsageError
 from eval.classification.prediction import Predictions
-from eval.classification.tasks.schema import TaskFile, shipped_task
-from eval.classification.tasks.task import ClassificationTask
+from eval.classification.schema import TaskFile, shipped_task
+from eval.classification.task import ClassificationTask
 from inside.classifier.classifiers import Documents
 from inside.classifier.measures import (
     compare_selections,

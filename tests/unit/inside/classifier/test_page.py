@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from eval.classification.prediction import Predictions
-from eval.classification.tasks.schema import TaskFile
-from eval.classification.tasks.task import ClassificationTask
+from eval.classification.schema import TaskFile
+from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
 from inside.classifier.classifiers import Documents
 from inside.classifier.explain import ExplainArguments

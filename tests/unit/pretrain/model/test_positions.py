@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaske
 
 from base.errors import UsageError
 from base.families import FAMILIES
-from eval.models.identity import check_length
+from eval.identity import check_length
 from eval.scoring.log_likelihood import num_positions
 from pretrain.data.packing import pack
 from pretrain.model.build import build

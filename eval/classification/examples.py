@@ -1,0 +1,233 @@
+"""The examples of a classification task, read from files, a folder of tasks or the hub, and checked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from base.errors import UsageError
+from base.text.paths import absent
+from eval.classification.schema import HubSource, TaskFile, read_field, text_parts
+from eval.classification.task import GLUE, ClassificationTask, encode_label, list_labels, most_frequent
+from eval.config import EvalConfig
+from eval.files import (
+    DATA_SUFFIXES,
+    PARQUET,
+    TABLE_SUFFIXES,
+    fingerprint,
+    list_data_files,
+    read_hub_rows,
+    read_rows,
+)
+from pretrain.data.embedded import classification_tasks
+
+SPLITS = ("train", "validation")
+
+
+def check_file(path: Path) -> Path:
+    """Return the path of a task's file.
+
+    Raises:
+        UsageError: If there is no such file, or it is of a kind that cannot be read.
+    """
+    suffixes = (*DATA_SUFFIXES, *TABLE_SUFFIXES, PARQUET)
+    if not path.name.endswith(suffixes):
+        raise UsageError(f"{path}: a task's files end in {', '.join(suffixes)}; convert it to one of them")
+    if not path.is_file():
+        raise UsageError(
+            f"no file {path}; a relative path under files: starts at the folder of the task's file"
+        )
+    return path
+
+
+def find_in_folder(name: str, task: str, folder: Path, flag: str) -> Path:
+    """Find a file in a folder of tasks.
+
+    Args:
+        name: Of the file, without suffix.
+        task: The task that needs it.
+        folder: Where to look.
+        flag: Which flag named the folder.
+
+    Raises:
+        UsageError: If the folder or the file is absent; says which names are looked for.
+    """
+    if not folder.is_dir():
+        must = f"{flag} must hold <task>.train.jsonl and .validation.jsonl"
+        raise absent(folder, f"no folder {folder}; {must}")
+    files = list_data_files(folder)
+    if name not in files:
+        raise UsageError(f"{folder} has no {name}.jsonl, .jsonl.gz or .json; add it or leave {task} out")
+    return files[name]
+
+
+def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> list[dict]:
+    """Read a task's examples.
+
+    Args:
+        task: The task.
+        split: ``train`` or ``validation``.
+        config: Says where from.
+
+    Returns:
+        The rows of the data, with ``label`` an integer from 0, or a list of 0 and 1 for each label.
+
+    Raises:
+        UsageError: For an absent folder or file, an absent column, an example without text, or a label
+            outside the task's set.
+    """
+    task = task.part(split)
+    rows, source = read_task_rows(task, split, config)
+    examples = [
+        {**row, "label": label}
+        for number, row in enumerate(rows, start=1)
+        if (label := _check_example(task, row, f"{source}, row {number}")) is not None
+    ]
+    if not examples:
+        raise UsageError(
+            f"{source}: no example is left by min_words and majority of {task.name}; change them"
+        )
+    return examples
+
+
+def data_source(task: ClassificationTask, split: str, config: EvalConfig) -> str:
+    """Return what stands for the content of a task's split and what is made of it, wherever it lies."""
+    return _source(task.part(split), config, split)
+
+
+def protocol_source(task: ClassificationTask, config: EvalConfig) -> str:
+    """Return what stands for a task in the protocol of its scores: both splits and what is made of them."""
+    if task.trained_on is not None:
+        return " ".join(data_source(task, split, config) for split in SPLITS)
+    return _source(task, config, *SPLITS)
+
+
+def _source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
+    files = [path for split in splits if (path := find_file(task, split, config)) is not None]
+    if files:
+        source = fingerprint(files)
+    elif task.definition.hub is not None:
+        source = f"hub:{task.definition.hub.path}"
+    else:
+        return f"embedded:{config.embedded_seed}"
+    return source if task.benchmark == GLUE else f"{source}:{task.digest}"
+
+
+def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path | None:
+    """Return the file of a split; None for what comes from the hub or is generated.
+
+    Raises:
+        UsageError: If it is absent.
+    """
+    if task.definition.files is not None:
+        return check_file(getattr(task.definition.files, split))
+    folder, flag = _folder(task, config)
+    if task.definition.hub is None or folder is None:
+        return None
+    return find_in_folder(task.train if split == "train" else task.validation, task.name, folder, flag)
+
+
+def _folder(task: ClassificationTask, config: EvalConfig) -> tuple[Path | None, str]:
+    if task.benchmark == GLUE:
+        return config.glue_dir, "--glue-dir"
+    return config.classification_dir, "--classification-dir"
+
+
+def read_task_rows(task: ClassificationTask, split: str, config: EvalConfig) -> tuple[list[dict], str]:
+    """Return the rows of a split as its data has them, and what messages call it.
+
+    Raises:
+        UsageError: If they cannot be read.
+    """
+    definition = task.definition
+    if (path := find_file(task, split, config)) is not None:
+        needed = () if definition.flatten else (definition.label.partition(".")[0],)
+        rows, source = read_rows(path, needed, task.columns), str(path)
+    elif definition.hub is not None:
+        instead = f"without network pass {_folder(task, config)[1]} FOLDER with {task.train}.jsonl and "
+        instead += f"{task.validation}.jsonl" + (", or use --suites embedded-glue" * (task.benchmark == GLUE))
+        source = " ".join(filter(None, (definition.hub.path, definition.hub.name)))
+        rows = _read_hub(definition.hub, split, instead)
+    else:
+        rows = embedded_examples(config.embedded_seed)[task.name][split]
+        source = f"embedded {task.name} {split}"
+    if definition.flatten == "multirc":
+        rows = [flat for row in rows for flat in flatten_multirc(row)]
+    return rows, source
+
+
+def _read_hub(hub: HubSource, split: str, instead: str) -> list[dict]:
+    name = hub.train if split == "train" else hub.validation
+    return read_hub_rows(hub.path, hub.name, name, instead, revision=hub.revision, data_dir=hub.data_dir)
+
+
+def flatten_multirc(row: dict) -> list[dict]:
+    """Return one example an answer, from a SuperGLUE row that nests questions and answers in a passage."""
+    passage = row.get("passage")
+    if not isinstance(passage, dict):
+        return [row]
+    return [
+        {
+            "paragraph": passage["text"],
+            "question": question["question"],
+            "answer": answer["text"],
+            "label": answer.get("label"),
+            "idx": f"{row.get('idx')}-{question.get('idx')}-{answer.get('idx')}",
+        }
+        for question in passage["questions"]
+        for answer in question["answers"]
+    ]
+
+
+def label_value(definition: TaskFile, row: dict) -> Any:
+    """Return what a row has as its label, or its labels; None where it has none, or a tie of votes."""
+    value = read_field(row, definition.label)
+    return most_frequent(value) if definition.majority else value
+
+
+def _check_example(task: ClassificationTask, row: dict, where: str) -> int | list[int] | None:
+    """The label of an example; None for one that is left out."""
+    texts = []
+    for column in task.columns:
+        parts = text_parts(read_field(row, column))
+        if parts is None:
+            present = ", ".join(map(repr, row))
+            raise UsageError(f"{where}: no text in column {column!r} of task {task.name}; it has {present}")
+        texts += parts
+    # Of a pair one may be empty, as some questions of QQP are.
+    if not any(text.strip() for text in texts):
+        raise UsageError(f"{where}: every text of the example is empty; remove the row")
+    shortest = task.definition.min_words
+    if shortest and sum(len(text.split()) for text in texts) < shortest:
+        return None
+    if read_field(row, task.definition.label) is None:
+        raise UsageError(f"{where}: no column {task.definition.label!r}; it has {', '.join(map(repr, row))}")
+    value = label_value(task.definition, row)
+    if value is None:
+        return None
+    try:
+        return encode_label(value, task.positions, task.num_labels, task.multi_label)
+    except KeyError as error:
+        raise _unknown_label(task, value, error.args[0], where) from None
+
+
+def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str) -> UsageError:
+    if isinstance(value, list) is not task.multi_label:
+        is_list, should = ("a list", "true") if isinstance(value, list) else ("no list", "false")
+        return UsageError(
+            f"{where}: label {value!r} is {is_list}; set multi_label: {should} in {task.name}'s file"
+        )
+    reason = f"{task.name}'s labels are {list_labels(task.labels)}"
+    if task.definition.labels is None:
+        reason = (
+            f"the training set of {task.name} has {list_labels(task.labels)}; if it is one of the task's, "
+            "declare all of them in its file: labels: [...]"
+        )
+    return UsageError(f"{where}: label {label!r}; {reason}")
+
+
+@lru_cache(maxsize=2)
+def embedded_examples(seed: int) -> dict[str, dict[str, list[dict]]]:
+    """Return what the embedded grammar writes, by task and split."""
+    return classification_tasks(seed)

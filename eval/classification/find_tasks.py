@@ -1,0 +1,167 @@
+"""The classification tasks that are asked for.
+
+A task is a YAML file: one in ``tasks/``, or a user's own. The eleven of GLUE and their inputs are those of
+the BabyLM 2023 evaluation (https://github.com/babylm/evaluation-pipeline-2023, finetune_classification.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from base.errors import UsageError
+from eval.classification.examples import (
+    SPLITS,
+    data_source,
+    embedded_examples,
+    find_file,
+    label_value,
+    read_task_rows,
+)
+from eval.classification.schema import Label, TaskFile, find_task_file, shipped_task
+from eval.classification.task import EMBEDDED_GLUE, ClassificationTask, find_labels
+from eval.config import EvalConfig
+from eval.finetuning import GLUE_TASK_NAMES, unfit_metric
+from scores.suites.registry import SUITES
+
+# Their labels mean the same.
+_EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}
+
+
+_labels_in_data: dict[tuple[str, ...], tuple[Label, ...]] = {}
+
+
+def _glue_task(name: str) -> ClassificationTask:
+    definition = shipped_task(name)
+    return ClassificationTask(definition, definition.labels or ())
+
+
+GLUE_TASKS: dict[str, ClassificationTask] = {name: _glue_task(name) for name in GLUE_TASK_NAMES}
+
+
+def find_glue_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[ClassificationTask]:
+    """List the tasks of GLUE that are asked for."""
+    return [GLUE_TASKS[name] for name in config.finetune.task_names]
+
+
+def find_embedded_tasks(
+    suite: str, config: EvalConfig, run_dir: Path | None = None
+) -> list[ClassificationTask]:
+    """List the small tasks that the embedded grammar writes."""
+    return list(embedded_tasks(config).values())
+
+
+def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
+    """Return the small tasks that the embedded grammar writes, by name."""
+    tasks = {}
+    for name, splits in embedded_examples(config.embedded_seed).items():
+        texts = tuple(key for key in ("sentence", "sentence1", "sentence2") if key in splits["train"][0])
+        definition = TaskFile(
+            name=name, benchmark=EMBEDDED_GLUE, group="GLUE", text=texts, labels=(0, 1),
+            label_names=shipped_task(_EMBEDDED_LIKE[name]).label_names,
+        )  # fmt: skip
+        tasks[name] = ClassificationTask(definition, (0, 1))
+    return tasks
+
+
+def find_task(task: str, config: EvalConfig) -> ClassificationTask:
+    """Return a task by its name, or by the path of its YAML file.
+
+    Where the file declares no labels, the training set is read for them.
+
+    Raises:
+        UsageError: For an unknown name, a faulty file, absent data, or labels that must be declared.
+    """
+    definition = find_task_file(task)
+    if definition.labels is not None:
+        return ClassificationTask(definition, definition.labels)
+    unlabelled = ClassificationTask(definition, ())
+    key = (definition.benchmark, definition.name, data_source(unlabelled, "train", config))
+    if key not in _labels_in_data:
+        rows, source = read_task_rows(unlabelled, "train", config)
+        values = [label_value(definition, row) for row in rows]
+        labels = find_labels((value for value in values if value is not None), definition.multi_label, source)
+        if len(labels) < 2:
+            raise UsageError(
+                f"{source}: field {definition.label!r} has {len(labels)} label(s), so there is nothing to "
+                "learn; name the right field under label:, or declare labels:"
+            )
+        for metric in definition.metrics:
+            if reason := unfit_metric(metric, len(labels), definition.multi_label):
+                raise UsageError(f"{definition.name}: metrics: {reason}")
+        _labels_in_data[key] = labels
+    return ClassificationTask(definition, _labels_in_data[key])
+
+
+def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
+    """Group the tasks asked for by the training set that they share.
+
+    Raises:
+        UsageError: For an unknown task, a faulty file or absent data, or two tasks of one name.
+    """
+    tasks: list[ClassificationTask] = []
+    for suite, spec in SUITES.items():
+        if suite in config.suites and spec.kind == "classification":
+            tasks += spec.find(config)
+    classified = [find_task(name, config) for name in config.classify]
+    groups: dict[tuple[str, str], list[ClassificationTask]] = {}
+    for task in _once([*tasks, *classified, *_cross_tasks(classified, config)]):
+        for split in SPLITS:
+            find_file(task.part(split), split, config)
+        trained = task.part("train")
+        groups.setdefault((trained.benchmark, trained.train), []).append(task)
+    return list(groups.values())
+
+
+def _cross_tasks(trained: Sequence[ClassificationTask], config: EvalConfig) -> list[ClassificationTask]:
+    """Pair each task in ``classify`` with each other one in ``score_on``."""
+    if config.score_on and not trained:
+        raise UsageError(
+            f"--score-on {' '.join(config.score_on)} needs --classify: the tasks that are fine-tuned on"
+        )
+    scored = _once(find_task(name, config) for name in config.score_on)
+    pairs = [(task, other) for task in trained for other in scored if other.train != task.train]
+    if config.score_on and not pairs:
+        raise UsageError(
+            f"--score-on {' '.join(config.score_on)} names no other task than --classify; name one"
+        )
+    for task, other in pairs:
+        _check_agreement(task, other)
+    return [replace(other, trained_on=task) for task, other in pairs]
+
+
+def matched_labels(task: ClassificationTask) -> str:
+    """Say which labels of two tasks stand for each other under other names; empty where none do."""
+    trained = task.trained_on
+    pairs = zip(trained.label_names if trained else (), task.label_names, strict=False)
+    other = [f"{first} = {second}" for first, second in pairs if first.lower() != second.lower()]
+    return f"{task.name}: labels stand for each other by number: {', '.join(other)}" if other else ""
+
+
+def _check_agreement(task: ClassificationTask, other: ClassificationTask) -> None:
+    """Refuse to score a classifier on a task that has other labels, or the same ones in another order."""
+    both = f"a classifier of {task.name} cannot be scored on {other.name}"
+    if (task.num_labels, task.multi_label) != (other.num_labels, other.multi_label):
+        raise UsageError(
+            f"{both}: labels are {', '.join(task.label_names)} and {', '.join(other.label_names)}; "
+            "name a task with as many"
+        )
+    places = [{name.lower(): place for place, name in enumerate(t.label_names)} for t in (task, other)]
+    if moved := [name for name in places[0] if places[1].get(name, places[0][name]) != places[0][name]]:
+        raise UsageError(
+            f"{both}: label {moved[0]} is number {places[0][moved[0]]} of the first and number "
+            f"{places[1][moved[0]]} of the second; write their labels in one order"
+        )
+
+
+def _once(tasks: Iterable[ClassificationTask]) -> list[ClassificationTask]:
+    by_name: dict[tuple[str, str], ClassificationTask] = {}
+    for task in tasks:
+        same = by_name.setdefault((task.benchmark, task.name), task)
+        if same != task:
+            raise UsageError(
+                f"two tasks are called {task.name} in benchmark {task.benchmark}; give one of them another "
+                "name: or benchmark:"
+            )
+    return list(by_name.values())

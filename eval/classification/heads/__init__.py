@@ -1,1 +1,0 @@
-"""Classification heads: from what a backbone makes of a text to the logits of its labels."""

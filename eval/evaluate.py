@@ -1,0 +1,473 @@
+"""Runs and suites: finds what is not scored yet, measures it, writes rows and items after every task.
+
+A run is scored by one process, this one or, where there are several runs, another of one thread: the matrices
+of a model of 10M parameters are too small to share. A task is recorded when it is done, whole or not at all,
+so that a kill at any moment loses the task that was under way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pandas as pd
+import torch
+
+from base.errors import UsageError, as_usage_error
+from base.faults import naming
+from base.progress import ProgressBar, Tell, duration
+from base.system import num_cores
+from eval.classification.evaluate import evaluate_tasks, majority_baselines
+from eval.classification.find_tasks import classification_tasks
+from eval.classification.schema import classified_benchmarks
+from eval.config import EvalConfig
+from eval.identity import RunIdentity, admit_run, check_length, identify_run, model_folder, weights_hash
+from eval.memory import explain_out_of_memory
+from eval.protocol import Protocol
+from eval.scoring.scorers import SCORERS, TextScorer
+from eval.work_units import Work, is_done, is_evaluated, work_units
+from eval.zero_shot.task import TaskResult
+from ffn_variants.models.devices import check_device
+from ffn_variants.models.loading import load_language_model
+from ffn_variants.registry import is_registered
+from pretrain.run.lock import sole_writer
+from pretrain.run.variant_source import source_change
+from scores.baselines import read_baselines, write_baselines
+from scores.run_scores import decimals
+from scores.scale import cut_inputs, describe_cut
+from scores.store import ResultStore
+from scores.suites.registry import HARNESS_FINDER
+
+# Without a terminal, a unit that takes long says how it goes every so often.
+LINE_EVERY_S = 60.0
+Results = dict[str, TaskResult]
+Baselines = dict[str, dict[str, dict[str, float]]]
+"""By benchmark, task and metric, as ``write_baselines`` takes them."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be measured: a unit of work, or a whole run where ``key`` is None."""
+
+    run_dir: Path
+    key: str | None
+    error: Exception
+
+    def __str__(self) -> str:
+        # What is wrong with a whole run names its folder itself.
+        return str(self.error) if self.key is None else f"{self.run_dir} {self.key}: {self.error}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of runs.
+
+    Attributes:
+        rows: Of each run that could be opened all rows, those of earlier evaluations included.
+        requested: Of these the rows of the tasks and heads of the config, in its order; run_id is the folder
+            where several runs have the same.
+        failures: What could not be measured.
+    """
+
+    rows: dict[Path, pd.DataFrame] = field(default_factory=dict)
+    requested: dict[Path, pd.DataFrame] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+class WorkerError(RuntimeError):
+    """A defect that showed in another process; its message is the traceback from there."""
+
+
+def evaluate_run(run_dir: Path, config: EvalConfig, progress: bool = True) -> pd.DataFrame:
+    """Score one run in this process; returns its rows.
+
+    Raises:
+        UsageError: For a folder that is no run or has no model, and for faulty data. Every task that could be
+            scored was, and is kept.
+    """
+    outcome = evaluate_runs([run_dir], config, num_workers=1, progress=progress)
+    if outcome.failures:
+        raise outcome.failures[0].error
+    return outcome.rows[run_dir]
+
+
+def evaluate_runs(
+    run_dirs: Sequence[Path],
+    config: EvalConfig,
+    num_workers: int | None = None,
+    progress: bool = True,
+    trust_remote_code: bool = False,
+) -> Outcome:
+    """Score runs on every task asked for, leaving out those that are done.
+
+    If a run or one task of it fails, the error is printed and the others continue.
+
+    Args:
+        run_dirs: Runs' folders, with trained models.
+        config: The suites, where their data is, and how they are scored.
+        num_workers: Runs that are scored at the same time, each by a process of its own; 1 scores in this
+            one, None chooses.
+        progress: Show a bar with the current scores, or lines where there is no terminal.
+        trust_remote_code: Whether to run FFN variants that the runs bring; a run is refused otherwise.
+    """
+    folders = list(dict.fromkeys(run_dirs))
+    if num_workers != 1:
+        unscored = sum(not is_evaluated(folder, config) for folder in folders)
+        num_workers = min(num_workers or choose_workers(unscored, config.device), max(1, unscored))
+    if num_workers == 1:
+        outcomes = (_evaluate(folder, config, progress, trust_remote_code) for folder in folders)
+    else:
+        outcomes = _evaluate_in_processes(folders, num_workers, config, progress, trust_remote_code)
+    return _joined(folders, list(outcomes))
+
+
+def _joined(folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Outcome:
+    """Put outcomes of single runs together, in the order of the folders."""
+    rows = {folder: table for outcome in outcomes for folder, table in outcome.rows.items()}
+    requested = {folder: table for outcome in outcomes for folder, table in outcome.requested.items()}
+    ids = {folder: table["run_id"].iloc[0] for folder, table in requested.items() if len(table)}
+    for folder, run_id in ids.items():
+        if list(ids.values()).count(run_id) > 1:
+            requested[folder] = requested[folder].assign(run_id=str(folder))
+    opened = [folder for folder in folders if folder in rows]
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    return Outcome({f: rows[f] for f in opened}, {f: requested[f] for f in opened}, failures)
+
+
+def choose_workers(num_runs: int, device: str | None) -> int:
+    """Return how many runs to score at the same time: one a core on a CPU, up to four on a GPU.
+
+    Raises:
+        UsageError: For a device that is not there, or cannot be used.
+    """
+    on_cpu = num_runs and check_device(device) == "cpu"
+    return max(1, min(num_runs, num_cores() if on_cpu else min(4, num_cores())))
+
+
+def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings: object) -> Iterator[Outcome]:
+    """Score each run in a process of its own, so many at a time; if one is killed, the others continue."""
+    # A clean process that has imported everything is forked for each run: a copy of this one would inherit
+    # locks that threads hold, and could not use CUDA.
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    waiting, processes = deque(folders), {}
+    try:
+        while waiting or processes:
+            while waiting and len(processes) < num_workers:
+                ours, theirs = context.Pipe()
+                arguments = (theirs, waiting[0], *settings)
+                process = context.Process(target=_work, args=arguments, daemon=True)
+                process.start()
+                theirs.close()
+                processes[ours] = (process, waiting.popleft())
+            for connection in wait(list(processes)):
+                assert isinstance(connection, Connection)
+                process, folder = processes.pop(connection)
+                try:
+                    outcome = connection.recv()
+                except EOFError:
+                    process.join()
+                    outcome = Outcome(failures=[_killed(folder, process.exitcode)])
+                connection.close()
+                yield outcome
+    finally:
+        for process, _ in processes.values():
+            process.terminate()
+
+
+def _killed(folder: Path, exit_code: int | None) -> Failure:
+    reason = f"{folder}: its process was killed (exit code {exit_code}), often for lack of memory"
+    advice = "the same command goes on with what is missing, with --workers 1 in one process"
+    return Failure(folder, None, UsageError(f"{reason}; {advice}"))
+
+
+def _work(connection: Connection, run_dir: Path, *settings: object) -> None:
+    """Score one run and send what came of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    torch.set_num_threads(1)
+    try:
+        outcome = _evaluate(run_dir, *settings, draws_bar=False)  # type: ignore[bad-argument-type]
+    except Exception as error:
+        outcome = Outcome(failures=[Failure(run_dir, None, error)])
+    failures = [replace(failure, error=_sendable(failure.error)) for failure in outcome.failures]
+    connection.send(replace(outcome, failures=failures))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return a user's mistake as it is, and a defect with its traceback, which is lost on the way."""
+    is_mistake = isinstance(error, UsageError)
+    return error if is_mistake else WorkerError("".join(traceback.format_exception(error)))
+
+
+def _evaluate(
+    run_dir: Path, config: EvalConfig, progress: bool, trust_remote_code: bool, draws_bar: bool = True
+) -> Outcome:
+    """Score what is missing of one run, which nobody else evaluates meanwhile."""
+    try:
+        with naming(run_dir):
+            run = identify_run(run_dir)
+            check_length(run_dir, config.finetune.max_length)
+            with sole_writer(run_dir, "evaluates"):
+                store = ResultStore(run_dir, weights_hash(run_dir))
+                units = list(work_units(run_dir, run, config))
+                missing = [work for work in units if not is_done(work, store)]
+                notes = [*store.notes, *_admit(run_dir, run, config, bool(missing), trust_remote_code)]
+                shown = RunProgress(run.run_id, len(missing), progress, draws_bar)
+                with closing(shown):
+                    failures = _measure(run_dir, run, store, missing, notes, shown)
+                    if missing or not has_references(run_dir, config):
+                        note = write_references(run_dir, config)
+                        if note and not failures:
+                            shown.say(f"note: {note}")
+                requested = _requested_rows(units, store)
+                return Outcome({run_dir: store.rows}, {run_dir: requested}, failures)
+    except Exception as error:
+        reason = as_usage_error(error)
+        if not isinstance(reason, UsageError):
+            raise
+        return Outcome(failures=[Failure(run_dir, None, reason)])
+
+
+def _admit(
+    run_dir: Path, run: RunIdentity, config: EvalConfig, is_unscored: bool, trust_remote_code: bool
+) -> list[str]:
+    """Check that a run may be scored, and that its FFN's code is that of its training; returns notes.
+
+    Raises:
+        UsageError: If something is to be scored and may not be.
+    """
+    if is_unscored:
+        check_device(config.device)
+        admit_run(run_dir, trust_remote_code)
+    if run.objective is None or not is_registered(run.variant):
+        return []  # a scored run that brings code of its own, which nobody ran
+    change = source_change(run_dir, run.variant)
+    if change and is_unscored:
+        raise UsageError(f"{run_dir} {change}")
+    return [change] if change else []
+
+
+def _measure(
+    run_dir: Path,
+    run: RunIdentity,
+    store: ResultStore,
+    missing: Sequence[Work],
+    notes: Sequence[str],
+    progress: RunProgress,
+) -> list[Failure]:
+    """Measure units one after the other and record each; an error is recorded and the next one follows."""
+    failures, printed = list[Failure](), set[str]()
+    for note in (*notes, *([] if missing else ["everything asked for is scored already"])):
+        progress.say(f"{run.run_id}: {note}")
+    for work in missing:
+        progress.start(work.key)
+        results: Results = {}
+        try:
+            results = measure(work, progress.tell)
+        except Exception as error:
+            reason = as_usage_error(error)
+            failures.append(Failure(run_dir, work.key, reason))
+            if str(reason) not in printed:
+                progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
+            printed.add(str(reason))
+        for task, result in results.items():
+            benchmark = work.benchmark_of(task)
+            rows = _rows(run, benchmark, task, result)
+            store.record(benchmark, task, work.protocols[task], rows, result.items)
+        for note in sorted(_cut_notes(work, results) - printed):
+            progress.say(f"note: {note}")
+            printed.add(note)
+        progress.finish(
+            {f"{work.benchmark_of(task)}/{task}": result.metrics for task, result in results.items()}
+        )
+    return failures
+
+
+def measure(work: Work, tell: Tell) -> Results:
+    """Measure a unit, with the run's language model or by fine-tuning it.
+
+    Args:
+        work: The unit.
+        tell: Told how it goes.
+
+    Returns:
+        The results of all its tasks, by name.
+
+    Raises:
+        UsageError: For faulty data, or a model that does not fit them.
+    """
+    config, folder = work.config, model_folder(work.run_dir)
+    if work.texts is not None:
+        assert work.scored_by is not None
+        weights = weights_hash(work.run_dir)
+        with explain_out_of_memory("score on a CPU with --device cpu"):
+            scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
+            return {work.texts.name: work.texts.measure(scorer, tell)}
+    with explain_out_of_memory("lower --finetune.per-device-train-batch-size or --finetune.max-length"):
+        results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
+    return {
+        task.name: TaskResult(task.group, *results[task.name], primary=task.headline(config.finetune))
+        for task in work.classified
+    }
+
+
+# One run's tasks follow one another, so its model is kept for the next.
+@lru_cache(maxsize=1)
+def _load_scorer(
+    folder: Path, weights: str, protocol: Protocol, device: str | None, batch_tokens: int | None
+) -> TextScorer:
+    model, tokenizer = load_language_model(folder, protocol.objective, device)
+    return SCORERS[protocol.objective](model, tokenizer, protocol, batch_tokens=batch_tokens)
+
+
+def _requested_rows(units: Iterable[Work], store: ResultStore) -> pd.DataFrame:
+    """Return the rows of units that are scored, in the order of the units."""
+    done = [work for work in units if is_done(work, store)]
+    keys = [(work.benchmark_of(task), task, work.head) for work in done for task in work.protocols]
+    places = {key: place for place, key in enumerate(keys)}
+    rows = store.rows
+    of_row = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
+    order = sorted((places[key], number) for number, key in enumerate(of_row) if key in places)
+    return rows.iloc[[number for _, number in order]]
+
+
+def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd.DataFrame:
+    items = result.items
+    # Each item counts once, however many seeds it was answered with.
+    num_items = len(items) // (items["seed"].nunique() if "seed" in items.columns else 1)
+    return pd.DataFrame(
+        {
+            "run_id": run.run_id,
+            "family": run.family,
+            "variant": run.variant,
+            "seed": run.seed,
+            "benchmark": benchmark,
+            "task": task,
+            "group": result.group,
+            "metric": metric,
+            "score": score,
+            "n_items": num_items,
+            "primary": metric == result.primary,
+        }
+        for metric, score in result.metrics.items()
+    )
+
+
+def _cut_notes(work: Work, results: Results) -> set[str]:
+    """Say which inputs the model does not read to their end."""
+    return {
+        describe_cut(f"{work.benchmark_of(task)}/{task}", share)
+        for result in results.values()
+        for task, share in cut_inputs(result.items).items()
+    }
+
+
+def _last_line(error: Exception) -> str:
+    """Return what went wrong in one line: of a traceback its last one."""
+    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+
+
+class RunProgress:
+    """What a user sees while a run is scored: a bar in a terminal, a line for each task anywhere else.
+
+    Args:
+        run_id: In front of every line.
+        total: Units to be measured.
+        shown: Say nothing at all where false.
+        draws_bar: Whether there may be a bar: not where other processes write to the same terminal.
+    """
+
+    def __init__(self, run_id: str, total: int, shown: bool, draws_bar: bool) -> None:
+        self._run, self._total, self._done = run_id, total, 0
+        self._bar = ProgressBar(total if draws_bar else 0, "task", name=run_id, shown=shown, to_stderr=True)
+        self.say, self.close = self._bar.say, self._bar.close
+        self._unit, self._start_s, self._line_s = "", 0.0, 0.0
+
+    def start(self, unit: str) -> None:
+        """Start the clock of a unit."""
+        self._unit, self._start_s = unit, time.perf_counter()
+        self._line_s = self._start_s
+        self.tell("")
+
+    def tell(self, message: str) -> None:
+        """Say how the unit goes."""
+        if self._bar.is_drawn:
+            self._bar.show_beside(f"{self._unit} {message}".rstrip())
+        elif message and time.perf_counter() - self._line_s > LINE_EVERY_S:
+            self._line_s = time.perf_counter()
+            self.say(f"[{self._done}/{self._total}] {self._run} {self._unit}: {message}")
+
+    def finish(self, scores: Mapping[str, Mapping[str, float]]) -> None:
+        """Say what came out of the unit: the metrics of its tasks; none where it failed."""
+        self._done += 1
+        took = duration(time.perf_counter() - self._start_s)
+        for task, metrics in scores.items():
+            values = ", ".join(f"{name} {score:.{decimals(name)}f}" for name, score in metrics.items())
+            line = f"[{self._done}/{self._total}] {self._run} {task}: {values} ({took})"
+            self._bar.say(line, is_result=True)
+        self._bar.advance()
+
+
+def failure_lines(failures: Iterable[Failure]) -> list[str]:
+    """Describe failures in their order; those with the same error in one line, with the first one's name."""
+    groups: dict[str, list[Failure]] = defaultdict(list)
+    for failure in failures:
+        # The error without the name of its own task, which is what missing data of 67 tasks differ in.
+        task = (failure.key or "").split(" ")[0].rpartition("/")[2]
+        text = str(failure.error)
+        groups[text.replace(task, "...") if task else text].append(failure)
+    more = {text: len(group) - 1 for text, group in groups.items()}
+    return [
+        str(group[0]) + (f" (and so of {more[text]} more)" if more[text] else "")
+        for text, group in groups.items()
+    ]
+
+
+def write_references(run_dir: Path, config: EvalConfig) -> str | None:
+    """Write beside the rows what constant answers and guesses score in the benchmarks asked for.
+
+    Returns:
+        Why there are none, or not of a task that cannot be read; None where all is well.
+    """
+    try:
+        baselines, problem = _references(config.model_dump_json())
+        if baselines:
+            write_baselines(run_dir, baselines)
+    except (UsageError, OSError) as error:
+        return f"{run_dir}: what guessing scores was not written: {error}"
+    return problem
+
+
+def has_references(run_dir: Path, config: EvalConfig) -> bool:
+    """Whether there are constant answers for every benchmark of classification tasks."""
+    return set(classified_benchmarks(config)) <= read_baselines(run_dir).keys()
+
+
+# All runs of a study have the same.
+@lru_cache(maxsize=1)
+def _references(config_json: str) -> tuple[Baselines, str | None]:
+    """Return the baselines of the tasks that can be read, and why the first other one cannot."""
+    config = EvalConfig.model_validate_json(config_json)
+    baselines: Baselines = {}
+    problem = None
+    for task in (task for group in classification_tasks(config) for task in group):
+        try:
+            baselines.setdefault(task.benchmark, {})[task.name] = majority_baselines(task, config)
+        except UsageError as error:
+            problem = problem or f"{task.name} has no baseline: {error}"
+    for task in resolve_name(HARNESS_FINDER)(config) if config.tasks else []:
+        if guess := task.guess():
+            baselines.setdefault(task.suite, {})[task.name] = guess
+    return baselines, problem

@@ -1,0 +1,141 @@
+"""Who a run is, which weights it has, and whether code of its may run; loads no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from base.errors import UsageError
+from base.families import family_of, get_family
+from base.files import damage
+from base.records import peek_record
+from base.run.folders import RunFolder
+from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
+from eval.backbones import read_backbone
+from eval.files import fingerprint
+from ffn_variants.models.own_variants import admit_variants
+from pretrain.run.run_dir import read_run, run_id
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What the rows of a run say about it.
+
+    Attributes:
+        run_id: ``<family>/<variant>/`` and ``seed<N>-<hash>``, or the name that its user chose.
+        objective: ``causal``, ``masked`` or ``span_corruption``; None for a backbone, which scores no texts.
+        finetune_seed: The one seed of fine-tuning that a backbone's folder is for; None for a run.
+    """
+
+    run_id: str
+    family: str
+    variant: str
+    seed: int
+    objective: str | None
+    finetune_seed: int | None = None
+
+
+def identify_run(run_dir: Path) -> RunIdentity:
+    """Read who a run is from its config, wherever its folder was moved to.
+
+    Raises:
+        UsageError: If the folder is no run.
+    """
+    if (other := read_backbone(run_dir)) is not None:
+        return RunIdentity(other.run_id, other.family, other.variant, other.seed, None, other.seed)
+    config = read_run(run_dir)
+    family, variant = config.family, config.model.ffn
+    return RunIdentity(run_id(config), family, variant, config.seed, get_family(family).objective)
+
+
+def check_length(run_dir: Path, max_length: int | None) -> None:
+    """Refuse to read more tokens of a text than a run's model has positions for; None asks for no number.
+
+    Raises:
+        UsageError: Naming both numbers.
+    """
+    saved = peek_record(model_folder(run_dir) / "config.json") if max_length else {}
+    table, family = saved.get("max_position_embeddings"), family_of(str(saved.get("model_type")))
+    if not isinstance(table, int) or family is None or max_length is None:
+        return
+    able = table - family.first_position(saved.get("pad_token_id") or 0)
+    if max_length > able:
+        raise UsageError(
+            f"{run_dir}: --finetune.max-length {max_length} is longer than the {able} positions of its model"
+            "; lower it, or leave it out"
+        )
+
+
+def model_folder(run_dir: Path) -> Path:
+    """Return the folder of a run's trained model.
+
+    Raises:
+        UsageError: If there is none yet, or that of others was removed.
+    """
+    if (other := read_backbone(run_dir)) is not None:
+        if not Path(other.folder).is_dir():
+            raise UsageError(
+                f"{other.folder}, which {run_dir} has scores of, is gone; put the model back there, or name "
+                "it again from where it is"
+            )
+        return Path(other.folder)
+    folder = RunFolder(run_dir)
+    refuse_archived(folder)
+    if not folder.has_model:
+        raise UsageError(
+            f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
+        )
+    return folder.model_dir
+
+
+def admit_run(run_dir: Path, trust_remote_code: bool) -> None:
+    """Load the FFN variant that a run's model brings as code, if it is as its training left it, or refuse it.
+
+    Raises:
+        UsageError: Without consent; or if there is no run or no model, or its files are others.
+    """
+    identify_run(run_dir)
+    weights_hash(run_dir)
+    admit_variants(model_folder(run_dir), trust_remote_code)
+
+
+def weights_hash(run_dir: Path) -> str:
+    """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer.
+
+    Of an archived run they are those of the model that was left out.
+
+    Raises:
+        UsageError: If there is no model, or it is not as its training left it.
+    """
+    if (archived := read_archived(RunFolder(run_dir))) is not None:
+        return archived.weights
+    files = model_files(model_folder(run_dir))
+    _refuse_damage(RunFolder(run_dir), files)
+    return fingerprint(files)
+
+
+def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
+    """Hold a model's files against the checksums of its training, where there are any."""
+    completion = None if run.is_backbone else read_completion(run)
+    if completion is None or not completion.files:
+        return
+    recorded = completion.model_files
+    for name, wrong in damage(run.path, recorded).items():
+        raise UsageError(
+            f"{run.path / name} {wrong}; the scores stay, and the same run makes its model again, from its "
+            f"last checkpoint: {_training_command(run)}"
+        )
+    if added := [path for path in files if f"{run.model_dir.name}/{path.name}" not in recorded]:
+        raise UsageError(f"{added[0]} was not there when the model was written; remove it, the scores stay")
+
+
+def _training_command(run: RunFolder) -> str:
+    """The command that goes on with a run where its folder lies now, which need not be where it was begun."""
+    study = run.study.path
+    return f"ffn-ablations train {run.config_file} --runs-dir {study.parent} --study {study.name}"
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model's folder that its scores depend on."""
+    return [path for path in sorted(folder.iterdir()) if path.suffix in MODEL_SUFFIXES]

@@ -1,1 +1,0 @@
-"""A run's model, loaded to be scored."""

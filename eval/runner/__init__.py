@@ -1,1 +1,0 @@
-"""Which work is missing, and doing it in processes."""

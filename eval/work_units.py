@@ -1,0 +1,217 @@
+"""What is to be measured on a run: units of work, each with the protocol that its scores depend on.
+
+A unit is data, which costs little to list; a model is loaded when it is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
+
+from base.errors import UsageError
+from base.run.folders import RunFolder
+from eval.classification.examples import protocol_source
+from eval.classification.find_tasks import classification_tasks, matched_labels
+from eval.classification.task import ClassificationTask
+from eval.config import EvalConfig
+from eval.finetuning import FinetuneConfig
+from eval.identity import RunIdentity, identify_run, weights_hash
+from eval.protocol import Protocol
+from eval.zero_shot.task import TextTask, find_suite_tasks, find_text_tasks, missing_tasks
+from scores.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
+from scores.rows import NO_HEAD
+from scores.store import Scores, read_scores
+from scores.suites.registry import HARNESS_FINDER, SUITES
+
+if TYPE_CHECKING:
+    from eval.zero_shot.lm_eval_tasks import HarnessTask
+
+# Raise these when a change of the code changes scores, so that they are measured again.
+TEXT_PROTOCOL_VERSION = 2
+CLASSIFICATION_PROTOCOL_VERSION = 3
+
+
+@dataclass(frozen=True)
+class Work:
+    """Tasks that are measured together, and are then done together.
+
+    Attributes:
+        benchmark: The suite, as in rows; of what is fine-tuned that of the task that is trained on.
+        protocols: For each task, by name, everything that its scores depend on besides the weights.
+        run_dir: The run's folder.
+        config: What is evaluated, with the run's seeds of fine-tuning.
+        texts: The one task where texts are scored, else None.
+        scored_by: How its texts are scored, else None.
+        classified: The tasks of one fine-tuning; none where texts are scored.
+        choice: Their head, else None.
+        metrics: For each task, by name, what its rows must have; empty where the protocol says it.
+    """
+
+    benchmark: str
+    protocols: dict[str, dict]
+    run_dir: Path
+    config: EvalConfig
+    texts: TextTask | HarnessTask | None = None
+    scored_by: Protocol | None = None
+    classified: tuple[ClassificationTask, ...] = ()
+    choice: HeadChoice | None = None
+    metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def head(self) -> str:
+        """The classification head, as in rows."""
+        return NO_HEAD if self.choice is None else str(self.choice)
+
+    def benchmark_of(self, task: str) -> str:
+        """Return the benchmark of one of its tasks, as in rows."""
+        return next((each.benchmark for each in self.classified if each.name == task), self.benchmark)
+
+    @property
+    def key(self) -> str:
+        """Its name, unique within a run and a config."""
+        name = f"{self.benchmark}/{'+'.join(self.protocols)}"
+        return name if self.head in (NO_HEAD, DEFAULT_HEAD) else f"{name} ({self.head})"
+
+
+def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[Work]:
+    """List everything asked for, done or not, pairs first. No model is loaded before something is measured.
+
+    Args:
+        run_dir: The run's folder.
+        run: Who it is.
+        config: The suites, where their data is, and how they are scored.
+
+    Raises:
+        UsageError: For absent data, or a task that does not exist.
+    """
+    config = settled(config, run)
+    yield from _text_units(run_dir, run, config)
+    for tasks in classification_tasks(config):
+        for head in task_heads(tasks, config):
+            yield Work(
+                benchmark=tasks[0].benchmark,
+                protocols={task.name: classification_protocol(task, config, head) for task in tasks},
+                run_dir=run_dir,
+                config=config,
+                classified=tuple(tasks),
+                choice=head,
+                metrics={task.name: task.metrics for task in tasks},
+            )
+
+
+def settled(config: EvalConfig, run: RunIdentity) -> EvalConfig:
+    """Return the config with the seeds of fine-tuning that hold for a run."""
+    finetune = config.finetune.of_run(run.seed)
+    if run.finetune_seed is not None:
+        finetune = finetune.model_copy(update={"seeds": (run.finetune_seed,)})
+    return config.model_copy(update={"finetune": finetune})
+
+
+def _text_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[Work]:
+    tasks = _text_tasks(config, run_dir)
+    if not tasks:
+        return
+    if run.objective is None:
+        raise UsageError(
+            f"{run.run_id} is no run of this project, and only those score texts ({tasks[0].suite}); choose "
+            "--suites glue or --classify"
+        )
+    protocol = config.protocol.resolve(run.objective)
+    record = protocol.record()
+    for task in tasks:
+        source = {"data": task.source, "max_pairs": task.max_items}
+        yield Work(
+            benchmark=task.suite,
+            protocols={task.name: {"version": TEXT_PROTOCOL_VERSION, **record, **source}},
+            run_dir=run_dir,
+            config=config,
+            texts=task,
+            scored_by=protocol,
+        )
+
+
+def check_sources(config: EvalConfig) -> list[str]:
+    """Find every task's data, before any model is loaded.
+
+    Returns:
+        What a reader of the scores should know, such as paradigms that a folder lacks.
+
+    Raises:
+        UsageError: For an absent folder or file, or a task that does not exist.
+    """
+    notes = []
+    scored = [suite for suite in dict.fromkeys(config.suites) if SUITES[suite].kind != "classification"]
+    for suite in scored if config.pair_tasks is None else ():
+        if absent := missing_tasks(suite, find_suite_tasks(suite, config)):
+            notes.append(f"{suite}: its mean leaves out {len(absent)} absent tasks: {', '.join(absent)}")
+    _text_tasks(config, None)
+    for tasks in classification_tasks(config):
+        task_heads(tasks, config)
+        notes += filter(None, map(matched_labels, tasks))
+    return notes
+
+
+def _text_tasks(config: EvalConfig, run_dir: Path | None) -> list[TextTask | HarnessTask]:
+    harness_tasks = resolve_name(HARNESS_FINDER)(config) if config.tasks else []
+    return [*find_text_tasks(config, run_dir), *harness_tasks]
+
+
+def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[HeadChoice]:
+    """Return the heads asked for, named as they are kept.
+
+    Raises:
+        UsageError: For an option that a head does not have, or a head that does not fit the tasks.
+    """
+    is_multi_label = any(task.multi_label for task in tasks)
+    try:
+        return list(dict.fromkeys(check_head(head, is_multi_label) for head in config.finetune.heads))
+    except UsageError as error:
+        raise UsageError(f"{tasks[0].name}: {error}") from None
+
+
+def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:
+    """Return everything that the scores of a task under a head depend on besides the weights."""
+    # Once the nearest width was taken, which may have fewer parameters.
+    is_matched = dict(head.options).get("match", "none") != "none"
+    return {
+        "version": CLASSIFICATION_PROTOCOL_VERSION,
+        "data": protocol_source(task, config),
+        **_finetuning(task, config.finetune, head),
+        **({"matched_width": "at least as many parameters"} if is_matched else {}),
+    }
+
+
+@lru_cache(maxsize=256)
+def _finetuning(task: ClassificationTask, config: FinetuneConfig, head: HeadChoice) -> dict:
+    return task.finetuning(config, head).record()
+
+
+def is_done(work: Work, scores: Scores) -> bool:
+    """Whether all tasks of a unit are scored under its protocol, in all of its metrics."""
+    return all(
+        scores.is_done(work.benchmark_of(task), task, protocol, work.metrics.get(task, ()))
+        for task, protocol in work.protocols.items()
+    )
+
+
+def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
+    """Whether every task asked for is scored, under this protocol and with the run's present weights.
+
+    Whatever is wrong with a run is told by whoever evaluates it: here it is a run that is not evaluated, so
+    that one broken run stops no other.
+    """
+    try:
+        run, weights = identify_run(run_dir), weights_hash(run_dir)
+        units = list(work_units(run_dir, run, config))
+        if not units:  # as in a study of held-out losses alone
+            return True
+        scores = read_scores(RunFolder(run_dir))
+        if scores.ledger is None or scores.problem or scores.ledger.weights != weights:
+            return False
+        return all(is_done(work, scores) for work in units)
+    except Exception:
+        return False

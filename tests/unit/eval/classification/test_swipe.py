@@ -1,0 +1,279 @@
+"""The head ``swipe`` against its formula in numpy, and encoding in chunks against encoding at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import erf, expit, softmax
+from torch import nn
+
+from base.errors import UsageError
+from eval.classification.data import segmentation_of
+from eval.classification.encoders import embed_in_chunks
+from eval.classification.heads import SwipeHead, build_head, count_parameters, sines
+from eval.classification.tokens import Encoded, Segmentation
+from eval.finetuning import Finetuning
+from scores.heads.registry import check_head, get_head, head_name, parse_head
+
+D, C = 12, 3
+POOLINGS = ("max", "gated-max", "sum", "gated-sum")
+
+
+def make_head(**options: Any) -> SwipeHead:
+    """In float64, with weights and biases large enough to matter."""
+    torch.manual_seed(0)
+    head = SwipeHead(D, C, **options).double().eval()
+    for parameter in head.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return head
+
+
+def make_batch(counts: tuple[int, ...] = (4, 1, 6)) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    vectors = torch.randn(len(counts), max(counts), D, generator=generator, dtype=torch.float64)
+    return vectors, torch.arange(max(counts)) < torch.tensor(counts)[:, None]
+
+
+def numpy_contributions(head: SwipeHead, pooling: str, vectors: np.ndarray) -> np.ndarray:
+    weights = {name: value.detach().numpy() for name, value in head.named_parameters()}
+    scores = vectors @ weights["score.weight"].T + weights["score.bias"]
+    if pooling.startswith("gated"):
+        scores = scores * expit(vectors @ weights["gate.weight"].T + weights["gate.bias"])
+    return scores
+
+
+def numpy_layer(layer: nn.TransformerEncoderLayer, x: np.ndarray, num_heads: int) -> np.ndarray:
+    """One encoder layer of Vaswani et al. 2017 with GELU, for one text's (M, D)."""
+    w = {name: value.detach().numpy() for name, value in layer.named_parameters()}
+
+    def norm(y: np.ndarray, name: str) -> np.ndarray:
+        y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-5)
+        return y * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    query, key, value = np.split(x @ w["self_attn.in_proj_weight"].T + w["self_attn.in_proj_bias"], 3, axis=1)
+    size = D // num_heads
+    parts = []
+    for head in range(num_heads):
+        own = slice(head * size, (head + 1) * size)
+        weights = softmax(query[:, own] @ key[:, own].T / np.sqrt(size), axis=1)
+        parts.append(weights @ value[:, own])
+    attended = np.concatenate(parts, 1) @ w["self_attn.out_proj.weight"].T + w["self_attn.out_proj.bias"]
+    x = norm(x + attended, "norm1")
+    hidden = x @ w["linear1.weight"].T + w["linear1.bias"]
+    hidden = hidden * 0.5 * (1 + erf(hidden / np.sqrt(2)))
+    return norm(x + hidden @ w["linear2.weight"].T + w["linear2.bias"], "norm2")
+
+
+def numpy_positions(num_positions: int) -> np.ndarray:
+    table = np.zeros((num_positions, D))
+    for step in range(num_positions):
+        for pair in range(D // 2):
+            angle = step / 10_000 ** (2 * pair / D)
+            table[step, 2 * pair], table[step, 2 * pair + 1] = np.sin(angle), np.cos(angle)
+    return table
+
+
+@pytest.mark.parametrize(("num_layers", "order"), [(0, "none"), (0, "sine"), (2, "none"), (2, "sine")])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_formula(pooling: str, num_layers: int, order: str) -> None:
+    head = make_head(pooling=pooling, num_layers=num_layers, num_heads=3, positions=order)
+    counts = (4, 1, 6)
+    vectors, mask = make_batch(counts)
+    out = head(vectors, mask)
+    assert out.auxiliary_loss is None
+    for row, count in enumerate(counts):
+        own = vectors[row, :count].numpy()
+        if num_layers and order == "sine":
+            own = own + numpy_positions(count)
+        for layer in head.layers:
+            assert isinstance(layer, nn.TransformerEncoderLayer)
+            own = numpy_layer(layer, own, num_heads=3)
+        scores = numpy_contributions(head, pooling, own)
+        pooled = scores.max(0) if pooling.endswith("max") else scores.sum(0)
+        # Positions are computed in float32, as the models are.
+        np.testing.assert_allclose(
+            out.logits[row].detach(), pooled, rtol=0, atol=1e-5 if num_layers and order == "sine" else 1e-12
+        )
+        np.testing.assert_allclose(out.segment_scores[row, :count].detach(), scores, rtol=0, atol=1e-5)
+        assert (out.segment_scores[row, count:] == 0).all()
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_segments_explain_the_logits(pooling: str) -> None:
+    vectors, mask = make_batch()
+    out = make_head(pooling=pooling)(vectors, mask)
+    for row in range(len(vectors)):
+        own = out.segment_scores[row][mask[row]]
+        pooled = own.amax(0) if pooling.endswith("max") else own.sum(0)
+        torch.testing.assert_close(out.logits[row], pooled, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("with_gradient", [True, False])
+@pytest.mark.parametrize("num_layers", [0, 1])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_padding_changes_nothing(pooling: str, num_layers: int, with_gradient: bool) -> None:
+    head = make_head(pooling=pooling, num_layers=num_layers, num_heads=2)
+    vectors, mask = make_batch()
+    noisy = torch.where(mask[..., None], vectors, torch.full_like(vectors, 1e3))
+    with torch.set_grad_enabled(with_gradient):
+        out, again = head(vectors, mask), head(noisy, mask)
+        alone = [head(vectors[[row], : mask[row].sum()], mask[[row], : mask[row].sum()]) for row in range(3)]
+    torch.testing.assert_close(out.logits, again.logits, rtol=0, atol=1e-12)
+    torch.testing.assert_close(out.logits, torch.cat([part.logits for part in alone]), rtol=0, atol=1e-12)
+
+
+def test_layers_see_order_where_they_are_told_of_it() -> None:
+    vectors, mask = make_batch((6,))
+    for num_layers, order, sees in ((0, "sine", False), (1, "none", False), (1, "sine", True)):
+        head = make_head(num_layers=num_layers, num_heads=2, positions=order)
+        assert torch.allclose(head(vectors, mask).logits, head(vectors.flip(1), mask).logits) != sees
+
+
+def test_any_number_of_segments_has_positions() -> None:
+    table = sines(3_000, D, torch.zeros((), dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(table, numpy_positions(3_000), rtol=0, atol=3e-4)  # float32 angles up to 3,000
+    assert sines(5, 7, torch.zeros(())).shape == (5, 7)
+    head = SwipeHead(D, C, num_layers=1, num_heads=2, positions="sine").eval()
+    with torch.no_grad():
+        out = head(torch.randn(1, 3_000, D), torch.ones(1, 3_000, dtype=torch.bool))
+    assert out.logits.isfinite().all()
+    assert out.segment_scores.shape == (1, 3_000, C)
+
+
+def test_numbers_of_parameters() -> None:
+    def count(text: str) -> int:
+        return count_parameters(parse_head(text), 768, 4)
+
+    assert count("swipe") == 768 * 4 + 4
+    assert count("swipe pooling=gated-sum") == 2 * (768 * 4 + 4)
+    # Attention 4 D^2 + 4 D, FFN 8 D^2 + 5 D, two norms 4 D.
+    assert count("swipe num_layers=2") == 2 * (12 * 768**2 + 13 * 768) + 768 * 4 + 4
+
+
+def test_names_with_layers_say_what_positions_these_have() -> None:
+    # Without the word, "swipe num_layers=2" is a row of a version that added sines.
+    for typed, named in {
+        "swipe": "swipe",
+        "swipe positions=none": "swipe",
+        "swipe num_layers=2": "swipe num_layers=2 positions=none",
+        "swipe num_layers=2 positions=none": "swipe num_layers=2 positions=none",
+        "swipe positions=sine num_layers=2 pooling=sum": "swipe num_layers=2 pooling=sum positions=sine",
+    }.items():
+        assert str(check_head(parse_head(typed))) == head_name(typed) == named
+        assert str(check_head(parse_head(named))) == named
+
+
+def test_every_pooling_may_be_chosen() -> None:
+    assert get_head("swipe").options["pooling"].choices == POOLINGS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("swipe pooling=mean", "Available: max, gated-max, sum, gated-sum"),
+        ("swipe segments=words", "Available: windows, sentences, turns"),
+        ("swipe num_layers=-1", "at least 0"),
+        ("swipe size=3", "unknown option of head 'swipe'"),
+    ],
+)
+def test_wrong_options_are_told(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_head(parse_head(text))
+
+
+def test_heads_must_divide_the_size() -> None:
+    with pytest.raises(
+        UsageError, match="num_heads is 5, which does not divide the backbone's hidden_size 12"
+    ):
+        build_head(parse_head("swipe num_layers=1 num_heads=5"), D, C)
+    build_head(parse_head("swipe num_heads=5"), D, C)  # without layers there is nothing to divide
+
+
+def test_a_choice_says_how_to_cut() -> None:
+    assert segmentation_of(Finetuning(head="swipe")) == Segmentation(
+        segments="windows", window=128, stride=32
+    )
+    chosen = "swipe pooling=sum segments=turns stride=0 window=64 frozen"
+    assert segmentation_of(Finetuning(head=chosen)) == Segmentation(segments="turns", window=64, stride=0)
+    assert str(check_head(parse_head(chosen), multi_label=True)) == chosen
+
+
+class Bag(nn.Module):
+    """Encodes a sequence as a transformed mean of its tokens' vectors, with dropout."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(50, D).double()
+        self.linear = nn.Linear(D, D).double()
+        self.dropout = nn.Dropout(dropout)
+        self.sizes: list[int] = []
+
+    def forward(self, batch: Encoded) -> torch.Tensor:
+        self.sizes.append(int(batch.lengths.max()) * len(batch))
+        owner = torch.from_numpy(np.repeat(np.arange(len(batch)), batch.lengths))
+        sums = torch.zeros(len(batch), D, dtype=torch.float64)
+        sums = sums.index_add(0, owner, self.table(torch.from_numpy(batch.tokens).long()))
+        return self.dropout(torch.tanh(self.linear(sums / torch.from_numpy(batch.lengths)[:, None])))
+
+
+def make_pieces() -> Encoded:
+    generator = np.random.default_rng(3)
+    lists = [generator.integers(0, 50, size).tolist() for size in generator.integers(1, 30, 40)]
+    return Encoded.from_lists(lists, [0] * 40)
+
+
+def test_chunks_change_neither_vectors_nor_gradients() -> None:
+    pieces, target = (
+        make_pieces(),
+        torch.randn(40, D, dtype=torch.float64, generator=torch.Generator().manual_seed(4)),
+    )
+    found = []
+    for tokens in (10**9, 100, 1):
+        bag = Bag()
+        vectors = embed_in_chunks(bag, pieces, tokens)
+        (vectors * target).sum().backward()
+        found.append((vectors.detach(), [p.grad for p in bag.parameters()]))
+    for vectors, gradients in found[1:]:
+        torch.testing.assert_close(vectors, found[0][0], rtol=0, atol=1e-14)
+        for gradient, expected in zip(gradients, found[0][1], strict=True):
+            torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-13)
+
+
+def test_chunks_are_bounded_and_computed_again_for_gradients_only() -> None:
+    pieces, bag = make_pieces(), Bag()
+    with torch.no_grad():
+        without = embed_in_chunks(bag, pieces, 100)
+    num_chunks = len(bag.sizes)
+    assert num_chunks > 1
+    assert max(bag.sizes) <= 100
+    vectors = embed_in_chunks(bag, pieces, 100)
+    assert torch.equal(vectors, without)
+    vectors.sum().backward()
+    assert len(bag.sizes) == 3 * num_chunks  # without gradients, forward, and again on the way back
+    bag.sizes.clear()
+    embed_in_chunks(bag, pieces, 10**6).sum().backward()
+    assert len(bag.sizes) == 1
+
+
+def test_dropout_is_the_same_when_computed_again() -> None:
+    pieces, bag = make_pieces(), Bag(dropout=0.5)
+    torch.manual_seed(5)
+    vectors = embed_in_chunks(bag, pieces, 100)
+    vectors.sum().backward()
+    kept = vectors.detach() != 0
+    assert 0.3 < kept.double().mean() < 0.7
+    # The bias's gradient, were the same units dropped: 2 (1 - tanh^2) where a unit was kept.
+    activation = torch.where(kept, vectors.detach() / 2, 0.0)
+    expected = torch.where(kept, 2 * (1 - activation**2), 0.0).sum(0)
+    torch.testing.assert_close(bag.linear.bias.grad, expected, rtol=0, atol=1e-12)
+
+
+def test_a_sequence_longer_than_a_chunk_is_one() -> None:
+    bag = Bag()
+    pieces = Encoded.from_lists([[1] * 50, [2] * 3, [3] * 3], [0, 0, 0])
+    embed_in_chunks(bag, pieces, 8)
+    assert sorted(bag.sizes) == [6, 50]

@@ -1,0 +1,90 @@
+"""The hash of a run's weights, and a model that is not as its training left it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from base.errors import UsageError
+from base.run.folders import RunFolder
+from base.run.manifest import write_completion
+from eval.identity import check_length, weights_hash
+
+NAMES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    for name in (*NAMES, "README.md"):
+        (tmp_path / "model" / name).write_bytes(f"{{}} of {name}".encode())
+    return tmp_path
+
+
+def by_hand(run_dir: Path) -> str:
+    digest = hashlib.sha256()
+    for name in NAMES:
+        digest.update(name.encode() + hashlib.sha256((run_dir / "model" / name).read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("has_checksums", [False, True])
+def test_the_hash_is_that_of_the_files(run_dir, has_checksums):
+    if has_checksums:
+        write_completion(RunFolder(run_dir), {}, "0123abcd")
+    assert weights_hash(run_dir) == by_hand(run_dir)
+    (run_dir / "model" / "README.md").write_text("another card", encoding="utf-8")
+    assert weights_hash(run_dir) == by_hand(run_dir)
+
+
+def test_without_checksums_a_change_is_another_hash(run_dir):
+    before = weights_hash(run_dir)
+    (run_dir / "model" / "model.safetensors").write_bytes(b"other weights")
+    assert before != weights_hash(run_dir) == by_hand(run_dir)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("change", ["emptied", "halved", "zeroed", "flipped", "deleted"])
+def test_a_model_that_is_not_as_it_was_written_is_refused_with_the_cure(run_dir, name, change):
+    write_completion(RunFolder(run_dir), {}, "0123abcd")
+    path = run_dir / "model" / name
+    content = path.read_bytes()
+    changed = {
+        "emptied": b"",
+        "halved": content[: len(content) // 2],
+        "zeroed": bytes(len(content)),
+        "flipped": bytes([content[0] ^ 1]) + content[1:],
+    }
+    if change == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(changed[change])
+    with pytest.raises(UsageError) as error:
+        weights_hash(run_dir)
+    said = str(error.value)
+    assert "\n" not in said
+    if (name, change) != ("config.json", "deleted"):  # then there is no model, and the same run is the cure
+        assert name in said
+        assert f"ffn-ablations train {run_dir}/config.yaml" in said
+
+
+def test_a_file_that_came_later_is_refused(run_dir):
+    write_completion(RunFolder(run_dir), {}, "0123abcd")
+    (run_dir / "model" / "added_tokens.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"added_tokens\.json was not there"):
+        weights_hash(run_dir)
+
+
+@pytest.mark.parametrize(("family", "able"), [("ffn_gpt_neo", 64), ("ffn_roberta", 63), ("ffn_t5", 64)])
+def test_texts_longer_than_the_positions_are_refused(run_dir, family, able):
+    config = {"model_type": family, "max_position_embeddings": 64}
+    (run_dir / "model" / "config.json").write_text(json.dumps(config))
+    for fits in (None, 8, able):
+        check_length(run_dir, fits)
+    with pytest.raises(
+        UsageError, match=f"{able + 1} is longer than the {able} positions of its model; lower"
+    ):
+        check_length(run_dir, able + 1)
