@@ -200,10 +200,12 @@ class TrainConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_is_gone(cls, values: Any) -> Any:
-        """Drop ``cuda_graph``, which runs from before recorded; it changed no result and was in no hash."""
-        if isinstance(values, dict):
-            return {name: value for name, value in values.items() if name != "cuda_graph"}
+    def _accumulates_by_itself(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "gradient_accumulation_steps" in values:
+            raise ValueError(
+                "train.gradient_accumulation_steps follows from train.batch_size, the rows of a step, and "
+                "from train.per_device_train_batch_size, the most rows of a pass; leave it out"
+            )
         return values
 
 
@@ -219,14 +221,6 @@ class SplineConfig(Section):
     needs the option `splines sparse`. None = never."""
     prune_at: Unlisted[Fraction] = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_is_gone(cls, values: Any) -> Any:
-        """Drop an empty ``grow_at``, which runs from before recorded; it changed no result and no hash."""
-        if isinstance(values, dict) and not values.get("grow_at"):
-            return {name: value for name, value in values.items() if name != "grow_at"}
-        return values
 
 
 class OutputConfig(Section):

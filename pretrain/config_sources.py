@@ -14,9 +14,6 @@ from base.errors import UsageError
 from base.sections import Typed
 from pretrain.config import ModelConfig, TrainConfig
 
-ROWS_OF_BEFORE = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
-"""How the rows of a process were given before ``train.batch_size``: factors, with their defaults of then."""
-
 
 @dataclass(frozen=True)
 class Sources:
@@ -59,60 +56,18 @@ def merge_sources(path: Path | None, overrides: dict[str, Any] | None, typed: Ty
     if of_variant is not None and not isinstance(of_variant, dict):
         raise UsageError(f"{name}: variants.{ffn}: not a mapping of sections")
     values = _with_variant(values, of_variant or {})
-    factors = rows_of_before(values, name)
-    if ("train", "batch_size") not in typed.values:
-        _tell_of_rows(name, factors, "batch_size" in (_nested(values, "train") or {}), typed)
-    return Sources(with_batch_size(values, factors), typed, tuple(map(str, variants)), name)
+    _tell_of_rows(values, typed)
+    return Sources(values, typed, tuple(map(str, variants)), name)
 
 
-def rows_of_before(values: dict[str, Any], name: str) -> tuple[int, int] | None:
-    """Rows of a pass and passes of a step, where a file gives these and not ``train.batch_size``.
-
-    Files from before the batch was a global number do; None for all others.
-
-    Raises:
-        UsageError: If ``train.gradient_accumulation_steps`` stands beside ``train.batch_size``.
-    """
-    train = values.get("train")
-    if not isinstance(train, dict) or not train.keys() & ROWS_OF_BEFORE.keys():
-        return None
-    if "batch_size" in train:
-        if "gradient_accumulation_steps" in train:
-            raise UsageError(
-                f"{name}: train.gradient_accumulation_steps follows from train.batch_size, which is given "
-                "too; leave it out"
-            )
-        return None
-    rows, passes = (train.get(factor, default) for factor, default in ROWS_OF_BEFORE.items())
-    return (rows, passes) if type(rows) is type(passes) is int and min(rows, passes) > 0 else None
-
-
-def with_batch_size(
-    values: dict[str, Any], factors: tuple[int, int] | None, num_processes: int = 1
-) -> dict[str, Any]:
-    """Return values with ``train.batch_size`` in place of what ``rows_of_before`` found."""
-    if factors is None:
-        return values
-    train = {name: value for name, value in values["train"].items() if name != "gradient_accumulation_steps"}
-    return values | {"train": train | {"batch_size": factors[0] * factors[1] * num_processes}}
-
-
-def _tell_of_rows(name: str, factors: tuple[int, int] | None, is_given: bool, typed: Typed) -> None:
-    """Say how many rows a step has where that may not be what was meant."""
-    if factors:
-        rows, passes = factors
+def _tell_of_rows(values: dict[str, Any], typed: Typed) -> None:
+    """Say how many rows a step has where the rows of a pass are given and may have been meant as these."""
+    train = typed.onto(values).get("train") or {}
+    size = train.get("per_device_train_batch_size", "auto")
+    if size != "auto" and "batch_size" not in train:
         say_once(
-            f"note: {name}: train.batch_size is not given, so a step has the {rows * passes} rows of "
-            f"per_device_train_batch_size {rows} x gradient_accumulation_steps {passes}, whatever the number "
-            "of processes; write batch_size there"
-        )
-    elif (
-        not is_given
-        and (size := typed.values.get(("train", "per_device_train_batch_size"), "auto")) != "auto"
-    ):
-        say_once(
-            f"note: --train.per-device-train-batch-size {size} is the most rows of one forward pass; a step "
-            f"has {TrainConfig().batch_size}, which --train.batch-size changes"
+            f"note: train.per_device_train_batch_size {size} is the most rows of one forward pass; a step "
+            f"has {TrainConfig().batch_size}, which train.batch_size changes"
         )
 
 

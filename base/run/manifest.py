@@ -21,16 +21,16 @@ _MODEL = "model/"
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What a training that finished has to say; nothing but the results where it was one of before."""
+    """What a training that finished has to say."""
 
-    results: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any]
     """Final figures of the loop."""
     config_hash: str = ""
     """Of the configuration that it was begun with."""
     variant_source: str = ""
     """Of the variant that it was trained through (see ``ffn_variants.source``); empty where not known."""
     files: dict[str, FileState] = field(default_factory=dict)
-    """Those of the model by the name below the run's folder; in older markers others, too."""
+    """Those of the model, by the name below the run's folder."""
 
     @property
     def model_files(self) -> dict[str, FileState]:
@@ -71,11 +71,6 @@ def mixed_up(run: RunFolder) -> str | None:
 
 def read_completion(run: RunFolder) -> Completion | None:
     """Read what a finished training left; None for one that is not finished, or whose marker is damaged."""
-    values = read_record(run.completion_marker, dict)
-    if values is None:
-        return None
-    if "results" not in values:  # of before, which held the results alone
-        return Completion(results=values)
     return read_record(run.completion_marker, Completion)
 
 

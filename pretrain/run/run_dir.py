@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from base.records import peek_record
 from base.run.folders import RUN_NAME, RunFolder
 from base.run.manifest import Completion, mixed_up, read_completion
 from base.sections import Typed
-from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
-from pretrain.config_sources import Sources, rows_of_before, with_batch_size
+from pretrain.config import RunConfig
+from pretrain.config_sources import Sources
 from pretrain.resolution import resolve, resolve_sources
 
 RESULT_NEUTRAL: dict[str, Any] = {
@@ -52,29 +53,14 @@ RESULT_NEUTRAL: dict[str, Any] = {
 """Fields that cannot change the trained model; they are left out of the hash and of the comparison."""
 
 
-def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None) -> str:
-    """Eight hexadecimal digits over every field that can change the result, and nothing else.
+def config_hash(config: RunConfig) -> str:
+    """Eight hexadecimal digits over every field that can change the result and is not at its default.
 
-    Args:
-        config: The run.
-        rows_of_before: Rows of a pass and passes of a step, for the hash that a run had before
-            ``train.batch_size``.
+    So a field that a later version adds leaves the hashes of all runs as they are; the default of a field
+    must never change.
     """
-    decisive = _decisive(config)
-    # Runs from before these existed keep their hash, if a step was one pass of one process.
-    rows, passes = rows_of_before or (decisive["train"]["batch_size"], 1)
-    del decisive["train"]["batch_size"]
-    decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
-    if config.splines == SplineConfig():
-        del decisive["splines"]
-    for name in ("txt_split", "validation_part"):
-        if getattr(config.data, name) == getattr(DataConfig(), name):
-            del decisive["data"][name]
-    if config.model.tie_word_embeddings is None:
-        del decisive["model"]["tie_word_embeddings"]
-    if config.optim.optimizer == OptimConfig().optimizer:
-        del decisive["optim"]["optimizer"]
-    text = json.dumps(decisive, sort_keys=True)
+    sections = _decisive(config, exclude_defaults=True)
+    text = json.dumps({name: values for name, values in sections.items() if values != {}}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -103,11 +89,9 @@ def read_run(path: Path) -> RunConfig:
         )
     if mixed := mixed_up(folder):
         raise UsageError(f"{mixed} Put it back, or remove this folder and train the run anew")
-    values, name = read_yaml(folder.config_file), str(folder.config_file)
-    factors = rows_of_before(values, name)
-    values = with_batch_size(values, factors, _processes_of_before(folder))
-    config = resolve_sources(Sources(values, Typed({}, {}), (), name), is_begun=True)
-    if wrong := _contradiction(folder, config, config_hash(config, factors)):
+    values = read_yaml(folder.config_file)
+    config = resolve_sources(Sources(values, Typed({}, {}), (), str(folder.config_file)), is_begun=True)
+    if wrong := _contradiction(folder, config, values):
         raise UsageError(
             f"{folder.config_file} {wrong}, so it was edited or damaged; restore it, or give the command "
             "again that began the run, which writes it anew"
@@ -117,29 +101,17 @@ def read_run(path: Path) -> RunConfig:
 
 def was_begun_with(path: Path, config: RunConfig) -> bool:
     """Whether a run's name or its record says that this was its configuration, whatever its file says now."""
-    folder, own = RunFolder(path), config_hash(config)
+    folder = RunFolder(path)
     named = RUN_NAME.fullmatch(path.name)
-    if _processes_of_before(folder) > 1:
-        return False
-    return own == (named["hash"] if named else peek_record(folder.provenance_file).get("config_hash"))
+    begun = named["hash"] if named else peek_record(folder.provenance_file).get("config_hash")
+    return config_hash(config) == begun
 
 
-def _processes_of_before(folder: RunFolder) -> int:
-    """How many processes multiplied the rows of a step, in a run from before they were a global number."""
-    record = peek_record(folder.provenance_file)
-    return 1 if "batch_size" in record else record.get("num_processes", 1)
-
-
-def has_batch_size(path: Path) -> bool:
-    """Whether a run's configuration says its rows a step; those of before are written anew when continued."""
-    config_file = RunFolder(path).config_file
-    return rows_of_before(read_yaml(config_file), str(config_file)) is None
-
-
-def _contradiction(folder: RunFolder, config: RunConfig, own: str) -> str | None:
-    """What a run's configuration, with its hash, does not agree with, as the end of a sentence."""
-    if lost := sorted(set(RunConfig.model_fields) - {"splines"} - read_yaml(folder.config_file).keys()):
+def _contradiction(folder: RunFolder, config: RunConfig, values: Mapping[str, Any]) -> str | None:
+    """What a run's configuration, read from those values, does not agree with, as the end of a sentence."""
+    if lost := sorted(set(RunConfig.model_fields) - values.keys()):
         return f"has no {lost[0]}"
+    own = config_hash(config)
     begun = peek_record(folder.provenance_file).get("config_hash")
     if begun not in (None, own):
         return f"is not the configuration that the run was begun with (hash {own}, in its record {begun})"
@@ -181,13 +153,8 @@ def to_yaml(config: BaseModel) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def _decisive(config: RunConfig) -> dict[str, Any]:
-    values = resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
-    if (
-        values["train"]["mean_noise_span_length"] is None
-    ):  # runs without spans keep the hash they had before it
-        del values["train"]["mean_noise_span_length"]
-    return values
+def _decisive(config: RunConfig, exclude_defaults: bool = False) -> dict[str, Any]:
+    return resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL, exclude_defaults=exclude_defaults)
 
 
 def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> str | None:

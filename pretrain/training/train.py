@@ -40,7 +40,6 @@ from pretrain.run.model_card import write_model_card
 from pretrain.run.run_dir import (
     check_same_config,
     config_hash,
-    has_batch_size,
     is_finished,
     make_again,
     run_dir,
@@ -130,9 +129,9 @@ def _run(
 ) -> None:
     """Everything between claiming the run folder and the completion marker."""
     _check_same_data(path, data)
-    if accelerator.is_main_process and not (RunFolder(path).is_run and has_batch_size(path)):
-        write_config(path, config)
     if accelerator.is_main_process:
+        if not RunFolder(path).is_run:
+            write_config(path, config)
         keep_variant_file(path, config.model.ffn)
     _start_tracker(config, accelerator, path)
     with stop_requests() as stop:

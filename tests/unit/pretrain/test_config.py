@@ -37,16 +37,14 @@ def test_flags_win_over_overrides_over_yaml_over_defaults(write):
 @pytest.mark.parametrize(
     ("train", "flags", "rows", "note"),
     [
-        ("per_device_train_batch_size: 16, gradient_accumulation_steps: 7", [], 112, "the 112 rows of per_"),
-        ("gradient_accumulation_steps: 2", [], 32, "per_device_train_batch_size 16 x gradient_accum"),
-        ("per_device_train_batch_size: 4", [], 4, "has the 4 rows"),
+        ("per_device_train_batch_size: 4", [], 16, "a step has 16, which train.batch_size changes"),
         ("per_device_train_batch_size: 4", ["--train.batch-size", "8"], 8, ""),
         ("per_device_train_batch_size: 4, batch_size: 8", [], 8, ""),
         ("batch_size: 8", ["--train.per-device-train-batch-size", "2"], 8, ""),
         ("logging_steps: 8", ["--train.per-device-train-batch-size", "2"], 16, "a step has 16, which"),
     ],
 )
-def test_rows_of_a_step_by_files_of_before_and_of_now(write, capsys, train, flags, rows, note):
+def test_rows_of_a_step_are_not_those_of_a_pass(write, capsys, train, flags, rows, note):
     config = load_config(write(f"train: {{{train}}}"), flags)
     assert config.train.batch_size == rows
     said = capsys.readouterr().err
@@ -54,7 +52,7 @@ def test_rows_of_a_step_by_files_of_before_and_of_now(write, capsys, train, flag
     assert bool(note) == bool(said)
 
 
-def test_rows_of_a_step_are_given_once(write):
+def test_passes_of_a_step_are_not_given(write):
     path = write("train: {batch_size: 32, gradient_accumulation_steps: 2}")
     with pytest.raises(UsageError, match=r"train.gradient_accumulation_steps follows from train.batch_size"):
         load_config(path)
@@ -165,11 +163,3 @@ def test_a_configuration_without_flags_is_read_without_looking_for_any(
 ) -> None:
     monkeypatch.setattr("pretrain.resolution.read_flags", None)  # a study reads hundreds
     assert load_config(None, overrides={"seed": 3}).seed == 3
-
-
-def test_a_run_of_before_reads_without_what_is_gone():
-    """``cuda_graph`` stands in the config.yaml of runs from before, and was in no hash."""
-    before = load_config(None, [], {"train": {"cuda_graph": False}})
-    assert before == load_config(None, [])
-    with pytest.raises(UsageError, match=r"cuda-graph"):
-        load_config(None, ["--train.cuda-graph"])
