@@ -26,6 +26,9 @@ class ModelConfig(Section):
     """FFN variant of every layer: a name of `ffn-ablations list variants`, or path/to/mine.py:SPEC."""
     ffn_file: str | None = Field(None, exclude_if=lambda file: file is None)
     """Where a variant of your own is, as path/to/mine.py:SPEC; --ffn with the path sets it."""
+    ffn_source: Unlisted[str | None] = Field(None, exclude_if=lambda source: source is None)
+    """What that file computes, as the fingerprint of its code; set by loading it. An edited formula is so
+    another run; comments and the file's place are not."""
     ffn_options: dict[str, int | float | bool | str] | None = None
     """Options of the variant, for example `grid_size 5 spline_order 3`."""
     hidden_size: int = Field(512, gt=0)

@@ -15,10 +15,11 @@ from base.model_folders import VARIANT_COPY
 from base.sections import Typed
 from ffn_variants.files import absolute_place, is_loaded, load_variant, names_file
 from ffn_variants.registry import is_registered
+from ffn_variants.source import source_fingerprint
 from pretrain.config import ModelConfig
 from pretrain.config_sources import Sources, merge_sources
 
-_FFN, _FILE = ("model", "ffn"), ("model", "ffn_file")
+_FFN, _FILE, _SOURCE = ("model", "ffn"), ("model", "ffn_file"), ("model", "ffn_source")
 
 
 def read_sources(
@@ -59,7 +60,7 @@ def is_unknown_here(model: ModelConfig) -> bool:
 
 
 def _with_typed_file(typed: Typed) -> Typed:
-    """Load a variant's file that flags name, and put the variant's name and the file's place in its stead."""
+    """Load a variant's file that flags name, and put the variant's name, place and source in its stead."""
     ffn, file = typed.values.get(_FFN), typed.values.get(_FILE)
     flag = _FILE
     if isinstance(ffn, str) and names_file(ffn):
@@ -72,7 +73,8 @@ def _with_typed_file(typed: Typed) -> Typed:
     if ffn not in (None, spec.name):
         raise UsageError(f"--ffn {ffn} and --model.ffn-file, which holds {spec.name!r}: leave one out")
     name = typed.names[flag]
-    return typed.given(name, _FFN, spec.name).given(name, _FILE, absolute_place(str(file)))
+    typed = typed.given(name, _FFN, spec.name).given(name, _FILE, absolute_place(str(file)))
+    return typed.given(name, _SOURCE, source_fingerprint(spec.name))
 
 
 def _from_values(model: Any, typed: Typed, trust: bool, path: Path | None) -> Mapping[str, Any]:
@@ -81,14 +83,12 @@ def _from_values(model: Any, typed: Typed, trust: bool, path: Path | None) -> Ma
         return {}
     ffn, file = model.get("ffn"), model.get("ffn_file")
     if typed.values.get(_FFN, ffn) != ffn:
-        return {"ffn_file": None} if file is not None else {}
+        return {"ffn_file": None, "ffn_source": None} if file is not None else {}
     place = ffn if isinstance(ffn, str) and names_file(ffn) else file
     if not isinstance(place, str):
         return {}
-    return {
-        "ffn": _load(place, ffn if place is file else None, trust, path),
-        "ffn_file": absolute_place(place),
-    }
+    name = _load(place, ffn if place is file else None, trust, path)
+    return {"ffn": name, "ffn_file": absolute_place(place), "ffn_source": source_fingerprint(name)}
 
 
 def _load(place: str, ffn: str | None, trust: bool, source: Path | None) -> str:

@@ -27,7 +27,7 @@ from pretrain.resolution import resolve, resolve_sources
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
     # What it decides is in intermediate_size: the same width is the same run however it was chosen.
-    # Where a variant's file lies; what it computes is guarded by the fingerprint of its source.
+    # Where a variant's file lies; what it computes is in ffn_source.
     "model": {"ffn_budget", "ffn_file"},
     "train": {
         "per_device_eval_batch_size",

@@ -90,6 +90,17 @@ def test_the_same_command_finds_the_run_wherever_the_file_lies(run, train, mine,
     assert "nothing to do" in typed.stdout, typed.stderr
 
 
+def test_an_edited_formula_is_another_run_and_an_edited_comment_is_not(run, train, mine):
+    text = mine.read_text()
+    mine.write_text(text + "# a thought\n")
+    assert "nothing to do" in train("--ffn", f"{mine}:XIELU").stdout
+    mine.write_text(text + "HALF = 0.5\n")
+    done = train("--ffn", f"{mine}:XIELU")
+    assert "nothing to do" not in done.stdout, done.stderr
+    (other,) = set(run.parent.iterdir()) - {run}
+    assert (other / "variant.py").read_text() == mine.read_text() != (run / "variant.py").read_text()
+
+
 def test_a_lost_or_damaged_copy_is_made_again(run, train, mine):
     for text in (None, "raise SystemExit\n"):
         (run / "variant.py").unlink()
