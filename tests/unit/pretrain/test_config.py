@@ -34,30 +34,11 @@ def test_flags_win_over_overrides_over_yaml_over_defaults(write):
     assert config.optim.adam_beta1 == 0.6
 
 
-@pytest.mark.parametrize(
-    ("train", "flags", "rows", "note"),
-    [
-        ("per_device_train_batch_size: 16, gradient_accumulation_steps: 7", [], 112, "the 112 rows of per_"),
-        ("gradient_accumulation_steps: 2", [], 32, "per_device_train_batch_size 16 x gradient_accum"),
-        ("per_device_train_batch_size: 4", [], 4, "has the 4 rows"),
-        ("per_device_train_batch_size: 4", ["--train.batch-size", "8"], 8, ""),
-        ("per_device_train_batch_size: 4, batch_size: 8", [], 8, ""),
-        ("batch_size: 8", ["--train.per-device-train-batch-size", "2"], 8, ""),
-        ("logging_steps: 8", ["--train.per-device-train-batch-size", "2"], 16, "a step has 16, which"),
-    ],
-)
-def test_rows_of_a_step_by_files_of_before_and_of_now(write, capsys, train, flags, rows, note):
-    config = load_config(write(f"train: {{{train}}}"), flags)
-    assert config.train.batch_size == rows
-    said = capsys.readouterr().err
-    assert note in said
-    assert bool(note) == bool(said)
-
-
-def test_rows_of_a_step_are_given_once(write):
-    path = write("train: {batch_size: 32, gradient_accumulation_steps: 2}")
-    with pytest.raises(UsageError, match=r"train.gradient_accumulation_steps follows from train.batch_size"):
-        load_config(path)
+def test_rows_of_a_step_are_batch_size_alone(write):
+    assert load_config(write("train: {per_device_train_batch_size: 4, batch_size: 8}")).train.batch_size == 8
+    assert load_config(write("train: {per_device_train_batch_size: 4}")).train.batch_size == 16
+    with pytest.raises(UsageError, match=r"train.gradient_accumulation_steps: unknown key"):
+        load_config(write("train: {batch_size: 32, gradient_accumulation_steps: 2}"))
 
 
 VARIANTS = """
