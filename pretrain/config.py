@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from base.config_input import SEED_END
 from base.families import FamilySpec, get_family
@@ -17,6 +17,20 @@ from base.names import BASELINE, Budget, check_name, check_path
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+FolderName = Annotated[str, AfterValidator(check_name)]
+FolderPath = Annotated[str, AfterValidator(check_path)]
+FamilyName = Annotated[str, AfterValidator(lambda name: get_family(name).name)]
+
+
+def _without(name: str) -> Any:
+    """Build a validator that drops a field that archived runs recorded as off, and that no hash has."""
+
+    def drop(cls: type[Section], values: Any) -> Any:
+        if isinstance(values, dict) and not values.get(name):
+            return {key: value for key, value in values.items() if key != name}
+        return values
+
+    return model_validator(mode="before")(classmethod(drop))
 
 
 class ModelConfig(Section):
@@ -101,12 +115,12 @@ class DataConfig(Section):
             raise ValueError(
                 "data.source 'files' needs data.train_files, for example --data.train-files a.jsonl"
             )
-        if self.source != "files" and (self.train_files or self.validation_files):
-            raise ValueError(f"data.train_files has no effect with data.source {self.source!r}; use 'files'")
-        if self.source != "tinystories" and self.tinystories_dir:
-            raise ValueError(
-                f"data.tinystories_dir has no effect with data.source {self.source!r}; use 'tinystories'"
-            )
+        fields = {"train_files": "files", "validation_files": "files", "tinystories_dir": "tinystories"}
+        for name, source in fields.items():
+            if getattr(self, name) and self.source != source:
+                raise ValueError(
+                    f"data.{name} has no effect with data.source {self.source!r}; use {source!r}"
+                )
         return self
 
 
@@ -198,13 +212,7 @@ class TrainConfig(Section):
     tracker: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
     """Also report to this tracker, through Accelerate, evaluations included (docs/trackers.md)."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_is_gone(cls, values: Any) -> Any:
-        """Drop ``cuda_graph``, which runs from before recorded; it changed no result and was in no hash."""
-        if isinstance(values, dict):
-            return {name: value for name, value in values.items() if name != "cuda_graph"}
-        return values
+    _without_cuda_graph = _without("cuda_graph")
 
 
 class SplineConfig(Section):
@@ -220,34 +228,18 @@ class SplineConfig(Section):
     prune_at: Unlisted[Fraction] = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_is_gone(cls, values: Any) -> Any:
-        """Drop an empty ``grow_at``, which runs from before recorded; it changed no result and no hash."""
-        if isinstance(values, dict) and not values.get("grow_at"):
-            return {name: value for name, value in values.items() if name != "grow_at"}
-        return values
+    _without_grow_at = _without("grow_at")
 
 
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
-    runs_dir: str = "runs"
+    runs_dir: FolderPath = "runs"
     """Folder of all runs and of the shared data cache."""
-    study: str = "default"
+    study: FolderName = "default"
     """Name of the study: <runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>."""
-    run_name: str | None = None
+    run_name: FolderName | None = None
     """Name of the run's folder in place of seed<N>-<hash>."""
-
-    @field_validator("study", "run_name")
-    @classmethod
-    def _one_folder(cls, name: str | None) -> str | None:
-        return None if name is None else check_name(name)
-
-    @field_validator("runs_dir")
-    @classmethod
-    def _path(cls, path: str) -> str:
-        return check_path(path)
 
 
 _LACKS = {
@@ -274,7 +266,7 @@ class RunConfig(Section):
         ("output", "run_name"): "run-name",
     }
 
-    family: str = "gpt_neo"
+    family: FamilyName = "gpt_neo"
     """Architecture: gpt_neo or llama (causal), roberta (masked), t5 (encoder-decoder, span corruption)."""
     seed: int = Field(0, ge=0, lt=SEED_END)
     """Decides weights, data order, masking and dropout."""
@@ -284,12 +276,6 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     splines: SplineConfig = SplineConfig()
     output: OutputConfig = OutputConfig()
-
-    @field_validator("family")
-    @classmethod
-    def _known_family(cls, name: str) -> str:
-        get_family(name)
-        return name
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
@@ -302,10 +288,10 @@ class RunConfig(Section):
                 "and splines.prune_below change; leave one out"
             )
         needed = self.data.block_size + family.first_position()
-        given = self.model.max_position_embeddings
-        if given is not None and given < needed:
+        positions = self.model.max_position_embeddings
+        if positions is not None and positions < needed:
             raise ValueError(
-                f"model.max_position_embeddings {given} is too small for data.block_size "
+                f"model.max_position_embeddings {positions} is too small for data.block_size "
                 f"{self.data.block_size}; {self.family} needs {needed}, or leave it out"
             )
         self._check_fields_of(family)

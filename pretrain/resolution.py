@@ -86,11 +86,8 @@ def check_fit(config: RunConfig, source: str = "") -> None:
     Raises:
         UsageError: Naming the fields.
     """
-    with _prefixed(f"{source}model.ffn: " if source else ""):
-        variant = get_variant(config.model.ffn)
-    with _prefixed(f"{source}model: " if source else ""):
-        variant.resolve(config.model.ffn_options)
     with _prefixed(source):
+        get_variant(config.model.ffn).resolve(config.model.ffn_options)
         get_optimizer(config.optim.optimizer).resolve(config.optim)
         _check_splines(config.splines, config.model.ffn, config.model.ffn_options)
         if get_family(config.family).objective == "span_corruption":

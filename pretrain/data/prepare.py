@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import AcquireReturnProxy, FileLock, Timeout
+from filelock import FileLock
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import AbsentError, UsageError
@@ -34,7 +34,7 @@ from base.text.tokens import refuse_unread
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import Split
-from pretrain.data.packing import pack
+from pretrain.data.packing import PackedSplit, pack
 from pretrain.data.text_summary import Counting, TextSummary, doubts, in_one_line, read_through
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer, token_dtype, tokenise, train_tokenizer
 
@@ -55,28 +55,6 @@ WINDOW_TOKENS = 2**23
 
 TOKENS_TO_COUNT = 2**22
 """Tokens counted at a time, so that memory stays small however large the corpus is."""
-
-
-@dataclass(frozen=True)
-class PackedSplit:
-    """Packed rows of one split.
-
-    Attributes:
-        input_ids: (rows, T) token ids, memory-mapped.
-        position_ids: (rows, T) positions, 0 where a document starts and on padding.
-        num_documents: Documents in it.
-        num_tokens: Tokens without padding.
-    """
-
-    input_ids: np.ndarray
-    position_ids: np.ndarray
-    num_documents: int
-    num_tokens: int
-
-    @property
-    def fill(self) -> float:
-        """Share of positions that hold a token."""
-        return self.num_tokens / self.input_ids.size
 
 
 @dataclass(frozen=True)
@@ -221,7 +199,7 @@ def _sole_builder(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock_file = folder.with_suffix(".lock")
     try:
-        with _lock(lock_file):
+        with FileLock(lock_file):
             yield
     except UsageError:
         lock_file.unlink(missing_ok=True)
@@ -230,15 +208,6 @@ def _sole_builder(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):  # not empty, so it was there before
                 parent.rmdir()
         raise
-
-
-def _lock(lock_file: Path) -> AcquireReturnProxy:
-    lock = FileLock(lock_file)
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        print("another process prepares this corpus; waiting for it", flush=True)
-        return lock.acquire()
 
 
 @contextlib.contextmanager

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm import tqdm
+
 from base.text.files import END_OF_DOCUMENT, MOST_CHARACTERS, has_blank_lines
 from base.text.paths import format_of, is_plain_text, other_files
+from base.wording import first_few
 from pretrain.config import DataConfig
 from pretrain.data import corpus
 
@@ -93,8 +96,9 @@ def in_one_line(data: DataConfig, text: TextSummary) -> str:
         held_out = f"{text.validation:,} more, 1 document in {every}"
     else:
         held_out = f"{text.validation:,} in {_count(files['validation'])} of their own"
+    source = first_few(data.train_files, 3) or corpus.describe(data)
     return (
-        f"{_name(data)}: {_count(files['train'])} ({_kinds(files['train'])}), "
+        f"{source}: {_count(files['train'])} ({_kinds(files['train'])}), "
         f"{text.train:,} documents{_how_split(data, text)}{size}; held out: {held_out}"
     )
 
@@ -106,7 +110,7 @@ def doubts(data: DataConfig, text: TextSummary) -> list[str]:
 
 def _doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     files = corpus.files(data)
-    trained = set(files["train"])
+    trained, cure = set(files["train"]), _cure(data, files["train"])
     if same := next((path for path in files["validation"] if path in trained), None):
         yield f"{same} is trained on and held out; its loss says nothing about new text"
     elif text.shared:
@@ -114,11 +118,9 @@ def _doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     if len(trained) < len(files["train"]):
         yield f"{Counter(files['train']).most_common(1)[0][0]} is read more than once"
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
-        cure = _cure(data, files["train"])
         yield f"the longest document has {text.longest:,} characters; if it is many, {cure}"
     if text.characters and text.characters < SHORT_DOCUMENT * text.train:
         mean = text.characters / text.train
-        cure = _cure(data, files["train"])
         yield f"a document has {mean:.0f} characters on average; if that is no text, {cure}"
     if corpus.held_out_share(data) and text.validation < FEW_HELD_OUT:
         yield (
@@ -149,12 +151,6 @@ def _cure(data: DataConfig, files: Iterable[Path]) -> str:
     return f"set --data.text-field (now {data.text_field})"
 
 
-def _name(data: DataConfig) -> str:
-    """The source; of many files the first."""
-    files = data.train_files
-    return f"{files[0]} and {len(files) - 1} more" if len(files) > 3 else corpus.describe(data)
-
-
 def _how_split(data: DataConfig, text: TextSummary) -> str:
     """What ended a document of a .txt."""
     files, every = corpus.files(data)["train"], corpus.held_out_share(data)
@@ -170,11 +166,6 @@ def _count(files: list[Path]) -> str:
 
 def _kinds(files: list[Path]) -> str:
     """Formats and size on disk."""
-    size: float = sum(path.stat().st_size for path in files)
-    unit = "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
+    size = tqdm.format_sizeof(sum(path.stat().st_size for path in files), "B")
     kinds = dict.fromkeys(str(format_of(path)) for path in files)
-    return f"{', '.join(kinds)}; {size:.3g} {unit}"
+    return f"{', '.join(kinds)}; {size}"

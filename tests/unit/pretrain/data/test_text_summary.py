@@ -30,7 +30,7 @@ def test_the_line_has_files_documents_characters_and_what_is_held_out(tmp_path):
     characters = sum(map(len, TEXTS)) - sum(map(len, held_out))
     assert summary == TextSummary(train=36, validation=4, characters=characters, longest=len(TEXTS[0]))
     assert in_one_line(data, summary) == (
-        f"{tmp_path}/a.jsonl: 1 file (.jsonl; {size / 1000:.3g} kB), 36 documents, {characters:,} "
+        f"{tmp_path}/a.jsonl: 1 file (.jsonl; {size / 1000:.2f}kB), 36 documents, {characters:,} "
         "characters; held out: 4 more, 1 document in 10"
     )
 
