@@ -203,8 +203,7 @@ def _sole_builder(folder: Path) -> Iterator[None]:
             yield
     except UsageError:
         lock_file.unlink(missing_ok=True)
-        cache = folder.parent
-        for parent in (cache, cache.parent):
+        for parent in itertools.islice(folder.parents, 2):
             with contextlib.suppress(OSError):  # not empty, so it was there before
                 parent.rmdir()
         raise
@@ -289,19 +288,18 @@ def _write_split(
 ) -> SplitSizes:
     """Tokenise and pack one split window by window; returns its sizes."""
     num_tokens = num_rows = num_cut = 0
+    pad_token_id = _pad_token_id(tokenizer)
     progress = ProgressBar(num_documents, " documents", name=f"tokenising {split}")
     for tokens, lengths in _windows(tokenise(corpus.documents(data, split), tokenizer)):
-        arrays = {}
-        arrays["input_ids"], arrays["position_ids"], cut = pack(
-            tokens, lengths, data.block_size, _pad_token_id(tokenizer)
-        )
+        input_ids, position_ids, cut = pack(tokens, lengths, data.block_size, pad_token_id)
+        arrays = {"input_ids": input_ids, "position_ids": position_ids}
         if split == "validation":  # for the parts of the held-out documents, which are packed when needed
             arrays |= {"tokens": tokens, "lengths": lengths}
         for name, array in arrays.items():
             with _array_file(folder, split, name).open("ab") as file:
                 array.tofile(file)
         num_tokens += len(tokens)
-        num_rows += len(arrays["input_ids"])
+        num_rows += len(input_ids)
         num_cut += cut
         progress.advance(len(lengths))
     progress.close()

@@ -55,8 +55,7 @@ class Counting:
         summary: What there is, once all have passed.
     """
 
-    def __init__(self) -> None:
-        self.summary = TextSummary(train=0, validation=0)
+    summary: TextSummary
 
     def documents(self, data: DataConfig) -> Iterator[str]:
         """Yield the documents to train on; memory holds a number for each that is held out."""
