@@ -49,7 +49,8 @@ from ffn_variants.kernels.compilation import use_compiled_kernels
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, TrainConfig
 from pretrain.data.batches import BatchSource, Step, cut_step, stage
-from pretrain.data.prepare import PackedSplit, PreparedData, prepare_data
+from pretrain.data.packing import PackedSplit
+from pretrain.data.prepare import PreparedData, prepare_data
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from base.config_input import SEED_END
 from base.families import FamilySpec, get_family
@@ -17,6 +17,9 @@ from base.names import BASELINE, Budget, check_name, check_path
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+FolderName = Annotated[str, AfterValidator(check_name)]
+FolderPath = Annotated[str, AfterValidator(check_path)]
+FamilyName = Annotated[str, AfterValidator(lambda name: get_family(name).name)]
 
 
 class ModelConfig(Section):
@@ -104,12 +107,12 @@ class DataConfig(Section):
             raise ValueError(
                 "data.source 'files' needs data.train_files, for example --data.train-files a.jsonl"
             )
-        if self.source != "files" and (self.train_files or self.validation_files):
-            raise ValueError(f"data.train_files has no effect with data.source {self.source!r}; use 'files'")
-        if self.source != "tinystories" and self.tinystories_dir:
-            raise ValueError(
-                f"data.tinystories_dir has no effect with data.source {self.source!r}; use 'tinystories'"
-            )
+        fields = {"train_files": "files", "validation_files": "files", "tinystories_dir": "tinystories"}
+        for name, source in fields.items():
+            if getattr(self, name) and self.source != source:
+                raise ValueError(
+                    f"data.{name} has no effect with data.source {self.source!r}; use {source!r}"
+                )
         return self
 
 
@@ -229,22 +232,12 @@ class SplineConfig(Section):
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
-    runs_dir: str = "runs"
+    runs_dir: FolderPath = "runs"
     """Folder of all runs and of the shared data cache."""
-    study: str = "default"
+    study: FolderName = "default"
     """Name of the study: <runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>."""
-    run_name: str | None = None
+    run_name: FolderName | None = None
     """Name of the run's folder in place of seed<N>-<hash>."""
-
-    @field_validator("study", "run_name")
-    @classmethod
-    def _one_folder(cls, name: str | None) -> str | None:
-        return None if name is None else check_name(name)
-
-    @field_validator("runs_dir")
-    @classmethod
-    def _path(cls, path: str) -> str:
-        return check_path(path)
 
 
 _LACKS = {
@@ -271,7 +264,7 @@ class RunConfig(Section):
         ("output", "run_name"): "run-name",
     }
 
-    family: str = "gpt_neo"
+    family: FamilyName = "gpt_neo"
     """Architecture: gpt_neo or llama (causal), roberta (masked), t5 (encoder-decoder, span corruption)."""
     seed: int = Field(0, ge=0, lt=SEED_END)
     """Decides weights, data order, masking and dropout."""
@@ -281,12 +274,6 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     splines: SplineConfig = SplineConfig()
     output: OutputConfig = OutputConfig()
-
-    @field_validator("family")
-    @classmethod
-    def _known_family(cls, name: str) -> str:
-        get_family(name)
-        return name
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
@@ -299,10 +286,10 @@ class RunConfig(Section):
                 "and splines.prune_below change; leave one out"
             )
         needed = self.data.block_size + family.first_position()
-        given = self.model.max_position_embeddings
-        if given is not None and given < needed:
+        positions = self.model.max_position_embeddings
+        if positions is not None and positions < needed:
             raise ValueError(
-                f"model.max_position_embeddings {given} is too small for data.block_size "
+                f"model.max_position_embeddings {positions} is too small for data.block_size "
                 f"{self.data.block_size}; {self.family} needs {needed}, or leave it out"
             )
         self._check_fields_of(family)

@@ -1,4 +1,8 @@
-"""Where the values of a run's configuration come from: defaults < YAML < a study's overrides < flags."""
+"""Where the values of a run's configuration come from: defaults < YAML < a study's overrides < flags.
+
+A variant of the user's own is in a file, which is code. A file that is typed is run. One that a configuration
+names is run where the caller consents for the user.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,14 @@ from typing import Any
 
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
+from base.model_folders import VARIANT_COPY
 from base.sections import Typed
+from ffn_variants.files import absolute_place, is_loaded, load_variant, names_file
+from ffn_variants.registry import is_registered
+from ffn_variants.source import source_fingerprint
 from pretrain.config import ModelConfig, TrainConfig
+
+_FFN, _FILE, _SOURCE = ("model", "ffn"), ("model", "ffn_file"), ("model", "ffn_source")
 
 
 @dataclass(frozen=True)
@@ -32,8 +42,10 @@ class Sources:
     name: str
 
 
-def merge_sources(path: Path | None, overrides: dict[str, Any] | None, typed: Typed) -> Sources:
-    """Put together what is given for one run.
+def read_sources(
+    path: Path | None, overrides: dict[str, Any] | None, typed: Typed, trust_remote_code: bool = False
+) -> Sources:
+    """Put together what is given for one run; a variant's file is run on the way.
 
     Args:
         path: YAML file, the name of a shipped one, or None for the defaults. Its top-level
@@ -41,23 +53,43 @@ def merge_sources(path: Path | None, overrides: dict[str, Any] | None, typed: Ty
             ``model.ffn`` has that name.
         overrides: Nested values a study sets on top of the YAML; may have ``variants`` too.
         typed: What flags give.
+        trust_remote_code: Whether to run a file that the YAML or the study names, and nobody typed.
 
     Raises:
-        UsageError: For an unreadable file, or ``variants`` that are no mapping.
+        UsageError: For an unreadable file, ``variants`` that are no mapping, a variant's file that cannot be
+            loaded, or one that nobody typed.
     """
     path = find_config(path, "config") if path else None
     name = str(path) if path else "config"
+    typed = _with_typed_file(typed)
     values = deep_merge(read_yaml(path) if path else {}, overrides or {})
+    if model := _with_variant_file(values.get("model"), typed, trust_remote_code, path):
+        values = deep_merge(values, {"model": model})
     variants = values.pop("variants", None) or {}
     if not isinstance(variants, dict):
         raise UsageError(f"{name}: variants: not a mapping of variant names to sections")
-    ffn = typed.values.get(("model", "ffn")) or _nested(values, "model", "ffn") or ModelConfig().ffn
+    ffn = typed.values.get(_FFN) or _nested(values, *_FFN) or ModelConfig().ffn
     of_variant = variants.get(ffn) if isinstance(ffn, str) else None
     if of_variant is not None and not isinstance(of_variant, dict):
         raise UsageError(f"{name}: variants.{ffn}: not a mapping of sections")
     values = _with_variant(values, of_variant or {})
     _tell_of_rows(values, typed)
     return Sources(values, typed, tuple(map(str, variants)), name)
+
+
+def load_own_variant(model: ModelConfig) -> None:
+    """Load the variant of a configuration that was checked in another process, if it is from a file.
+
+    Raises:
+        UsageError: As ``load_variant``, or if nobody in this process consented to run the file.
+    """
+    if model.ffn_file is not None and is_unknown_here(model):
+        _load(model.ffn_file, model.ffn, False, None)
+
+
+def is_unknown_here(model: ModelConfig) -> bool:
+    """Whether a run's variant is from a file that this process did not load."""
+    return model.ffn_file is not None and not is_registered(model.ffn)
 
 
 def _tell_of_rows(values: dict[str, Any], typed: Typed) -> None:
@@ -78,6 +110,54 @@ def say_once(note: str) -> None:
         print(note, file=sys.stderr)
 
 
+def _with_typed_file(typed: Typed) -> Typed:
+    """Load a variant's file that flags name, and put the variant's name, place and source in its stead."""
+    ffn, file = typed.values.get(_FFN), typed.values.get(_FILE)
+    flag = _FILE
+    if isinstance(ffn, str) and names_file(ffn):
+        if file is not None:
+            raise UsageError(f"--ffn {ffn} and --model.ffn-file {file} were both given; leave one out")
+        ffn, file, flag = None, ffn, _FFN
+    if file is None:
+        return typed
+    spec = load_variant(str(file))
+    if ffn not in (None, spec.name):
+        raise UsageError(f"--ffn {ffn} and --model.ffn-file, which holds {spec.name!r}: leave one out")
+    name = typed.names[flag]
+    typed = typed.given(name, _FFN, spec.name).given(name, _FILE, absolute_place(str(file)))
+    return typed.given(name, _SOURCE, source_fingerprint(spec.name))
+
+
+def _with_variant_file(model: Any, typed: Typed, trust: bool, config: Path | None) -> dict[str, Any]:
+    """Load a variant's file that a configuration names; returns what then belongs into ``model``."""
+    if not isinstance(model, dict) or _FILE in typed.values:
+        return {}
+    ffn, file = model.get("ffn"), model.get("ffn_file")
+    if typed.values.get(_FFN, ffn) != ffn:
+        return {"ffn_file": None, "ffn_source": None} if file is not None else {}
+    place = ffn if isinstance(ffn, str) and names_file(ffn) else file
+    if not isinstance(place, str):
+        return {}
+    name = _load(place, ffn if place is file else None, trust, config)
+    return {"ffn": name, "ffn_file": absolute_place(place), "ffn_source": source_fingerprint(name)}
+
+
+def _load(place: str, ffn: str | None, trust: bool, config: Path | None) -> str:
+    """Load a variant from a file that nobody typed; returns its name."""
+    source = config or "the run"
+    if not (trust or is_loaded(place)):
+        copy = config.parent / VARIANT_COPY if config else None
+        typed = f"{copy}:{place.rpartition(':')[2]}" if copy and copy.is_file() else place
+        raise UsageError(
+            f"{source}: its FFN variant is in {place}, which is code; read it, then consent to run it by "
+            f"typing it: --ffn {typed}"
+        )
+    spec = load_variant(place)
+    if ffn not in (None, spec.name):
+        raise UsageError(f"{source}: model.ffn is {ffn!r}, and {place} holds {spec.name!r}")
+    return spec.name
+
+
 def _with_variant(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """Apply a variant's overrides; with another FFN width the other weights stay paired with the base's."""
     width = _nested(overrides, "model", "intermediate_size")
@@ -87,9 +167,6 @@ def _with_variant(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str
     return deep_merge(values, overrides)
 
 
-def _nested(values: dict[str, Any], *keys: str) -> Any:
-    for key in keys:
-        if not isinstance(values, dict):
-            return None
-        values = values.get(key) or {}
-    return values or None
+def _nested(values: dict[str, Any], section: str, field: str) -> Any:
+    fields = values.get(section)
+    return fields.get(field) if isinstance(fields, dict) else None

@@ -51,16 +51,8 @@ def main(args: Sequence[str] | None = None) -> None:
 
     disable_progress_bar()
     model, tokenizer = load_causal_model(folder, options.trust_remote_code)
-    texts = continue_texts(
-        model,
-        tokenizer,
-        options.prompt,
-        options.max_new_tokens,
-        options.temperature,
-        options.top_p,
-        options.seed,
-        options.num,
-    )
+    how = options.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed", "num"})
+    texts = continue_texts(model, tokenizer, options.prompt, **how)
     print("\n\n".join(texts))
 
 
@@ -78,5 +70,8 @@ def model_folder(path: Path) -> Path:
     refuse_archived(run)
     if run.is_run:
         raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
-    known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"
-    raise UsageError(f"{path}: {'is no run folder' if path.is_dir() else 'no such folder'}; {known}")
+    problem = "is no run folder" if path.is_dir() else "no such folder"
+    raise UsageError(
+        f"{path}: {problem}; give runs/<study>/<family>/<variant>/<run> or a folder with a model's "
+        "config.json"
+    )

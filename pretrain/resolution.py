@@ -17,9 +17,8 @@ from base.sections import Typed
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
-from pretrain.config_sources import Sources
+from pretrain.config_sources import Sources, is_unknown_here, read_sources
 from pretrain.optimizers import get_optimizer
-from pretrain.own_variant import is_unknown_here, read_sources
 
 INITIALIZER_RANGE = 0.02
 """Of GPT-Neo and RoBERTa, where one standard deviation decides all initial weights."""
@@ -49,8 +48,7 @@ def load_config(
     """
     # A study reads hundreds of these without a flag, and looking for flags takes longer than the rest.
     typed = read_flags(RunConfig, args) if args else Typed({}, {})
-    sources = read_sources(path, overrides, typed, trust_remote_code)
-    return resolve_sources(sources)
+    return resolve_sources(read_sources(path, overrides, typed, trust_remote_code))
 
 
 def resolve_sources(sources: Sources, is_begun: bool = False) -> RunConfig:
@@ -65,7 +63,7 @@ def resolve_sources(sources: Sources, is_begun: bool = False) -> RunConfig:
         UsageError: For an unknown key (with the closest match) or a value not allowed.
     """
     for name in sources.variants:
-        with _told_of(f"{sources.name}: variants: "):
+        with _prefixed(f"{sources.name}: variants: "):
             get_variant(name)
     ffn = sources.typed.values.get(("model", "ffn"))
     if ffn is not None:
@@ -88,11 +86,8 @@ def check_fit(config: RunConfig, source: str = "") -> None:
     Raises:
         UsageError: Naming the fields.
     """
-    with _told_of(f"{source}model.ffn: " if source else ""):
-        variant = get_variant(config.model.ffn)
-    with _told_of(f"{source}model: " if source else ""):
-        variant.resolve(config.model.ffn_options)
-    with _told_of(source):
+    with _prefixed(source):
+        get_variant(config.model.ffn).resolve(config.model.ffn_options)
         get_optimizer(config.optim.optimizer).resolve(config.optim)
         _check_splines(config.splines, config.model.ffn, config.model.ffn_options)
         if get_family(config.family).objective == "span_corruption":
@@ -100,7 +95,7 @@ def check_fit(config: RunConfig, source: str = "") -> None:
 
 
 @contextmanager
-def _told_of(place: str) -> Iterator[None]:
+def _prefixed(place: str) -> Iterator[None]:
     """Begin the message of a user's mistake with where it is."""
     try:
         yield
@@ -148,8 +143,8 @@ def resolve(config: RunConfig) -> RunConfig:
     model, train, family = config.model, config.train, get_family(config.family)
     dropouts = dict.fromkeys(("hidden_dropout", "attention_dropout"), family.dropout)
     if family.has_one_dropout:
-        given = [value for name in dropouts if (value := getattr(model, name)) is not None]
-        dropouts = dict.fromkeys(dropouts, [*given, family.dropout][0])
+        of_model = [value for name in dropouts if (value := getattr(model, name)) is not None]
+        dropouts = dict.fromkeys(dropouts, [*of_model, family.dropout][0])
     defaults: dict[str, Any] = {
         "max_position_embeddings": config.data.block_size + family.first_position(),
         **dropouts,

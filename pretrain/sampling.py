@@ -28,13 +28,6 @@ GAPPED_SENTENCES = (
 CARD_TOKENS = 60
 """New tokens of a sample in a model card."""
 
-_OTHER_OBJECTIVES = {
-    "masked": "is a masked model, which fills gaps",
-    "span_corruption": "was trained to fill short gaps",
-}
-"""What models that continue no text do instead."""
-
-
 MOST_NEW_TOKENS = 256
 """Of a ``generate`` that is told no number, as in transformers' text-generation pipeline."""
 
@@ -64,8 +57,8 @@ def load_causal_model(folder: Path, trust_remote_code: bool = False) -> tuple[Pr
     if family and family.objective != "causal":
         causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
         raise UsageError(
-            f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
-            f"README.md shows some, or name a {causal} run"
+            f"{folder}: {family.name} fills gaps and continues no text; its README.md shows some, or name a "
+            f"{causal} run"
         )
     return load_language_model(folder, "causal", None, trust_remote_code)
 
@@ -176,7 +169,7 @@ def sample_section(model: PreTrainedModel, tokenizer: Any, objective: str) -> st
 
 
 def _stories(model: PreTrainedModel, tokenizer: Any) -> str:
-    said = f"Sampled at temperature 0.8 and top-p 0.95, at most {CARD_TOKENS} tokens after the bold prompt."
+    intro = f"Sampled at temperature 0.8 and top-p 0.95, at most {CARD_TOKENS} tokens after the bold prompt."
     stories = [
         continue_texts(model, tokenizer, [prompt], CARD_TOKENS, seed=seed)[0]
         for seed, prompt in enumerate(STORY_PROMPTS)
@@ -185,7 +178,7 @@ def _stories(model: PreTrainedModel, tokenizer: Any) -> str:
         f"> **{prompt}**{' '.join(story.removeprefix(prompt).splitlines())}"
         for prompt, story in zip(STORY_PROMPTS, stories, strict=True)
     ]
-    return "\n\n".join([said, *quoted])
+    return "\n\n".join([intro, *quoted])
 
 
 def _gaps(model: PreTrainedModel, tokenizer: Any) -> str:
@@ -196,7 +189,7 @@ def _gaps(model: PreTrainedModel, tokenizer: Any) -> str:
     return "\n".join(["| sentence | likeliest words |", "| --- | --- |", *rows])
 
 
-def _words(found: list[tuple[str, float]]) -> str:
+def _words(candidates: list[tuple[str, float]]) -> str:
     return ", ".join(
-        f"{word.replace('|', '/') or '(space)'} {probability:.0%}" for word, probability in found
+        f"{word.replace('|', '/') or '(space)'} {probability:.0%}" for word, probability in candidates
     )

@@ -36,7 +36,7 @@ from ffn_variants.kernels import compilation
 from ffn_variants.splines import b_splines
 from pretrain.config import RunConfig
 from pretrain.data.batches import BatchSource
-from pretrain.data.prepare import PackedSplit
+from pretrain.data.packing import PackedSplit
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop

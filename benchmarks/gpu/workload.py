@@ -20,7 +20,7 @@ from base.text.masking import Masker
 from base.text.span_corruption import NUM_SENTINELS, SpanCorruptor
 from pretrain.config import RunConfig
 from pretrain.data.batches import BatchSource
-from pretrain.data.prepare import PackedSplit
+from pretrain.data.packing import PackedSplit
 from pretrain.model.build import build
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config

@@ -24,8 +24,7 @@ from ffn_variants.models.loading import load_language_model
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import Batch, BatchSource
-from pretrain.data.packing import pack
-from pretrain.data.prepare import PackedSplit
+from pretrain.data.packing import PackedSplit, pack
 from pretrain.data.tokenizer import encode_batch, load_tokenizer
 from pretrain.model.build import build, build_masker
 from pretrain.model.objective import build_loss

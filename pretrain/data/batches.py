@@ -23,7 +23,7 @@ from base.errors import UsageError
 from base.text.masking import IGNORE, Masker
 from base.text.span_corruption import SpanCorruptor
 from pretrain.config import RunConfig, TrainConfig
-from pretrain.data.prepare import PackedSplit
+from pretrain.data.packing import PackedSplit
 from pretrain.data.shapes import Shapes, measure
 
 MOST_SHOWN = 12
@@ -43,8 +43,8 @@ def cut_step(train: TrainConfig, num_processes: int, on_gpu: bool = False) -> tu
     Raises:
         UsageError: If the rows cannot be shared equally; names the numbers of processes that can share them.
     """
-    rows, left = divmod(train.batch_size, num_processes)
-    if left:
+    rows, remainder = divmod(train.batch_size, num_processes)
+    if remainder:
         able = [number for number in range(1, train.batch_size + 1) if train.batch_size % number == 0]
         shown = ", ".join(map(str, able[:MOST_SHOWN])) + (", ..." if len(able) > MOST_SHOWN else "")
         raise UsageError(
@@ -97,10 +97,10 @@ def stage(batches: Sequence[dict[str, Tensor]], pin: bool = True) -> Staged:
     return Staged(numbers.pin_memory() if pin else numbers, shapes)
 
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
-def one_ahead(make: Callable[[int], Made], numbers: Iterable[int]) -> Generator[Made, None, None]:
+def one_ahead(make: Callable[[int], Result], numbers: Iterable[int]) -> Generator[Result, None, None]:
     """Yield ``make(number)`` for every number, each made in a thread while the one before is in use.
 
     Close the iterator (``contextlib.closing``) to end the thread; it also ends with the numbers.
@@ -109,13 +109,13 @@ def one_ahead(make: Callable[[int], Made], numbers: Iterable[int]) -> Generator[
         make: Must be a function of its argument alone; what it raises is raised where its result is due.
         numbers: What to call it with, in order.
     """
-    rest = iter(numbers)
+    upcoming = iter(numbers)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as thread:
-        due = [thread.submit(make, number) for number in itertools.islice(rest, 1)]
+        due = [thread.submit(make, number) for number in itertools.islice(upcoming, 1)]
         while due:
-            made = due.pop().result()
-            due = [thread.submit(make, number) for number in itertools.islice(rest, 1)]
-            yield made
+            result = due.pop().result()
+            due = [thread.submit(make, number) for number in itertools.islice(upcoming, 1)]
+            yield result
 
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
@@ -186,6 +186,7 @@ def next_tokens(input_ids: np.ndarray, position_ids: np.ndarray) -> np.ndarray:
     return targets
 
 
+@dataclass(eq=False)
 class BatchSource:
     """Cuts steps and evaluations out of packed rows.
 
@@ -198,23 +199,16 @@ class BatchSource:
         fixed_shapes: Whether the tensors of every step have the same shapes; see ``pretrain.data.shapes``.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        masker: Masker | SpanCorruptor | None,
-        pad_token_id: int,
-        process: int = 0,
-        num_processes: int = 1,
-        fixed_shapes: bool = False,
-    ) -> None:
-        self.config = config
-        self.masker = masker
-        self.pad_token_id = pad_token_id
-        self.process = process
-        self.num_processes = num_processes
-        self.rows_per_step = config.train.batch_size
-        self.fixed_shapes = fixed_shapes
-        self._share, self._rows_per_pass = cut_step(config.train, num_processes)
+    config: RunConfig
+    masker: Masker | SpanCorruptor | None
+    pad_token_id: int
+    process: int = 0
+    num_processes: int = 1
+    fixed_shapes: bool = False
+
+    def __post_init__(self) -> None:
+        self.rows_per_step = self.config.train.batch_size
+        self._share, self._rows_per_pass = cut_step(self.config.train, self.num_processes)
         self._measured: list[tuple[PackedSplit, Shapes]] = []
 
     def step(self, split: PackedSplit, step: int) -> Step:
@@ -273,8 +267,8 @@ class BatchSource:
 
     def _shapes(self, split: PackedSplit) -> Shapes:
         """Those of a corpus, counted where they are first needed."""
-        for known, shapes in self._measured:
-            if known is split:
+        for measured, shapes in self._measured:
+            if measured is split:
                 return shapes
         self._measured.append((split, measure(split, self.masker, self.pad_token_id)))
         return self._measured[-1][1]

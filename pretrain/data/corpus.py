@@ -84,12 +84,21 @@ def files(data: DataConfig) -> dict[Split, list[Path]]:
     Raises:
         UsageError: If a folder has none that can be read, or of several kinds.
     """
-    if data.source == "embedded" or (data.source == "tinystories" and data.tinystories_dir is None):
+    if data.source == "files":
+        return {
+            "train": files_of(map(Path, data.train_files)),
+            "validation": files_of(map(Path, data.validation_files)),
+        }
+    if data.tinystories_dir is None:
         return {"train": [], "validation": []}
-    return {
-        "train": _files(data, "train"),
-        "validation": _files(data, "validation") if _has_validation(data) else [],
-    }
+    folder = Path(data.tinystories_dir)
+    if not folder.is_dir():
+        problem = "no such folder; data.tinystories_dir must hold train* and validation* files"
+        raise absent(folder, f"{folder}: {problem}")
+    train = _matching(folder, "train")
+    if not train:
+        raise UsageError(f"{folder}: has no train* file of a known format ({', '.join(FORMATS)})")
+    return {"train": train, "validation": _matching(folder, "validation")}
 
 
 def layout(data: DataConfig) -> str:
@@ -104,7 +113,9 @@ def layout(data: DataConfig) -> str:
 
 def held_out_share(data: DataConfig) -> int | None:
     """Every how many documents one is held out; None where the source has a held-out part."""
-    return None if _has_validation(data) else round(1 / data.validation_fraction)
+    if _is_hub(data) or files(data)["validation"]:
+        return None
+    return round(1 / data.validation_fraction)
 
 
 def describe(data: DataConfig) -> str:
@@ -118,34 +129,19 @@ def describe(data: DataConfig) -> str:
 
 def is_whole_hub(data: DataConfig) -> bool:
     """Whether this is all of the hub's TinyStories."""
-    return data.source == "tinystories" and data.tinystories_dir is None and data.max_documents is None
+    return _is_hub(data) and data.max_documents is None
+
+
+def _is_hub(data: DataConfig) -> bool:
+    return data.source == "tinystories" and data.tinystories_dir is None
 
 
 def _source(data: DataConfig, split: Split) -> Iterator[str]:
     if data.source == "embedded":
         return iter(stories(data.num_stories, data.corpus_seed))
-    if data.source == "tinystories" and data.tinystories_dir is None:
+    if _is_hub(data):
         return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())
-    return read_documents(_files(data, split), data.text_field, data.txt_split)
-
-
-def _has_validation(data: DataConfig) -> bool:
-    if data.source == "tinystories":
-        return data.tinystories_dir is None or bool(_matching(Path(data.tinystories_dir), "validation"))
-    return bool(data.validation_files)
-
-
-def _files(data: DataConfig, split: Split) -> list[Path]:
-    if data.source == "files":
-        return files_of(map(Path, data.train_files if split == "train" else data.validation_files))
-    folder = Path(data.tinystories_dir or "")
-    if not folder.is_dir():
-        must = "data.tinystories_dir must hold train* and validation* files"
-        raise absent(folder, f"{folder}: no such folder; {must}")
-    files = _matching(folder, split)
-    if not files:
-        raise UsageError(f"{folder}: has no train* file of a known format ({', '.join(FORMATS)})")
-    return files
+    return read_documents(files(data)[split], data.text_field, data.txt_split)
 
 
 def _matching(folder: Path, split: Split) -> list[Path]:
@@ -170,7 +166,7 @@ def _content(data: DataConfig) -> Iterator[bytes]:
         for path in sorted((Path(__file__).parent / "embedded").glob("*.py")):
             yield reduce(lambda code, name: code.replace(*name), _FIRST_NAMES.items(), path.read_bytes())
         yield f"{data.num_stories} {data.corpus_seed}".encode()
-    elif data.source == "tinystories" and data.tinystories_dir is None:
+    elif _is_hub(data):
         yield f"{TINYSTORIES} {TINYSTORIES_REVISION}".encode()
     else:
         for path in itertools.chain(*files(data).values()):

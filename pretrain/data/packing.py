@@ -12,10 +12,29 @@ emptiest: they have the fewest tokens to be cut.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 TARGET_FILL = 0.982
 """Share of positions that hold a token; each percent more takes more cuts than the one before."""
+
+
+@dataclass(frozen=True)
+class PackedSplit:
+    """Packed rows of one split.
+
+    Attributes:
+        input_ids: (rows, T) token ids, memory-mapped.
+        position_ids: (rows, T) positions, 0 where a document starts and on padding.
+        num_documents: Documents in it.
+        num_tokens: Tokens without padding.
+    """
+
+    input_ids: np.ndarray
+    position_ids: np.ndarray
+    num_documents: int
+    num_tokens: int
 
 
 def cut_pieces(lengths: np.ndarray, block_size: int) -> np.ndarray:
@@ -114,9 +133,9 @@ def fill_rows(lengths: np.ndarray, block_size: int) -> np.ndarray:
     place = np.empty(len(filled), np.int64)  # of a row in that order; the first num_wanted are kept
     place[fullest_first] = np.arange(len(filled))
     rows = place[rows]
-    kept = rows < num_wanted
-    cut = _fill_gaps(pieces[~kept], block_size - filled[fullest_first[:num_wanted]])
-    pieces_in_rows = np.concatenate([np.column_stack([pieces[kept], rows[kept]]), cut])
+    stays = rows < num_wanted
+    cut = _fill_gaps(pieces[~stays], block_size - filled[fullest_first[:num_wanted]])
+    pieces_in_rows = np.concatenate([np.column_stack([pieces[stays], rows[stays]]), cut])
     return pieces_in_rows[np.argsort(pieces_in_rows[:, 2], kind="stable")]
 
 

@@ -1,91 +1,60 @@
 """The corpus as the training loop reads it: packed token rows, built once and memory-mapped by every run.
 
-``<runs_dir>/.cache/<fingerprint>/`` holds a corpus's tokenizer and tokens, and a folder of packed rows for
-each block size. The fingerprint covers the corpus's content and the tokenizer, so all seeds and variants of a
-study share one copy and a changed corpus gets a new one. Memory holds one shard of text or one window of rows
-at a time, however large the corpus is.
+``<runs_dir>/.cache/<fingerprint>/`` holds a corpus's tokenizer, the numbers of its documents, and a folder of
+packed rows for each block size. The fingerprint covers the corpus's content and the tokenizer, so all seeds
+and variants of a study share one copy and a changed corpus gets a new one. Memory holds the text of one shard
+and the tokens of one window at a time, however large the corpus is.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import AbsentError, UsageError
 from base.families import get_family
 from base.faults import naming
-from base.files import remove_leftovers
-from base.records import peek_record, read_record
+from base.progress import ProgressBar
+from base.records import peek_record, read_record, write_record
 from base.text.tokens import refuse_unread
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
-from pretrain.data.cache import (
-    SPLITS,
-    TOKENIZER,
-    DType,
-    RowsRecord,
-    SplitSizes,
-    TokensFolder,
-    TokensRecord,
-    row_files,
-    rows_problem,
-    seal_rows,
-    tokens_problem,
-    whole_rows,
-)
-from pretrain.data.found import Counting, Found, doubts, in_one_line, read_through
-from pretrain.data.packing import pack
-from pretrain.data.shards import every_second, read_shards, tokenise
-from pretrain.data.tokenizer import add_sentinels, load_tokenizer, train_tokenizer
+from pretrain.data.corpus import Split
+from pretrain.data.packing import PackedSplit, pack
+from pretrain.data.text_summary import Counting, TextSummary, doubts, in_one_line, read_through
+from pretrain.data.tokenizer import add_sentinels, load_tokenizer, token_dtype, tokenise, train_tokenizer
 
 CACHE_VERSION = 2
 """Raised whenever the same settings would give other rows."""
 
-MOST_TRIES = 2
-"""How often a cache is made that is damaged right after it."""
+TOKENIZER, TEXT_SUMMARY = "tokenizer", "documents.json"
+"""In the folder of a corpus: its tokenizer, and a ``TextSummary``."""
 
-LOOKED_AT = 1000
+ROWS_SUMMARY = "summary.json"
+"""In a folder of rows: a ``RowsSummary``."""
+
+DOCUMENTS_TO_TRY = 1000
 """Documents that a tokenizer must tell apart before all are read."""
 
 WINDOW_TOKENS = 2**23
 """Tokens packed at a time, which bounds memory; so many that packing all at once would fill no better."""
 
-
-@dataclass(frozen=True)
-class PackedSplit:
-    """Packed rows of one split.
-
-    Attributes:
-        input_ids: (rows, T) token ids, memory-mapped.
-        position_ids: (rows, T) positions, 0 where a document starts and on padding.
-        num_documents: Documents in it.
-        num_tokens: Tokens without padding.
-    """
-
-    input_ids: np.ndarray
-    position_ids: np.ndarray
-    num_documents: int
-    num_tokens: int
-
-    @property
-    def fill(self) -> float:
-        """Share of positions that hold a token."""
-        return self.num_tokens / self.input_ids.size
+TOKENS_TO_COUNT = 2**22
+"""Tokens counted at a time, so that memory stays small however large the corpus is."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +62,35 @@ class PreparedData:
     """Tokenizer and packed splits of one corpus, and what was found in its text."""
 
     fingerprint: str
-    found: Found
+    found: TextSummary
     tokenizer: PreTrainedTokenizerFast
     train: PackedSplit
     validation: PackedSplit
 
 
+@dataclass(frozen=True, kw_only=True)
+class SplitSizes:
+    """Sizes of a packed split; tokens are counted without padding."""
+
+    num_documents: int
+    num_tokens: int
+    num_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsSummary:
+    """What a folder of rows holds."""
+
+    vocab_size: int
+    train: SplitSizes
+    validation: SplitSizes
+
+
 def prepare_data(config: RunConfig) -> PreparedData:
     """Tokenizer and packed rows of a run, from the cache or built into it.
 
-    What is damaged is made again from the text. Every process checks what it is to read, as memory and disks
-    err on one machine and not on another. Several may call this at once: one builds, the others wait for it.
-    What an interruption leaves is continued by the next call.
+    Files of another size than their summary says are made again from the text. Several processes may call
+    this at once: one builds, the others wait for it.
 
     Raises:
         UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
@@ -113,15 +99,10 @@ def prepare_data(config: RunConfig) -> PreparedData:
     data = config.data
     folder = _cache_folder(config)
     rows = _rows_folder(folder, data)
-    prepared = _load_whole(data, folder, rows)
-    for _ in range(MOST_TRIES):
-        if prepared is not None:
-            break
-        with naming(folder), _sole_builder(folder):
-            _make(data, folder, rows)
-        prepared = _load_whole(data, folder, rows)
+    prepared = _load(data, folder, rows)
     if prepared is None:
-        raise UsageError(f"{folder} was made again and is damaged again; check the disk")
+        with naming(folder), _sole_builder(folder):
+            prepared = _make(data, folder, rows)
     if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
     return prepared
@@ -130,7 +111,7 @@ def prepare_data(config: RunConfig) -> PreparedData:
 def cached_summary(config: RunConfig) -> dict[str, Any] | None:
     """Sizes of prepared data, or None where it has not been prepared yet, or is not here."""
     with contextlib.suppress(AbsentError):
-        return peek_record(RowsRecord.file(_rows_folder(_cache_folder(config), config.data))) or None
+        return peek_record(_rows_folder(_cache_folder(config), config.data) / ROWS_SUMMARY) or None
     return None
 
 
@@ -147,12 +128,9 @@ def find(config: RunConfig) -> tuple[str, list[str]]:
     return in_one_line(data, text), doubts(data, text)
 
 
-def read_text(config: RunConfig) -> Found:
+def read_text(config: RunConfig) -> TextSummary:
     """Count what the text of a run holds, by reading it unless just this text is prepared already."""
-    record = peek_record(TokensRecord.file(_cache_folder(config)))
-    names = [field.name for field in dataclasses.fields(Found)]
-    is_known = record.keys() >= set(names)
-    return Found(**{name: record[name] for name in names}) if is_known else read_through(config.data)
+    return read_record(_cache_folder(config) / TEXT_SUMMARY, TextSummary) or read_through(config.data)
 
 
 def tokens_fingerprint(data: DataConfig) -> str:
@@ -170,6 +148,42 @@ def tokens_fingerprint(data: DataConfig) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def word_frequency_loss(data: PreparedData, is_causal: bool) -> float:
+    """Cross-entropy of the held-out tokens under the training tokens' frequencies, in nats a target token.
+
+    This is what a model scores that knows only how frequent tokens are: the first plateau of a training.
+    Frequencies are those of the tokens that training predicts, with one added to every token of the
+    vocabulary, so that a token that training lacks has a chance as well. A causal model predicts all but the
+    first token of a document. A masked model predicts a random part of the ordinary tokens, whose expected
+    loss is that of all of them. An encoder-decoder is taken for a masked model: the sentinels that it also
+    writes, a quarter of its targets and easy ones, are left out, so for it this is too high by a few tenths
+    of a nat.
+
+    Args:
+        data: The packed corpus.
+        is_causal: Whether the model predicts every next token; else a random part of the ordinary ones.
+    """
+    vocab_size = len(data.tokenizer)
+    never = () if is_causal else data.tokenizer.all_special_ids
+    counts = 1 + _target_counts(data.train, vocab_size, never)
+    held_out = _target_counts(data.validation, vocab_size, never)
+    log_probabilities = np.log(counts / counts.sum())
+    return float(-(held_out * log_probabilities).sum() / max(1, held_out.sum()))
+
+
+def _target_counts(split: PackedSplit, vocab_size: int, never: Sequence[int]) -> np.ndarray:
+    """(V,) how often each token of a split may be a target."""
+    counts = np.zeros(vocab_size, np.int64)
+    rows = max(1, TOKENS_TO_COUNT // split.input_ids.shape[1])
+    for start in range(0, len(split.input_ids), rows):
+        part = slice(start, start + rows)
+        # Position 0 is the first token of a document or of a part of one, or padding.
+        tokens = split.input_ids[part][split.position_ids[part] > 0]
+        counts += np.bincount(tokens, minlength=vocab_size)
+    counts[list(never)] = 0
+    return counts
+
+
 def _cache_folder(config: RunConfig) -> Path:
     parts = (tokens_fingerprint(config.data), corpus.layout(config.data))
     return Path(config.output.runs_dir) / ".cache" / "-".join(filter(None, parts))
@@ -183,71 +197,53 @@ def _rows_folder(folder: Path, data: DataConfig) -> Path:
 def _sole_builder(folder: Path) -> Iterator[None]:
     """Build, or wait for the process that builds; after a user's mistake everything is as before."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_suffix(".lock"))
+    lock_file = folder.with_suffix(".lock")
     try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            print("another process prepares this corpus; waiting for it", flush=True)
-            lock.acquire()
-        try:
+        with FileLock(lock_file):
             yield
-        finally:
-            lock.release()
     except UsageError:
-        Path(lock.lock_file).unlink(missing_ok=True)
-        cache = folder.parent
-        for made in (cache, cache.parent):
+        lock_file.unlink(missing_ok=True)
+        for parent in itertools.islice(folder.parents, 2):
             with contextlib.suppress(OSError):  # not empty, so it was there before
-                made.rmdir()
+                parent.rmdir()
         raise
 
 
-def _make(data: DataConfig, folder: Path, rows: Path) -> None:
-    """Make what is missing, and make again what is damaged, which is told."""
-    remove_leftovers(folder)
-    are_tokens_needed = data.validation_part != "all"
-    are_whole = rows.is_dir() and rows_problem(folder, rows, data.block_size) is None
-    if are_whole and not (are_tokens_needed and tokens_problem(folder, "validation")):
-        return
-    partial = folder.with_suffix(".partial")
-    if folder.is_dir() and (problem := tokens_problem(folder)):
-        _tell_damage(problem)
-        shutil.rmtree(partial, ignore_errors=True)
-        os.replace(folder, partial)  # unfinished again; what of it is whole stays
-    if not folder.is_dir():
-        _write_tokens(data, folder, partial)
-    if problem := rows_problem(folder, rows, data.block_size):
-        if rows.is_dir():
-            _tell_damage(problem)
-        _write_rows(data, folder, rows)
-
-
-def _tell_damage(problem: str) -> None:
-    print(f"note: {problem}; made again", file=sys.stderr, flush=True)
-
-
-def _write_tokens(data: DataConfig, folder: Path, partial: Path) -> None:
-    """Fill the cache folder under another name, which an interruption leaves to be continued; then rename."""
-    partial.mkdir(exist_ok=True)
-    tokens = TokensFolder(partial)
+@contextlib.contextmanager
+def _replaced(folder: Path) -> Iterator[Path]:
+    """Fill a folder under another name, then give it its own; after an error nothing is left of it."""
+    aside = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)  # of a killed process
+    aside.mkdir()
     try:
-        if not tokens.has_tokenizer:
-            tokens.begin(_read_through(data, partial))
-        assert tokens.record is not None
-        tokenizer = load_tokenizer(partial / TOKENIZER)
-        for split in SPLITS:
-            texts, number = corpus.documents(data, split), tokens.record.split(split)
-            tokenise(texts, number, tokenizer, partial, split, tokens.has, tokens.add)
-    except UsageError:
-        if tokens.record is None:
-            shutil.rmtree(partial)
+        yield aside
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(aside, folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
         raise
-    remove_leftovers(partial)
-    os.replace(partial, folder)
 
 
-def _read_through(data: DataConfig, folder: Path) -> Found:
+def _make(data: DataConfig, folder: Path, rows: Path) -> PreparedData:
+    """Make what is missing or damaged, unless another process did so while this one waited."""
+    text = read_record(folder / TEXT_SUMMARY, TextSummary)
+    if text is None:
+        with _replaced(folder) as aside:
+            text = _read_through(data, aside)
+            write_record(aside / TEXT_SUMMARY, text)
+    prepared = _load(data, folder, rows)
+    if prepared is None:
+        if rows.is_dir():
+            print(f"note: {rows} is damaged; made again", file=sys.stderr, flush=True)
+        with _replaced(rows) as aside:
+            _write_rows(data, _saved_tokenizer(folder), text, aside)
+        prepared = _load(data, folder, rows)
+    if prepared is None:
+        raise UsageError(f"{rows} was written and cannot be read; check the disk")
+    return prepared
+
+
+def _read_through(data: DataConfig, folder: Path) -> TextSummary:
     """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer."""
     print(f"reading {corpus.describe(data)}", flush=True)
     counting = Counting()
@@ -259,69 +255,58 @@ def _read_through(data: DataConfig, folder: Path) -> Found:
             flush=True,
         )
         documents = counting.documents(data)
-        refuse_unread(tokenizer, data.tokenizer, [*itertools.islice(documents, LOOKED_AT)])
+        refuse_unread(tokenizer, data.tokenizer, [*itertools.islice(documents, DOCUMENTS_TO_TRY)])
         collections.deque(documents, maxlen=0)
     else:
         print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
         tokenizer = train_tokenizer(counting.documents(data), data.vocab_size)
-    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     tokenizer.save_pretrained(folder / TOKENIZER)
     if corpus.files(data)["train"]:
-        for line in (f"found {in_one_line(data, counting.found)}", *doubts(data, counting.found)):
+        for line in (f"found {in_one_line(data, counting.summary)}", *doubts(data, counting.summary)):
             print(line, flush=True)
-    return counting.found
+    return counting.summary
 
 
-def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
-    """Pack all splits aside, then rename."""
-    aside = rows.with_name(f"{rows.name}.tmp")
-    shutil.rmtree(aside, ignore_errors=True)  # of a killed process
+def _saved_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     try:
-        aside.mkdir()
-        tokenizer = load_tokenizer(folder / TOKENIZER)
-        vocab_size, pad_token_id = len(tokenizer), int(tokenizer.pad_token_id)  # type: ignore[arg-type]
-        train, validation = (
-            _write_split(
-                read_shards(folder, split),
-                row_files(aside, split, vocab_size, data.block_size),
-                split,
-                data.block_size,
-                pad_token_id,
-            )
-            for split in SPLITS
-        )
-        record = RowsRecord(vocab_size=vocab_size, train=train, validation=validation)
-        seal_rows(folder, rows, record, aside)
-        shutil.rmtree(rows, ignore_errors=True)
-        os.replace(aside, rows)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
-        raise
+        return load_tokenizer(folder / TOKENIZER)
+    except UsageError as error:
+        raise UsageError(f"{error}; remove {folder}, and the same command makes it again") from None
+
+
+def _write_rows(
+    data: DataConfig, tokenizer: PreTrainedTokenizerFast, text: TextSummary, folder: Path
+) -> None:
+    train = _write_split(data, "train", text.train, tokenizer, folder)
+    validation = _write_split(data, "validation", text.validation, tokenizer, folder)
+    summary = RowsSummary(vocab_size=len(tokenizer), train=train, validation=validation)
+    write_record(folder / ROWS_SUMMARY, summary)
 
 
 def _write_split(
-    shards: Iterator[tuple[np.ndarray, np.ndarray]],
-    files: list[tuple[Path, DType]],
-    split: str,
-    block_size: int,
-    pad_token_id: int,
+    data: DataConfig, split: Split, num_documents: int, tokenizer: PreTrainedTokenizerFast, folder: Path
 ) -> SplitSizes:
-    """Pack one split window by window; returns its sizes."""
-    num_documents = num_tokens = num_rows = num_cut = 0
-    (ids_file, _), (positions_file, _) = files
-    with ids_file.open("wb") as ids, positions_file.open("wb") as positions:
-        for tokens, lengths in _windows(shards):
-            input_ids, position_ids, cut = pack(tokens, lengths, block_size, pad_token_id)
-            input_ids.tofile(ids)
-            position_ids.tofile(positions)
-            num_documents += len(lengths)
-            num_tokens += len(tokens)
-            num_rows += len(input_ids)
-            num_cut += cut
+    """Tokenise and pack one split window by window; returns its sizes."""
+    num_tokens = num_rows = num_cut = 0
+    pad_token_id = _pad_token_id(tokenizer)
+    progress = ProgressBar(num_documents, " documents", name=f"tokenising {split}")
+    for tokens, lengths in _windows(tokenise(corpus.documents(data, split), tokenizer)):
+        input_ids, position_ids, cut = pack(tokens, lengths, data.block_size, pad_token_id)
+        arrays = {"input_ids": input_ids, "position_ids": position_ids}
+        if split == "validation":  # for the parts of the held-out documents, which are packed when needed
+            arrays |= {"tokens": tokens, "lengths": lengths}
+        for name, array in arrays.items():
+            with _array_file(folder, split, name).open("ab") as file:
+                array.tofile(file)
+        num_tokens += len(tokens)
+        num_rows += len(input_ids)
+        num_cut += cut
+        progress.advance(len(lengths))
+    progress.close()
     print(
         f"packed {num_documents:,} {split} documents, {num_tokens:,} tokens, into {num_rows:,} rows of "
-        f"{block_size} ({num_tokens / (num_rows * block_size):.1%} filled, {num_cut / num_documents:.1%} of "
-        "the documents cut)",
+        f"{data.block_size} ({num_tokens / (num_rows * data.block_size):.1%} filled, "
+        f"{num_cut / num_documents:.1%} of the documents cut)",
         flush=True,
     )
     return SplitSizes(num_documents=num_documents, num_tokens=num_tokens, num_rows=num_rows)
@@ -331,9 +316,9 @@ def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[
     """Join shards until a window is full; yields tokens of all documents, and (documents,) tokens of each."""
     tokens: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
-    for shard_tokens, offsets in shards:
+    for shard_tokens, shard_lengths in shards:
         tokens.append(shard_tokens)
-        lengths.append(np.diff(offsets))
+        lengths.append(shard_lengths)
         if sum(map(len, tokens)) >= WINDOW_TOKENS:
             yield np.concatenate(tokens), np.concatenate(lengths)
             tokens, lengths = [], []
@@ -341,64 +326,54 @@ def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[
         yield np.concatenate(tokens), np.concatenate(lengths)
 
 
-def _load_whole(data: DataConfig, folder: Path, rows: Path) -> PreparedData | None:
-    """Load the tokenizer and map the rows; None where they are not there, or not as they were written."""
-    try:
-        record = whole_rows(folder, rows)
-        prepared = None if record is None else _load(data, folder, rows, record)
-        return _with_part(data, folder, prepared) if prepared else None
-    except FileNotFoundError:  # another process has just begun to make them again
+def _array_file(rows: Path, split: Split, name: str) -> Path:
+    return rows / f"{split}.{name}.bin"
+
+
+def _pad_token_id(tokenizer: PreTrainedTokenizerFast) -> int:
+    return int(tokenizer.pad_token_id)  # type: ignore[arg-type]
+
+
+def _load(data: DataConfig, folder: Path, rows: Path) -> PreparedData | None:
+    """Load the tokenizer and map the rows; None where they are not there, or of another size."""
+    text = read_record(folder / TEXT_SUMMARY, TextSummary)
+    summary = read_record(rows / ROWS_SUMMARY, RowsSummary)
+    if text is None or summary is None:
         return None
-
-
-def _load(data: DataConfig, folder: Path, rows: Path, record: RowsRecord) -> PreparedData:
-    tokenizer = load_tokenizer(folder / TOKENIZER)
-    tokenizer.model_max_length = data.block_size
-    splits = {
-        split: PackedSplit(
-            *(
-                np.memmap(path, dtype, "r").reshape(-1, data.block_size)
-                for path, dtype in row_files(rows, split, record.vocab_size, data.block_size)
-            ),
-            num_documents=record.split(split).num_documents,
-            num_tokens=record.split(split).num_tokens,
-        )
-        for split in SPLITS
-    }
-    fingerprint = f"{folder.name.partition('-')[0]}-{rows.name}"
-    return PreparedData(fingerprint, _found(folder, splits), tokenizer, **splits)
-
-
-def _with_part(data: DataConfig, folder: Path, prepared: PreparedData) -> PreparedData | None:
-    """Use only a part of the held-out documents; None where their tokens are not as they were written.
-
-    They are packed by each process in memory, so that all parts share one cache: few texts are held out.
-    """
-    part = data.validation_part
-    if part == "all":
-        return prepared
-    if tokens_problem(folder, "validation") is not None:
-        return None
-    shards = every_second(read_shards(folder, "validation"), first=("even", "odd").index(part))
-    pad_token_id = int(prepared.tokenizer.pad_token_id)  # type: ignore[arg-type]
-    windows = list(_windows(shards))
-    if not windows:
+    if data.validation_part == "odd" and summary.validation.num_documents == 1:
         raise UsageError(
-            f"data.validation_part {part}: the held-out text has one document, and none for this part; give "
-            "more by --data.validation-files or a larger --data.validation-fraction"
+            "data.validation_part odd: the held-out text has one document, and none for this part; give more "
+            "by --data.validation-files or a larger --data.validation-fraction"
         )
-    packed = [pack(tokens, lengths, data.block_size, pad_token_id)[:2] for tokens, lengths in windows]
-    input_ids, position_ids = (np.concatenate(arrays) for arrays in zip(*packed, strict=True))
-    split = PackedSplit(
-        input_ids,
-        position_ids,
-        num_documents=sum(len(lengths) for _, lengths in windows),
-        num_tokens=sum(len(tokens) for tokens, _ in windows),
+    tokenizer = _saved_tokenizer(folder)
+    tokenizer.model_max_length = data.block_size
+    try:
+        train = _map_split(data, rows, "train", summary.train, summary.vocab_size)
+        validation = _map_split(data, rows, "validation", summary.validation, summary.vocab_size)
+        if data.validation_part != "all":
+            validation = _pack_part(data, rows, summary, _pad_token_id(tokenizer))
+    except (OSError, ValueError):  # gone, or cut
+        return None
+    fingerprint = f"{folder.name.partition('-')[0]}-{rows.name}"
+    return PreparedData(fingerprint, text, tokenizer, train, validation)
+
+
+def _map_split(data: DataConfig, rows: Path, split: Split, sizes: SplitSizes, vocab_size: int) -> PackedSplit:
+    shape = sizes.num_rows, data.block_size
+    ids, positions = (
+        np.memmap(_array_file(rows, split, name), token_dtype(num_values), "r").reshape(shape)
+        for name, num_values in (("input_ids", vocab_size), ("position_ids", data.block_size))
     )
-    return dataclasses.replace(prepared, validation=split)
+    return PackedSplit(ids, positions, sizes.num_documents, sizes.num_tokens)
 
 
-def _found(folder: Path, splits: dict[corpus.Split, PackedSplit]) -> Found:
-    """What was found when the text was read; without its size where that record is lost."""
-    known = read_record(TokensRecord.file(folder), TokensRecord)
-    return known or Found(**{name: splits[name].num_documents for name in splits})
+def _pack_part(data: DataConfig, rows: Path, summary: RowsSummary, pad_token_id: int) -> PackedSplit:
+    """Pack every second of the held-out documents, which are few, in memory: all parts share one cache."""
+    sizes = summary.validation
+    tokens = np.memmap(_array_file(rows, "validation", "tokens"), token_dtype(summary.vocab_size), "r")
+    lengths = np.memmap(_array_file(rows, "validation", "lengths"), np.int64, "r")
+    tokens, lengths = tokens.reshape(sizes.num_tokens), lengths.reshape(sizes.num_documents)
+    in_part = np.arange(len(lengths)) % 2 == ("even", "odd").index(data.validation_part)
+    tokens, lengths = tokens[np.repeat(in_part, lengths)], lengths[in_part]
+    input_ids, position_ids, _ = pack(tokens, lengths, data.block_size, pad_token_id)
+    return PackedSplit(input_ids, position_ids, num_documents=len(lengths), num_tokens=len(tokens))

@@ -15,7 +15,7 @@ import numpy as np
 from base.text.documents import find_documents
 from base.text.masking import IGNORE, Masker
 from base.text.span_corruption import SpanCorruptor, padded_width
-from pretrain.data.prepare import PackedSplit
+from pretrain.data.packing import PackedSplit
 
 CHANCE = 1e-12
 """How likely it is at most that a forward pass needs more room; then it gets the next multiples."""
@@ -105,8 +105,8 @@ def measure(split: PackedSplit, masker: Masker | SpanCorruptor | None, pad_token
         return Shapes(Spread.of(documents), tokens, tokens=split.input_ids.shape[1])
     if not sizes:
         return Shapes(Spread.of(documents), Spread.of(targets))
-    read, written = (padded_width(int(each.max())) for each in sizes)
-    return Shapes(Spread.of(documents), Spread.of(targets), (read, written))
+    encoder_width, decoder_width = (padded_width(int(each.max())) for each in sizes)
+    return Shapes(Spread.of(documents), Spread.of(targets), (encoder_width, decoder_width))
 
 
 def _count(
@@ -115,8 +115,8 @@ def _count(
     """(R,) documents and targets of rows; of an encoder-decoder also tokens that both read."""
     ids, positions = split.input_ids[part], split.position_ids[part]
     if isinstance(masker, SpanCorruptor):
-        read, written = masker.row_sizes(ids, positions)
-        return np.zeros_like(read), written, read, written
+        inputs, targets = masker.row_sizes(ids, positions)
+        return np.zeros_like(inputs), targets, inputs, targets
     starts = find_documents(ids, positions, pad_token_id).starts
     documents = np.bincount(starts // ids.shape[1], minlength=len(ids))
     return documents, np.count_nonzero(positions, axis=1)

@@ -29,7 +29,8 @@ from base.text.masking import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
 from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
-from pretrain.data.prepare import PackedSplit, PreparedData
+from pretrain.data.packing import PackedSplit
+from pretrain.data.prepare import PreparedData
 from pretrain.run.run_dir import config_hash
 from pretrain.training.checkpoints import all_finite, load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.knots import SplineSchedule

@@ -21,8 +21,8 @@ from base.run.folders import RunFolder
 from base.sections import Typed
 from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
+from pretrain.config_sources import read_sources
 from pretrain.data.prepare import prepare_data
-from pretrain.own_variant import read_sources
 from pretrain.resolution import resolve_sources
 from pretrain.run.run_dir import run_dir
 from pretrain.training.stopping import stopped_between_runs

@@ -24,15 +24,14 @@ from base.text.special_tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source import source_fingerprint
 from pretrain.config import RunConfig
+from pretrain.config_sources import load_own_variant
 from pretrain.data import corpus
 from pretrain.data.batches import BatchSource
-from pretrain.data.found import in_one_line
-from pretrain.data.prepare import PreparedData, prepare_data
-from pretrain.data.word_frequencies import word_frequency_loss
+from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
+from pretrain.data.text_summary import in_one_line
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.costs import cost_facts
 from pretrain.model.objective import build_loss
-from pretrain.own_variant import load_own_variant
 from pretrain.resolution import resolve
 from pretrain.run import provenance
 from pretrain.run.lock import sole_writer

@@ -60,7 +60,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "pretrain": (
         "config",
         "data config_sources optimizers",
-        "own_variant",
         "resolution",
         "model run sampling",
         "training",

@@ -17,12 +17,11 @@ from transformers import PreTrainedTokenizerFast
 
 from base.errors import UsageError, run_cli
 from pretrain.data import prepare as preparing
-from pretrain.data import shards
+from pretrain.data import tokenizer as tokenizing
 from pretrain.data.corpus import documents
 from pretrain.data.embedded import stories
 from pretrain.data.prepare import find, prepare_data
-from pretrain.data.shards import read_shards
-from pretrain.data.tokenizer import encode_batch
+from pretrain.data.tokenizer import encode_batch, tokenise
 from pretrain.resolution import load_config
 from pretrain.train import main
 from pretrain.training.train import train
@@ -31,7 +30,7 @@ from pretrain.training.train import train
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Shards of 2,000 characters and windows of 2,000 tokens, so that a small corpus has several of each."""
-    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2000)
+    monkeypatch.setattr(tokenizing, "SHARD_CHARACTERS", 2000)
     monkeypatch.setattr(preparing, "WINDOW_TOKENS", 2000)
 
 
@@ -47,15 +46,16 @@ def cache_of(runs_dir: Path) -> Path:
 
 def test_shards_hold_every_document_in_order(tmp_path, small_pieces):
     config = config_of(tmp_path)
-    tokenizer = prepare_data(config).tokenizer
-    for split in ("train", "validation"):
-        stored = [
-            tokens[start:end].tolist()
-            for tokens, offsets in read_shards(cache_of(tmp_path), split)
-            for start, end in itertools.pairwise(offsets)
-        ]
-        assert stored == encode_batch(tokenizer, list(documents(config.data, split)))
-    assert len(list(read_shards(cache_of(tmp_path), "train"))) > 5
+    tokenizer, texts = prepare_data(config).tokenizer, list(documents(config.data, "train"))
+    shards = list(tokenise(texts, tokenizer))
+    assert len(shards) > 5
+    assert [*itertools.chain(*(tokens for tokens, _ in shards))] == [
+        *itertools.chain(*tokenizer(texts)["input_ids"])
+    ]
+    assert [*itertools.chain(*(lengths for _, lengths in shards))] == [
+        len(tokenizer(text)["input_ids"]) for text in texts
+    ]
+    assert {tokens.dtype for tokens, _ in shards} == {np.dtype(np.uint16)}
 
 
 def test_the_parts_of_the_held_out_text_are_every_second_document_and_share_one_cache(tmp_path, small_pieces):
@@ -76,17 +76,6 @@ def test_the_parts_of_the_held_out_text_are_every_second_document_and_share_one_
     assert cache_of(tmp_path)  # there is one
 
 
-def test_tokens_that_a_part_of_the_held_out_text_needs_are_made_again_where_they_are_damaged(
-    tmp_path, capsys
-):
-    config = config_of(tmp_path, "--data.validation-part", "odd", "--data.validation-fraction", "0.1")
-    before = prepare_data(config).validation.input_ids
-    (shard,) = cache_of(tmp_path).glob("validation-*.tokens.npy")
-    shard.write_bytes(shard.read_bytes()[:-2])
-    assert np.array_equal(prepare_data(config).validation.input_ids, before)
-    assert "made again" in capsys.readouterr().err
-
-
 def test_a_part_without_a_document_is_refused(tmp_path):
     config = config_of(tmp_path, "--data.validation-part", "odd", "--data.max-validation-documents", "1")
     with pytest.raises(UsageError, match=r"validation_part odd: the held-out text has one document"):
@@ -96,7 +85,9 @@ def test_a_part_without_a_document_is_refused(tmp_path):
 def test_rows_of_all_windows_hold_every_token(tmp_path, small_pieces):
     config = config_of(tmp_path)
     data = prepare_data(config)
-    tokens = [token for t, _ in read_shards(cache_of(tmp_path), "train") for token in t.tolist()]
+    tokens = [
+        token for text in documents(config.data, "train") for token in data.tokenizer(text)["input_ids"]
+    ]
     rows = data.train.input_ids
     assert Counter(rows[rows != 0].tolist()) == Counter(tokens)
     assert data.train.num_tokens == len(tokens) > 2 * preparing.WINDOW_TOKENS
@@ -107,21 +98,22 @@ def test_rows_of_all_windows_hold_every_token(tmp_path, small_pieces):
 
 def test_windows_fill_rows_as_packing_all_at_once_does(tmp_path, monkeypatch):
     whole = prepare_data(config_of(tmp_path / "whole", "--data.num-stories", "800")).train
-    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2000)
+    monkeypatch.setattr(tokenizing, "SHARD_CHARACTERS", 2000)
     monkeypatch.setattr(preparing, "WINDOW_TOKENS", 10_000)
     windows = prepare_data(config_of(tmp_path / "windows", "--data.num-stories", "800")).train
     assert windows.num_tokens == whole.num_tokens
-    assert windows.fill > whole.fill - 0.01 > 0.97
+    fill, whole_fill = (split.num_tokens / split.input_ids.size for split in (windows, whole))
+    assert fill > whole_fill - 0.01 > 0.97
 
 
-def test_another_block_size_is_packed_from_the_same_tokens(tmp_path, capsys):
+def test_another_block_size_shares_the_tokenizer(tmp_path, capsys):
     first = prepare_data(config_of(tmp_path))
     capsys.readouterr()
     second = prepare_data(config_of(tmp_path, "--data.block-size", "32"))
     out = capsys.readouterr().out
     assert "packed 118 train documents" in out
     assert "reading" not in out
-    assert "tokenising" not in out
+    assert second.tokenizer.get_vocab() == first.tokenizer.get_vocab()
     assert second.train.input_ids.shape[1] == second.tokenizer.model_max_length == 32
     assert second.train.num_tokens == first.train.num_tokens
     assert second.fingerprint != first.fingerprint
@@ -172,7 +164,7 @@ def test_one_text_in_every_format_gives_the_same_tokens(tmp_path):
     assert found == [found[0]] * 6
 
 
-def test_what_was_found_is_said_once_read_and_known_from_the_cache(tmp_path, capsys):
+def test_the_summary_of_a_text_is_printed_once_read_and_stays_in_the_cache(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("\n".join(" ".join(text.split()) for text in stories(60, 0)))
     flags = ["--data.source", "files", "--data.train-files", str(tmp_path / "a.txt")]
     config = config_of(tmp_path / "runs", *flags, "--data.txt-split", "lines")
@@ -191,12 +183,12 @@ def test_one_document_longer_than_everything(tmp_path):
     long = tmp_path / "long.txt"
     long.write_text(" ".join(stories(60, 0)))
     flags = ["--data.source", "files", "--data.train-files", str(long), "--data.validation-files", str(long)]
-    train = prepare_data(config_of(tmp_path / "runs", *flags)).train
+    data = prepare_data(config_of(tmp_path / "runs", *flags))
+    train = data.train
     assert train.num_documents == 1
     assert len(train.input_ids) == -(-train.num_tokens // 64) > 50
     flat = train.input_ids.reshape(-1)[: train.num_tokens]
-    (tokens, _), *_ = read_shards(cache_of(tmp_path / "runs"), "train")
-    assert flat.tolist() == tokens.tolist()
+    assert flat.tolist() == data.tokenizer(long.read_text())["input_ids"]
 
 
 def save_tokenizer(folder: Path, ids: list[int]) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from base.records import read_record, write_record
-from pretrain.data import word_frequencies
+from pretrain.data import prepare as preparing
 from pretrain.data.batches import BatchSource
-from pretrain.data.prepare import PackedSplit, PreparedData, prepare_data
-from pretrain.data.word_frequencies import word_frequency_loss
+from pretrain.data.packing import PackedSplit
+from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
 from pretrain.model.build import build_masker
 from pretrain.resolution import load_config
 from pretrain.training.train import train
@@ -44,7 +44,7 @@ def test_a_causal_models_targets_are_counted_exactly(tmp_path, monkeypatch):
         targets(config, data, data.train), targets(config, data, data.validation), len(data.tokenizer)
     )
     assert word_frequency_loss(data, is_causal=True) == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr(word_frequencies, "TOKENS_AT_ONCE", 500)
+    monkeypatch.setattr(preparing, "TOKENS_TO_COUNT", 500)
     assert word_frequency_loss(data, is_causal=True) == pytest.approx(expected, rel=1e-12)
     assert 3 < expected < math.log(len(data.tokenizer))
 

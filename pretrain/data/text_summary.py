@@ -1,4 +1,4 @@
-"""What was found in files of text, in one line, and what of it looks wrong: told before any training."""
+"""What files of text hold, in one line, and what looks wrong with them: printed before any training."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm import tqdm
+
 from base.text.files import END_OF_DOCUMENT, MOST_CHARACTERS, has_blank_lines
 from base.text.paths import format_of, is_plain_text, other_files
+from base.wording import first_few
 from pretrain.config import DataConfig
 from pretrain.data import corpus
 
@@ -27,7 +30,7 @@ _HELD_OUT_NAMES = ("valid", "dev", "test", "heldout", "held_out", "held-out")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class TextSummary:
     """What two splits hold.
 
     Attributes:
@@ -49,16 +52,15 @@ class Counting:
     """Counts the documents of a corpus while those to train on pass through it.
 
     Attributes:
-        found: What there is, once all have passed.
+        summary: What there is, once all have passed.
     """
 
-    def __init__(self) -> None:
-        self.found = Found(train=0, validation=0)
+    summary: TextSummary
 
     def documents(self, data: DataConfig) -> Iterator[str]:
         """Yield the documents to train on; memory holds a number for each that is held out."""
         trained = corpus.documents(data, "train")
-        first = next(trained)  # a mistake in what is trained on is told first
+        first = next(trained)  # a mistake in what is trained on is reported first
         held_out = Counter(map(hash, corpus.documents(data, "validation")))
         validation = held_out.total()
         train = characters = longest = shared = 0
@@ -66,12 +68,12 @@ class Counting:
             train, characters, longest = train + 1, characters + len(text), max(longest, len(text))
             shared += held_out.pop(hash(text), 0)
             yield text
-        self.found = Found(
+        self.summary = TextSummary(
             train=train, validation=validation, characters=characters, longest=longest, shared=shared
         )
 
 
-def read_through(data: DataConfig) -> Found:
+def read_through(data: DataConfig) -> TextSummary:
     """Read all documents once.
 
     Raises:
@@ -79,50 +81,49 @@ def read_through(data: DataConfig) -> Found:
     """
     counting = Counting()
     deque(counting.documents(data), maxlen=0)
-    return counting.found
+    return counting.summary
 
 
-def in_one_line(data: DataConfig, found: Found) -> str:
+def in_one_line(data: DataConfig, text: TextSummary) -> str:
     """Say which files there are, their documents and what ends one, their size, and what is held out."""
     files = corpus.files(data)
     if not files["train"]:
         return corpus.describe(data)
-    size = f", {found.characters:,} characters" if found.characters else ""
+    size = f", {text.characters:,} characters" if text.characters else ""
     every = corpus.held_out_share(data)
     if every:
-        held_out = f"{found.validation:,} more, 1 document in {every}"
+        held_out = f"{text.validation:,} more, 1 document in {every}"
     else:
-        held_out = f"{found.validation:,} in {_count(files['validation'])} of their own"
+        held_out = f"{text.validation:,} in {_count(files['validation'])} of their own"
+    source = first_few(data.train_files, 3) or corpus.describe(data)
     return (
-        f"{_name(data)}: {_count(files['train'])} ({_kinds(files['train'])}), "
-        f"{found.train:,} documents{_how_split(data, found)}{size}; held out: {held_out}"
+        f"{source}: {_count(files['train'])} ({_kinds(files['train'])}), "
+        f"{text.train:,} documents{_how_split(data, text)}{size}; held out: {held_out}"
     )
 
 
-def doubts(data: DataConfig, found: Found) -> list[str]:
+def doubts(data: DataConfig, text: TextSummary) -> list[str]:
     """What looks wrong with files of text, a line each with what to do."""
-    return [f"note: {doubt}" for doubt in _doubts(data, found)] if corpus.files(data)["train"] else []
+    return [f"note: {doubt}" for doubt in _doubts(data, text)] if corpus.files(data)["train"] else []
 
 
-def _doubts(data: DataConfig, found: Found) -> Iterator[str]:
+def _doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     files = corpus.files(data)
-    trained = set(files["train"])
+    trained, cure = set(files["train"]), _cure(data, files["train"])
     if same := next((path for path in files["validation"] if path in trained), None):
         yield f"{same} is trained on and held out; its loss says nothing about new text"
-    elif found.shared:
-        yield f"{found.shared:,} of {found.validation:,} held-out documents are also trained on"
+    elif text.shared:
+        yield f"{text.shared:,} of {text.validation:,} held-out documents are also trained on"
     if len(trained) < len(files["train"]):
         yield f"{Counter(files['train']).most_common(1)[0][0]} is read more than once"
-    if found.longest > MOST_CHARACTERS and data.txt_split != "file":
-        cure = _cure(data, files["train"])
-        yield f"the longest document has {found.longest:,} characters; if it is many, {cure}"
-    if found.characters and found.characters < SHORT_DOCUMENT * found.train:
-        mean = found.characters / found.train
-        cure = _cure(data, files["train"])
+    if text.longest > MOST_CHARACTERS and data.txt_split != "file":
+        yield f"the longest document has {text.longest:,} characters; if it is many, {cure}"
+    if text.characters and text.characters < SHORT_DOCUMENT * text.train:
+        mean = text.characters / text.train
         yield f"a document has {mean:.0f} characters on average; if that is no text, {cure}"
-    if corpus.held_out_share(data) and found.validation < FEW_HELD_OUT:
+    if corpus.held_out_share(data) and text.validation < FEW_HELD_OUT:
         yield (
-            f"only {found.validation} held out; give more by --data.validation-files or a larger "
+            f"only {text.validation} held out; give more by --data.validation-files or a larger "
             f"--data.validation-fraction (now {data.validation_fraction:g})"
         )
     if data.txt_split == "lines" and (spaced := next(filter(has_blank_lines, files["train"]), None)):
@@ -134,15 +135,12 @@ def _doubts_of_folders(data: DataConfig, trained: list[Path]) -> Iterator[str]:
     if data.source != "files":
         return
     folders = [path for path in map(Path, data.train_files) if path.is_dir()]
-    if left_out := sum((other_files(folder) for folder in folders), Counter()):
-        told = ", ".join(f"{number} {ending}" for ending, number in left_out.most_common(5))
-        yield f"left out as of no known format: {told}"
-    if folders and (held_out := next(filter(_sounds_held_out, trained), None)):
+    if unknown := sum((other_files(folder) for folder in folders), Counter()):
+        endings = ", ".join(f"{number} {ending}" for ending, number in unknown.most_common(5))
+        yield f"left out as of no known format: {endings}"
+    held_out = next((path for path in trained if path.name.lower().startswith(_HELD_OUT_NAMES)), None)
+    if folders and held_out:
         yield f"{held_out} sounds held out and is trained on; if it is, name it by --data.validation-files"
-
-
-def _sounds_held_out(path: Path) -> bool:
-    return path.name.lower().startswith(_HELD_OUT_NAMES)
 
 
 def _cure(data: DataConfig, files: Iterable[Path]) -> str:
@@ -152,18 +150,12 @@ def _cure(data: DataConfig, files: Iterable[Path]) -> str:
     return f"set --data.text-field (now {data.text_field})"
 
 
-def _name(data: DataConfig) -> str:
-    """The source; of many files the first."""
-    given = data.train_files
-    return f"{given[0]} and {len(given) - 1} more" if len(given) > 3 else corpus.describe(data)
-
-
-def _how_split(data: DataConfig, found: Found) -> str:
+def _how_split(data: DataConfig, text: TextSummary) -> str:
     """What ended a document of a .txt."""
     files, every = corpus.files(data)["train"], corpus.held_out_share(data)
     if not any(map(is_plain_text, files)):
         return ""
-    without = data.txt_split == "endoftext" and found.train + (found.validation if every else 0) <= len(files)
+    without = data.txt_split == "endoftext" and text.train + (text.validation if every else 0) <= len(files)
     return f" (one a file, with no {END_OF_DOCUMENT} in it)" if without else f" ({_SPLITS[data.txt_split]})"
 
 
@@ -173,11 +165,6 @@ def _count(files: list[Path]) -> str:
 
 def _kinds(files: list[Path]) -> str:
     """Formats and size on disk."""
-    size: float = sum(path.stat().st_size for path in files)
-    unit = "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
+    size = tqdm.format_sizeof(sum(path.stat().st_size for path in files), "B")
     kinds = dict.fromkeys(str(format_of(path)) for path in files)
-    return f"{', '.join(kinds)}; {size:.3g} {unit}"
+    return f"{', '.join(kinds)}; {size}"

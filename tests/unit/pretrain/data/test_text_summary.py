@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.config import DataConfig
-from pretrain.data.found import Found, doubts, in_one_line, read_through
+from pretrain.data.text_summary import TextSummary, doubts, in_one_line, read_through
 
 TEXTS = [f"This is document number {number:03}, and has two\nlines." for number in range(40)]
 
@@ -25,12 +25,12 @@ def write_lines(path: Path, texts: list[str] = TEXTS) -> Path:
 
 def test_the_line_has_files_documents_characters_and_what_is_held_out(tmp_path):
     data = data_of(write_lines(tmp_path / "a.jsonl"))
-    found, size = read_through(data), (tmp_path / "a.jsonl").stat().st_size
+    summary, size = read_through(data), (tmp_path / "a.jsonl").stat().st_size
     held_out = TEXTS[::10]
     characters = sum(map(len, TEXTS)) - sum(map(len, held_out))
-    assert found == Found(train=36, validation=4, characters=characters, longest=len(TEXTS[0]))
-    assert in_one_line(data, found) == (
-        f"{tmp_path}/a.jsonl: 1 file (.jsonl; {size / 1000:.3g} kB), 36 documents, {characters:,} "
+    assert summary == TextSummary(train=36, validation=4, characters=characters, longest=len(TEXTS[0]))
+    assert in_one_line(data, summary) == (
+        f"{tmp_path}/a.jsonl: 1 file (.jsonl; {size / 1000:.2f}kB), 36 documents, {characters:,} "
         "characters; held out: 4 more, 1 document in 10"
     )
 
@@ -59,10 +59,10 @@ def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_
 
 def test_a_share_of_repeated_documents_is_on_both_sides(tmp_path):
     data = data_of(write_lines(tmp_path / "a.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
-    found = read_through(
+    summary = read_through(
         data
     )  # held out: 0, 10, 20, 30, "other" and again 9, of which 0, 9 and 10 are trained on
-    assert (found.shared, found.validation) == (3, 6)
+    assert (summary.shared, summary.validation) == (3, 6)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_what_ends_a_document_of_a_txt_is_said(tmp_path, txt_split, documents, w
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("\n\n".join(TEXTS).encode()))
     data = data_of(path, txt_split=txt_split, validation_files=(str(path),))
-    found = read_through(data)
-    assert found.train == documents
-    assert f" {documents} documents ({words}), " in in_one_line(data, found)
+    summary = read_through(data)
+    assert summary.train == documents
+    assert f" {documents} documents ({words}), " in in_one_line(data, summary)
 
 
 def test_a_folder_of_markers_and_of_many_files(tmp_path):
@@ -115,18 +115,18 @@ def test_empty_lines_between_lines_are_told(tmp_path):
     for text, is_told in (("one\ntwo\n\nthree\n", True), ("\none\ntwo\n\n", False)):
         path.write_text(text)
         data = data_of(path, txt_split="lines")
-        told = "\n".join(doubts(data, read_through(data)))
-        assert ("set --data.txt-split blank-lines" in told) is is_told
+        lines = "\n".join(doubts(data, read_through(data)))
+        assert ("set --data.txt-split blank-lines" in lines) is is_told
 
 
 def test_doubts_about_which_files_were_named(tmp_path):
     train, held_out = write_lines(tmp_path / "train.jsonl"), write_lines(tmp_path / "valid.jsonl")
     (tmp_path / "notes.md").write_text("x")
-    told = "\n".join(doubts(data_of(tmp_path), Found(train=99, validation=99)))
-    assert f"{held_out} sounds held out and is trained on" in told
-    assert "left out as of no known format: 1 .md" in told
-    told = "\n".join(
-        doubts(data_of(train, tmp_path, validation_files=(str(train),)), Found(train=9, validation=9))
+    lines = "\n".join(doubts(data_of(tmp_path), TextSummary(train=99, validation=99)))
+    assert f"{held_out} sounds held out and is trained on" in lines
+    assert "left out as of no known format: 1 .md" in lines
+    lines = "\n".join(
+        doubts(data_of(train, tmp_path, validation_files=(str(train),)), TextSummary(train=9, validation=9))
     )
-    assert f"{train} is trained on and held out" in told
-    assert f"{train} is read more than once" in told
+    assert f"{train} is trained on and held out" in lines
+    assert f"{train} is read more than once" in lines
