@@ -61,7 +61,7 @@ class RunFolder:
     failure_marker = Inside("FAILED")
     """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.state``)."""
     lock_file = Inside(".lock")
-    """Held by the one process that writes here (see ``pretrain.run.lock``)."""
+    """Held by the one process that writes here (see ``pretrain.run.run_dir``)."""
     holder_file = Inside(".lock-holder")
     """Who that is."""
     backbone_file = Inside("backbone.yaml")

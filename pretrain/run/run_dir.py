@@ -1,4 +1,4 @@
-"""The run folder's name and the configuration in it."""
+"""The folder of a run: its name, the one process that writes there, and the configuration in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ import yaml
 from pydantic import BaseModel
 
 from base.config_input import read_yaml
-from base.errors import UsageError
-from base.files import damage, write_text
-from base.records import peek_record
-from base.run.folders import RUN_NAME, RunFolder
-from base.run.manifest import Completion, mixed_up, read_completion
+from base.errors import OccupiedError, UsageError
+from base.files import damage, remove_leftovers, sole_holder, write_text
+from base.run.folders import RunFolder
+from base.run.manifest import config_hashes, read_completion
 from base.sections import Typed
-from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
-from pretrain.config_sources import Sources, rows_of_before, with_batch_size
+from pretrain.config import RunConfig, SplineConfig
+from pretrain.config_sources import Sources
 from pretrain.resolution import resolve, resolve_sources
 
 RESULT_NEUTRAL: dict[str, Any] = {
@@ -50,30 +50,26 @@ RESULT_NEUTRAL: dict[str, Any] = {
     },
 }
 """Fields that cannot change the trained model; they are left out of the hash and of the comparison."""
+HASHED_IF_CHANGED = (
+    ("data", "txt_split"),
+    ("data", "validation_part"),
+    ("model", "tie_word_embeddings"),
+    ("optim", "optimizer"),
+)
+"""Fields that are newer than the hash."""
 
 
-def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None) -> str:
-    """Eight hexadecimal digits over every field that can change the result, and nothing else.
-
-    Args:
-        config: The run.
-        rows_of_before: Rows of a pass and passes of a step, for the hash that a run had before
-            ``train.batch_size``.
-    """
+def config_hash(config: RunConfig) -> str:
+    """Eight hexadecimal digits over every field that can change the result, and nothing else."""
     decisive = _decisive(config)
-    # Runs from before these existed keep their hash, if a step was one pass of one process.
-    rows, passes = rows_of_before or (decisive["train"]["batch_size"], 1)
-    del decisive["train"]["batch_size"]
-    decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
+    # A step is hashed as one forward pass of all its rows, which is how batch_size was once written.
+    rows = decisive["train"].pop("batch_size")
+    decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 1}
     if config.splines == SplineConfig():
         del decisive["splines"]
-    for name in ("txt_split", "validation_part"):
-        if getattr(config.data, name) == getattr(DataConfig(), name):
-            del decisive["data"][name]
-    if config.model.tie_word_embeddings is None:
-        del decisive["model"]["tie_word_embeddings"]
-    if config.optim.optimizer == OptimConfig().optimizer:
-        del decisive["optim"]["optimizer"]
+    for section, name in HASHED_IF_CHANGED:
+        if getattr(getattr(config, section), name) == getattr(getattr(RunConfig(), section), name):
+            del decisive[section][name]
     text = json.dumps(decisive, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -89,6 +85,30 @@ def run_id(config: RunConfig) -> str:
     return f"{config.family}/{config.model.ffn}/{name}"
 
 
+@contextlib.contextmanager
+def sole_writer(path: Path, work: str = "trains in") -> Iterator[None]:
+    """Keep a second process out of a run folder, and remove what a killed one left of its files.
+
+    The system releases the lock when its holder ends, however that is.
+
+    Args:
+        path: The folder; made if need be.
+        work: What is done to it, as another process is told.
+
+    Raises:
+        OccupiedError: If another process writes into this folder.
+    """
+    run = RunFolder(path)
+    occupied = OccupiedError(
+        f"{path}: another process {work} this folder; wait for it or stop it; if there is none, remove "
+        f"{run.lock_file}"
+    )
+    with sole_holder(run.lock_file, occupied):
+        for folder in (path, run.eval_dir, run.items_dir):
+            remove_leftovers(folder)
+        yield
+
+
 def read_run(path: Path) -> RunConfig:
     """The configuration of the run in a folder.
 
@@ -101,56 +121,22 @@ def read_run(path: Path) -> RunConfig:
             f"{path}: is no run folder (it has no {folder.config_file.name}); "
             "give runs/<study>/<family>/<variant>/<run>"
         )
-    if mixed := mixed_up(folder):
-        raise UsageError(f"{mixed} Put it back, or remove this folder and train the run anew")
-    values, name = read_yaml(folder.config_file), str(folder.config_file)
-    factors = rows_of_before(values, name)
-    values = with_batch_size(values, factors, _processes_of_before(folder))
-    config = resolve_sources(Sources(values, Typed({}, {}), (), name), is_begun=True)
-    if wrong := _contradiction(folder, config, config_hash(config, factors)):
+    name = str(folder.config_file)
+    config = resolve_sources(Sources(read_yaml(folder.config_file), Typed({}, {}), (), name), is_begun=True)
+    if contradiction := _contradiction(folder, config):
         raise UsageError(
-            f"{folder.config_file} {wrong}, so it was edited or damaged; restore it, or give the command "
-            "again that began the run, which writes it anew"
+            f"{name} {contradiction}, so it was edited or damaged, or the folder renamed or mixed up with "
+            "another; put that back, give the command again that began the run, or remove the folder"
         )
     return config
 
 
-def was_begun_with(path: Path, config: RunConfig) -> bool:
-    """Whether a run's name or its record says that this was its configuration, whatever its file says now."""
-    folder, own = RunFolder(path), config_hash(config)
-    named = RUN_NAME.fullmatch(path.name)
-    if _processes_of_before(folder) > 1:
-        return False
-    return own == (named["hash"] if named else peek_record(folder.provenance_file).get("config_hash"))
-
-
-def _processes_of_before(folder: RunFolder) -> int:
-    """How many processes multiplied the rows of a step, in a run from before they were a global number."""
-    record = peek_record(folder.provenance_file)
-    return 1 if "batch_size" in record else record.get("num_processes", 1)
-
-
-def has_batch_size(path: Path) -> bool:
-    """Whether a run's configuration says its rows a step; those of before are written anew when continued."""
-    config_file = RunFolder(path).config_file
-    return rows_of_before(read_yaml(config_file), str(config_file)) is None
-
-
-def _contradiction(folder: RunFolder, config: RunConfig, own: str) -> str | None:
-    """What a run's configuration, with its hash, does not agree with, as the end of a sentence."""
-    if lost := sorted(set(RunConfig.model_fields) - {"splines"} - read_yaml(folder.config_file).keys()):
-        return f"has no {lost[0]}"
-    begun = peek_record(folder.provenance_file).get("config_hash")
-    if begun not in (None, own):
-        return f"is not the configuration that the run was begun with (hash {own}, in its record {begun})"
-    named = RUN_NAME.fullmatch(folder.path.name)
-    if named and (int(named["seed"]), named["hash"]) != (config.seed, own):
-        return f"does not fit the name of its folder (it is seed{config.seed}-{own})"
-    if folder.has_model:
-        saved = peek_record(folder.model_dir / "config.json")
-        model = saved.get("model_type"), saved.get("ffn")
-        if saved and model != (f"ffn_{config.family}", config.model.ffn):
-            return f"says {config.family}, {config.model.ffn}, and the saved model is {model[0]}, {model[1]}"
+def _contradiction(folder: RunFolder, config: RunConfig) -> str | None:
+    """Where another configuration than this is recorded, as the end of a sentence."""
+    present = config_hash(config)
+    for place, recorded in config_hashes(folder).items():
+        if recorded != present:
+            return f"is not the configuration that the run was begun with ({present}, {place} {recorded})"
     return None
 
 
@@ -160,12 +146,10 @@ def check_same_config(path: Path, config: RunConfig) -> None:
     Raises:
         UsageError: Naming the first field that differs, with both values.
     """
-    if mixed := mixed_up(RunFolder(path)):
-        raise UsageError(f"{mixed} Put it back, or remove this folder and give the same command again")
-    if not RunFolder(path).is_run or was_begun_with(path, config):
-        return
-    difference = _first_difference(_decisive(read_run(path)), _decisive(config))
-    if difference:
+    hashes = set(config_hashes(RunFolder(path)).values())
+    if hashes == {config_hash(config)} or not (hashes or RunFolder(path).is_run):
+        return  # whatever its configuration says now
+    if difference := _first_difference(_decisive(read_run(path)), _decisive(config)):
         raise UsageError(
             f"{path} holds a run with another config ({difference}); pass another --run-name or remove it"
         )
@@ -183,9 +167,7 @@ def to_yaml(config: BaseModel) -> str:
 
 def _decisive(config: RunConfig) -> dict[str, Any]:
     values = resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
-    if (
-        values["train"]["mean_noise_span_length"] is None
-    ):  # runs without spans keep the hash they had before it
+    if values["train"]["mean_noise_span_length"] is None:  # not hashed where there are no spans
         del values["train"]["mean_noise_span_length"]
     return values
 
@@ -194,56 +176,51 @@ def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str =
     for name in now:
         old, new = before.get(name), now[name]
         if isinstance(old, dict) and isinstance(new, dict) and name != "ffn_options":
-            if found := _first_difference(old, new, f"{prefix}{name}."):
-                return found
+            if difference := _first_difference(old, new, f"{prefix}{name}."):
+                return difference
         elif old != new:
             return f"{prefix}{name} {old}, now {new}"
     return None
 
 
 def is_finished(path: Path) -> bool:
-    """Whether a run is finished, its model and its configuration being whole; what is damaged is named.
-
-    Args:
-        path: The run folder.
-    """
+    """Whether a run is finished, its model and its configuration being whole; what is damaged is named."""
     run = RunFolder(path)
-    completion = read_completion(run)
-    if completion is None:
-        return False
-    for name, why in (wrong := _wrong_model(run, completion)).items():
+    damages = _damages(run)
+    for name, damage_words in damages.items():
         print(
-            f"note: {path / name} {why}; the command that trains this run makes it again",
+            f"note: {path / name} {damage_words}; the command that trains this run makes it again",
             file=sys.stderr,
             flush=True,
         )
-    return not wrong and _has_config(path)
+    return read_completion(run) is not None and not damages and _has_config(path)
 
 
-def make_again(path: Path, config: RunConfig) -> None:
-    """Prepare a finished run of which something is damaged for training; only its sole writer may.
+def prepare_folder(path: Path, config: RunConfig) -> None:
+    """Prepare a folder for training; only its sole writer may.
 
-    Its configuration is written anew. With a damaged model it counts as unfinished: its last steps, from the
-    newest checkpoint on, lead to the same weights again.
+    A configuration that is not there, or is damaged, is written. With a damaged model a finished run counts
+    as unfinished: its last steps, from the newest checkpoint on, lead to the same weights again.
 
     Args:
         path: The run folder.
-        config: What the run was begun with.
+        config: The run.
     """
     run = RunFolder(path)
-    completion = read_completion(run)
-    if (run.is_run or completion) and not _has_config(path):
+    if not _has_config(path):
         write_config(path, config)
-    if completion and _wrong_model(run, completion):
+    if _damages(run):
         run.completion_marker.unlink()
         print(f"{path}: its model is made again, from its last checkpoint", flush=True)
 
 
-def _wrong_model(run: RunFolder, completion: Completion) -> dict[str, str]:
-    if run.is_archived:
+def _damages(run: RunFolder) -> dict[str, str]:
+    """By name what is wrong with the model of a run that is finished."""
+    completion = read_completion(run)
+    if completion is None or run.is_archived:
         return {}
-    is_gone = {} if run.has_model else {run.model_dir.name: "is gone"}
-    return damage(run.path, completion.model_files) or is_gone
+    absence = {} if run.has_model else {run.model_dir.name: "is gone"}
+    return damage(run.path, completion.model_files) or absence
 
 
 def _has_config(path: Path) -> bool:

@@ -151,8 +151,8 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     newest.write_bytes(content)
     finish(start(flags, log))
     said = log.read_text()
-    assert f"{newest} cannot be read (" in said
-    assert f"the checkpoint before it is used, and this one is kept as {newest.name}.broken" in said
+    assert f"{newest} is damaged (" in said
+    assert f"the checkpoint before it is used); kept as {newest.name}.broken" in said
     assert f"continued at step {int(older.name.removeprefix('step_'))}" in said
     assert (path / "checkpoints" / f"{newest.name}.broken").is_file()
     assert_same_result(uninterrupted, path)
@@ -229,7 +229,7 @@ def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
     said = log.read_text()
     assert "a checkpoint could not be written to" in said
     assert "No space left on device" in said
-    assert f"the next one is tried, {path}/checkpoints/step_0000010 remains" in said
+    assert "training goes on and the next one is tried" in said
     assert sorted(path.glob("checkpoints/*")) == [
         path / "checkpoints" / "step_0000005",
         path / "checkpoints" / "step_0000010",

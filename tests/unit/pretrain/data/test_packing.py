@@ -197,5 +197,7 @@ def test_loss_is_the_stock_models_loss(family):
     else:
         targets = torch.from_numpy(next_tokens(ids.numpy(), positions.numpy()))
     index = (targets.flatten() != -100).nonzero()[:, 0]
-    ours = PackedLoss(model, family)(ids, positions, index, targets.flatten()[index])
+    ours = PackedLoss(model, family)(
+        input_ids=ids, position_ids=positions, target_index=index, target_ids=targets.flatten()[index]
+    )
     torch.testing.assert_close(ours / len(index), model(input_ids=ids, labels=labels).loss, atol=1e-5, rtol=0)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-import yaml
 
 from base.errors import UsageError
 from pretrain.config import RunConfig
@@ -70,28 +67,6 @@ def test_hashes_from_before_a_section_existed_are_those_of_its_defaults():
         "26fd1295": ["--train.batch-size", "8"],  # then train.per_device_train_batch_size
     }
     assert {config_hash(load_config(None, given)): given for given in flags.values()} == flags
-    cut = load_config(None, ["--train.batch-size", "112"])
-    assert config_hash(cut, rows_of_before=(16, 7)) == "894d3e82" != config_hash(cut)
-
-
-def as_before(path: Path, rows: int, passes: int, processes: int) -> RunConfig:
-    """Write a run's folder as it was written before ``train.batch_size``, and read it."""
-    values = load_config(None).model_dump(mode="json")
-    del values["train"]["batch_size"]
-    values["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
-    path.mkdir()
-    (path / "config.yaml").write_text(yaml.safe_dump(values))
-    (path / "provenance.json").write_text(json.dumps({"num_processes": processes}))
-    return read_run(path)
-
-
-def test_rows_of_a_run_from_before_the_batch_was_global(tmp_path):
-    config = as_before(tmp_path / "run", 4, 7, 2)
-    assert (config.train.batch_size, config.train.per_device_train_batch_size) == (4 * 7 * 2, 4)
-    with pytest.raises(UsageError, match=r"another config \(train.batch_size 56, now 28\)"):
-        check_same_config(tmp_path / "run", load_config(None, ["--train.batch-size", "28"]))
-    one = as_before(tmp_path / "one", 16, 1, 1)
-    assert config_hash(one) == config_hash(load_config(None)) == config_hash(one, rows_of_before=(16, 1))
 
 
 def test_read_run(tmp_path):
