@@ -188,7 +188,7 @@ def test_of_two_processes_in_one_folder_the_second_is_refused(uninterrupted, run
     finish(second, 2)
     os.kill(first.pid, signal.SIGCONT)
     (message,) = logs[1].read_text().splitlines()
-    assert message.startswith(f"error: {path}: another process ({first.pid} on ")
+    assert message.startswith(f"error: {path}: another process trains in this folder")
     finish(first)
     assert_same_result(uninterrupted, path)
 
@@ -266,7 +266,7 @@ def test_a_diverged_run_names_step_and_norm_and_is_not_repeated_blindly(runs_dir
     finish(start(flags, log), 2)
     message = log.read_text().splitlines()[-1]
     assert re.match(
-        rf"error: {path}: the loss is \S+ and the norm of the gradient \S+ at step 2; lo", message
+        rf"error: {path} failed: the loss is \S+ and the norm of the gradient \S+ at step 2; lo", message
     )
     record = json.loads((path / "FAILED").read_text())
     assert record["step"] == 2
