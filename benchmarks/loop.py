@@ -55,11 +55,10 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.device import build_accelerator
+from pretrain.training.device import build_accelerator, with_rows_per_pass
 from pretrain.training.loop import Loop
-from pretrain.training.memory import with_rows_per_pass
 from pretrain.training.metrics import Timer
-from pretrain.training.optim import build_optimizer
+from pretrain.training.update import build_optimizer
 
 DATA, EMBEDDING, ATTENTION, FFN, LOSS, OPTIMIZER, REST = PARTS = (
     "making the batches (a thread does it during a run)",
@@ -192,7 +191,8 @@ def checkpoint_seconds(loop: Loop, times: int = 3) -> float:
     for _ in range(times):
         loop.state.step += 1  # another name
         began = now()
-        loop._save(Timer())
+        loop.timer = Timer()
+        loop._save()
         seconds.append(now() - began)
     return statistics.median(seconds)
 

@@ -53,9 +53,8 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.device import build_accelerator
+from pretrain.training.device import build_accelerator, with_rows_per_pass
 from pretrain.training.loop import Loop
-from pretrain.training.memory import with_rows_per_pass
 
 TRAINERS = {"trainer": False, "trainer-packed": True}
 """Whether each packs."""

@@ -41,8 +41,8 @@ from eval.zero_shot.task import TaskResult
 from ffn_variants.models.devices import check_device
 from ffn_variants.models.loading import load_language_model
 from ffn_variants.registry import is_registered
-from pretrain.run.lock import sole_writer
-from pretrain.run.variant_source import source_change
+from pretrain.run.provenance import source_change
+from pretrain.run.run_dir import sole_writer
 from scores.baselines import read_baselines, write_baselines
 from scores.run_scores import decimals
 from scores.scale import cut_inputs, describe_cut

@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 
 from base.errors import UsageError
 from ffn_variants.models.faster_layers import dropout
-from pretrain.training.memory import is_out_of_memory
+from pretrain.training.device import is_out_of_memory
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:

@@ -38,10 +38,9 @@ def main(args: Sequence[str] | None = None) -> int | None:
     """The command."""
     typed = read_flags(TrainArgs, args, prog="ffn-ablations train", description=__doc__)
 
-    from pretrain.training.dry_run import describe_runs
+    from pretrain.training.dry_run import check_usable, describe_runs
     from pretrain.training.seeds import load_configs, train_in_turn
     from pretrain.training.train import train
-    from pretrain.training.usable import check_usable
 
     configs, num_processes = load_configs(typed), int(os.environ.get("WORLD_SIZE", "1"))
     build_scorer = None

@@ -28,8 +28,7 @@ from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
-from pretrain.model.build import build
-from pretrain.model.costs import cost_facts
+from pretrain.model.build import build, cost_facts
 from pretrain.resolution import resolve
 from pretrain.run.run_dir import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size

@@ -17,7 +17,7 @@ from eval.identity import admit_run
 from eval.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
-from pretrain.training.usable import check_all_usable, check_folder
+from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning import write_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset

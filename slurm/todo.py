@@ -19,7 +19,7 @@ from base.run.recorded import recorded_texts
 from base.wording import first_few
 from ffn_variants.registry import is_registered
 from pretrain.data.prepare import tokens_fingerprint
-from pretrain.run.variant_source import source_change
+from pretrain.run.provenance import source_change
 from slurm.cell_state import CellState
 from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study

@@ -444,7 +444,6 @@ TYPED: list[tuple[str, str]] = [
     ("pretrain.train tiny.yaml --seed -1", "--seed"),
     ("pretrain.train tiny.yaml --seed 1-3", "--seeds 1-3"),
     ("pretrain.train tiny.yaml --seeds", "--seeds"),
-    ("pretrain.train tiny.yaml --seeds 1,1", "names 1 twice"),
     ("pretrain.train tiny.yaml --seeds 1,2 --seed 3", "leave one out"),
     ("pretrain.train tiny.yaml --seeds 1,2 --run-name mine", "names the folder of one run"),
     ("pretrain.train tiny.yaml --ffn '$(touch made)'", "unknown FFN variant"),

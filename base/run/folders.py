@@ -59,9 +59,9 @@ class RunFolder:
     archive_marker = Inside("ARCHIVED")
     """In place of a model that was left out: whose scores they are (see ``base.run.manifest``)."""
     failure_marker = Inside("FAILED")
-    """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.state``)."""
+    """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.stopping``)."""
     lock_file = Inside(".lock")
-    """Held by the one process that writes here (see ``pretrain.run.lock``)."""
+    """Held by the one process that writes here (see ``pretrain.run.run_dir``)."""
     holder_file = Inside(".lock-holder")
     """Who that is."""
     backbone_file = Inside("backbone.yaml")

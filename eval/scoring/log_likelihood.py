@@ -35,7 +35,7 @@ from eval.scoring.batches import (
 )
 from eval.scoring.causal import shared_causal_scores
 from eval.scoring.masked import shared_masked_scores
-from pretrain.training.memory import is_out_of_memory
+from pretrain.training.device import is_out_of_memory
 
 Score = Callable[[Sequence[ScoredText]], Scores]
 NUM_CHECKED = 6

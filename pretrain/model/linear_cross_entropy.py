@@ -49,11 +49,11 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
         dtype = torch.get_autocast_dtype(hidden.device.type)
     # Inside an autograd.Function both the mode and needs_input_grad look the same under no_grad as without.
     inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     # To know whether there are such rows, the host would have to wait for a GPU; so one is always told yes. A
     # CPU's targets lie in the host's own memory, where numpy looks at them.
-    padded = hidden.device.type != "cpu" or IGNORE in targets.numpy()
-    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, wanted, padded)  # type: ignore[return-value]
+    may_ignore = hidden.device.type != "cpu" or IGNORE in targets.numpy()
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, needs_gradient, may_ignore)  # type: ignore[return-value]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -65,24 +65,24 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         dtype: torch.dtype,
-        wanted: bool,
-        padded: bool,
+        needs_gradient: bool,
+        may_ignore: bool,
     ) -> Tensor:
-        """The loss; and its gradients where ``wanted``, from products in ``dtype``."""
+        """The loss; and its gradients where ``needs_gradient``, from products in ``dtype``."""
         exact = torch.promote_types(dtype, torch.float32)
         length = _chunk_length(len(hidden), len(weight), _of_device(CHUNK_NUMBERS, hidden))
         rows = torch.nn.functional.pad(hidden.to(dtype), (0, 0, 0, -len(hidden) % length))
-        if padded:
+        if may_ignore:
             targets = torch.nn.functional.pad(targets, (0, len(rows) - len(hidden)), value=IGNORE)
             # Whatever stands in such rows, even NaN, which no product with 0 takes away.
             rows = rows.masked_fill((targets == IGNORE).unsqueeze(1), 0)
         factor = weight.to(dtype)
-        losses = rows.new_empty(len(rows), dtype=exact) if padded else None
+        losses = rows.new_empty(len(rows), dtype=exact) if may_ignore else None
         total = hidden.new_zeros((), dtype=exact)
-        grad_rows = torch.empty_like(rows) if wanted else None
-        grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
-        grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
-        span = length * (_of_device(CHUNKS_PER_PRODUCT, hidden) if wanted else 1)
+        grad_rows = torch.empty_like(rows) if needs_gradient else None
+        grad_weight = torch.zeros_like(weight, dtype=exact) if needs_gradient else None
+        grad_bias = torch.zeros_like(bias, dtype=exact) if needs_gradient and bias is not None else None
+        span = length * (_of_device(CHUNKS_PER_PRODUCT, hidden) if needs_gradient else 1)
         buffer = rows.new_empty(min(span, len(rows)), len(weight))
         for first in range(0, len(rows), span):
             group = slice(first, min(first + span, len(rows)))
@@ -92,7 +92,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 real = logits[: len(targets) - start]
                 if losses is not None:
                     _losses_and_gradient(logits, bias, targets[chunk], losses[chunk])
-                elif not wanted:
+                elif not needs_gradient:
                     total += _loss(real, bias, targets[chunk])
                 else:
                     total += _loss_and_gradient(real, bias, targets[chunk])
@@ -175,7 +175,7 @@ def _losses_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor, l
     if bias is not None:
         exact = exact + bias
     targets = targets.unsqueeze(1)
-    is_kept = targets != IGNORE
+    is_predicted = targets != IGNORE
     # Not gather: what reads logits by an index makes Inductor keep a copy of all of them.
     is_target = torch.arange(logits.shape[1], device=logits.device) == targets
     target_logits = torch.where(is_target, exact, 0).sum(1, keepdim=True)
@@ -184,5 +184,5 @@ def _losses_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor, l
     sums = exponentials.sum(1, keepdim=True)
     loss = sums.log() + largest - target_logits
     gradient = torch.where(is_target, torch.expm1(-loss), exponentials * (1 / sums))
-    losses.copy_(torch.where(is_kept, loss, 0).squeeze(1))
-    logits.copy_(torch.where(is_kept, gradient, 0))
+    losses.copy_(torch.where(is_predicted, loss, 0).squeeze(1))
+    logits.copy_(torch.where(is_predicted, gradient, 0))

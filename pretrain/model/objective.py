@@ -22,14 +22,49 @@ from ffn_variants.models.faster_layers import BIASED, cast_inputs_once, product_
 from pretrain.model.linear_cross_entropy import linear_cross_entropy
 
 
-def build_loss(model: PreTrainedModel, family: str, compile_model: bool = False) -> nn.Module:
+def build_loss(model: PreTrainedModel, family: str, compile_model: bool = False) -> SummedLoss:
     """The loss of a family's batches, as ``BatchSource`` cuts them; arguments as in the two classes below."""
     if get_family(family).objective == "span_corruption":
         return EncoderDecoderLoss(model)
     return PackedLoss(model, family, compile_model)
 
 
-class PackedLoss(nn.Module):
+class SummedLoss(nn.Module):
+    """A model, and the sum of the negative log-likelihood of a batch's targets.
+
+    Args:
+        model: A language model of a known family.
+        attention: Name of what computes its attention, as registered with transformers.
+    """
+
+    def __init__(self, model: PreTrainedModel, attention: str) -> None:
+        super().__init__()
+        self.model = model
+        model.set_attn_implementation(attention)
+        cast_inputs_once(model)
+        replace_dropouts(model)
+
+    def forward(self, target_index: Tensor, target_ids: Tensor, **inputs: Tensor) -> Tensor:
+        """Sum the negative log-likelihood of the targets.
+
+        Args:
+            target_index: (N,) places of the predicted tokens in the flattened (B * T), none twice.
+            target_ids: (N,) the tokens to predict there, or ``IGNORE``.
+            inputs: The other arguments of ``features``.
+
+        Returns:
+            Sum over the targets that are not ``IGNORE``, in nats.
+        """
+        output: Any = self.model.get_output_embeddings()
+        features = self.features(index=target_index, **inputs)
+        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
+
+    def features(self, index: Tensor, **inputs: Tensor) -> Tensor:
+        """(N, D) inputs of the output embeddings at the flattened places ``index``."""
+        raise NotImplementedError
+
+
+class PackedLoss(SummedLoss):
     """The summed loss of a packed batch of a model with one stack of layers.
 
     Args:
@@ -39,53 +74,36 @@ class PackedLoss(nn.Module):
     """
 
     def __init__(self, model: PreTrainedModel, family: str, compile_model: bool = False) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model, packed_attention.NAME)
         self.first_position = get_family(family).first_position(model.config.pad_token_id)
         self.is_causal = get_family(family).objective == "causal"
-        if model.config._attn_implementation == "sdpa":
-            model.set_attn_implementation(packed_attention.NAME)
-        cast_inputs_once(model)
-        replace_dropouts(model)
         self._compiled: Callable[..., Any] | None = None
         if compile_model:  # with torch's own draws, so that the results are the same up to rounding
             forward = model.base_model.forward
             self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        position_ids: Tensor,
-        target_index: Tensor,
-        target_ids: Tensor,
-        document_starts: Tensor | None = None,
+    def features(  # type: ignore[bad-override]
+        self, input_ids: Tensor, position_ids: Tensor, index: Tensor, document_starts: Tensor | None = None
     ) -> Tensor:
-        """Sum the negative log-likelihood of the targets.
+        """Compute the inputs of the output embeddings where a token is predicted, and nowhere else.
 
         Args:
             input_ids: (B, T) packed token ids.
             position_ids: (B, T) positions, 0 at every start of a document and on padding.
-            target_index: (N,) places of the predicted tokens in the flattened (B * T), none twice.
-            target_ids: (N,) the tokens to predict there, or ``IGNORE``.
+            index: (N,) places in the flattened (B * T).
             document_starts: (C + 1,) int32: where in the flattened (B * T) each document starts, padding
                 being one, then B * T; flash attention wants them, and they change nothing on a CPU.
 
         Returns:
-            Sum over the targets that are not ``IGNORE``, in nats.
+            (N, D).
         """
-        output: Any = self.model.get_output_embeddings()
-        features = self.features(input_ids, position_ids, target_index, document_starts)
-        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
-
-    def features(
-        self, input_ids: Tensor, position_ids: Tensor, index: Tensor, document_starts: Tensor | None = None
-    ) -> Tensor:
-        """(N, D) inputs of the output embeddings at the flattened places ``index``; no other gets so far."""
         backbone = self._compiled or self.model.base_model
         hidden = backbone(
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,
-            attention_mask=self._document_mask(position_ids, document_starts),
+            attention_mask=packed_attention.document_mask(
+                self.model, position_ids, document_starts, self.is_causal
+            ),
             **({"use_cache": False} if self.is_causal else {}),
         ).last_hidden_state.flatten(0, 1)
         hidden = _Rows.apply(hidden, index)
@@ -94,25 +112,8 @@ class PackedLoss(nn.Module):
         head = self.model.lm_head
         return head.layer_norm(F.gelu(head.dense(hidden)))
 
-    def _document_mask(self, position_ids: Tensor, document_starts: Tensor | None) -> Tensor:
-        """What limits attention to the documents, as the model's attention wants it.
 
-        transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to their window.
-        """
-        if self.model.config._attn_implementation == packed_attention.NAME:
-            return packed_attention.document_mask(self.model, position_ids, document_starts, self.is_causal)
-        numbers = packed_attention.document_numbers(position_ids)
-        same = numbers.transpose(2, 3) == numbers
-        if self.is_causal:  # GPT-Neo's layers would, Llama's do not
-            same = same.tril()
-        if self.model.config._attn_implementation != "eager":
-            return same
-        return torch.zeros_like(same, dtype=self.model.dtype).masked_fill_(
-            ~same, torch.finfo(self.model.dtype).min
-        )
-
-
-class EncoderDecoderLoss(nn.Module):
+class EncoderDecoderLoss(SummedLoss):
     """The summed loss of a packed batch of a T5.
 
     T5 adds a learnt bias for the distance of two tokens to their score, which is the same wherever in a row a
@@ -123,42 +124,9 @@ class EncoderDecoderLoss(nn.Module):
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
-        if model.config._attn_implementation == "sdpa":
-            model.set_attn_implementation(BIASED)
-        cast_inputs_once(model)
-        replace_dropouts(model)
+        super().__init__(model, BIASED)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        document_ids: Tensor,
-        decoder_input_ids: Tensor,
-        decoder_document_ids: Tensor,
-        target_index: Tensor,
-        target_ids: Tensor,
-    ) -> Tensor:
-        """Sum the negative log-likelihood of the targets.
-
-        Args:
-            input_ids: (B, E) packed token ids of the encoder.
-            document_ids: (B, E) number of each token's document.
-            decoder_input_ids: (B, T) packed token ids of the decoder.
-            decoder_document_ids: (B, T) number of the document that each continues.
-            target_index: (N,) places of the predicted tokens in the flattened (B * T), none twice.
-            target_ids: (N,) the tokens to predict there, or ``IGNORE``.
-
-        Returns:
-            Sum over the targets that are not ``IGNORE``, in nats.
-        """
-        output: Any = self.model.get_output_embeddings()
-        features = self.features(
-            input_ids, document_ids, decoder_input_ids, decoder_document_ids, target_index
-        )
-        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
-
-    def features(
+    def features(  # type: ignore[bad-override]
         self,
         input_ids: Tensor,
         document_ids: Tensor,
@@ -166,7 +134,18 @@ class EncoderDecoderLoss(nn.Module):
         decoder_document_ids: Tensor,
         index: Tensor,
     ) -> Tensor:
-        """(N, D) inputs of the output embeddings at the decoder's flattened places ``index``."""
+        """Compute the inputs of the output embeddings where a token is predicted, and nowhere else.
+
+        Args:
+            input_ids: (B, E) packed token ids of the encoder.
+            document_ids: (B, E) number of each token's document.
+            decoder_input_ids: (B, T) packed token ids of the decoder.
+            decoder_document_ids: (B, T) number of the document that each continues.
+            index: (N,) places in the decoder's flattened (B * T).
+
+        Returns:
+            (N, D).
+        """
         model: Any = self.model
         encoded = model.encoder(
             input_ids=input_ids, attention_mask=self._mask(document_ids, document_ids)

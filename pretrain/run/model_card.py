@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from base.families import AUTO_CLASSES, PIPELINES, Objective, get_family
@@ -17,7 +16,7 @@ _WRITING = """inputs = tokenizer("Once upon a time", return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 
 # the same in one step, with draws
-write = pipeline("text-generation", folder)
+write = pipeline("text-generation", folder{trust})
 print(write("Once upon a time")[0]["generated_text"])"""
 
 _READ_FIRST = """# needs ffn-ablations; the feed-forward variant is ffn_{ffn}.py in this folder:
@@ -70,7 +69,7 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 ## Configuration
 
 ```yaml
-{to_yaml(_as_it_travels(config)).strip()}
+{to_yaml(_without_own_places(config)).strip()}
 ```
 """
 
@@ -78,33 +77,19 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 def _loading(objective: Objective, ffn: str) -> str:
     """Python that loads the model, and lets it write if it does; a variant in a file needs consent."""
     auto_class = AUTO_CLASSES[objective]
+    is_own = variant_file(ffn) is not None
+    trust = ", trust_remote_code=True" if is_own else ""
+    start = _READ_FIRST.format(ffn=ffn) if is_own else "import ffn_variants  # registers the architecture"
     is_causal = objective == "causal"
-    lines = f"""import ffn_variants  # registers the architecture
+    code = f"""{start}
 from transformers import AutoTokenizer, {auto_class}{", pipeline" if is_causal else ""}
 
 folder = "path/to/this/folder"
-model = {auto_class}.from_pretrained(folder)
-tokenizer = AutoTokenizer.from_pretrained(folder)"""
-    code = f"{lines}\n\n{_WRITING}" if is_causal else lines
-    if variant_file(ffn) is None:
-        return code
-    trust = "trust_remote_code=True"
-    code = code.replace("import ffn_variants  # registers the architecture", _READ_FIRST.format(ffn=ffn))
-    code = code.replace("from_pretrained(folder)", f"from_pretrained(folder, {trust})")
-    return code.replace('"text-generation", folder', f'"text-generation", folder, {trust}')
+model = {auto_class}.from_pretrained(folder{trust})
+tokenizer = AutoTokenizer.from_pretrained(folder{trust})"""
+    return f"{code}\n\n{_WRITING.format(trust=trust)}" if is_causal else code
 
 
-def _as_it_travels(config: RunConfig) -> RunConfig:
-    """The run's configuration, with its variant's file as it lies beside the weights."""
-    if config.model.ffn_file is None:
-        return config
-    name = config.model.ffn
-    place = f"ffn_{name}.py:{config.model.ffn_file.rpartition(':')[2]}"
-    return config.model_copy(update={"model": config.model.model_copy(update={"ffn_file": place})})
-
-
-def write_model_card(
-    folder: Path, config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str
-) -> None:
-    """Write the card as the folder's README.md."""
-    (folder / "README.md").write_text(model_card(config, counts, results, samples), encoding="utf-8")
+def _without_own_places(config: RunConfig) -> RunConfig:
+    """The configuration without the place of a variant's file, of which a copy lies beside the weights."""
+    return config.model_copy(update={"model": config.model.model_copy(update={"ffn_file": None})})

@@ -1,4 +1,4 @@
-"""Where a run comes from: code, versions, machine, command, data, and when it ran."""
+"""Where a run comes from: its code and that of its variant, versions, machine, command, data, and when."""
 
 from __future__ import annotations
 
@@ -16,10 +16,124 @@ from typing import Any
 
 import torch
 
-from base.files import CODE_ROOT, SNAPSHOT
+from base.errors import UsageError
+from base.files import CODE_ROOT, SNAPSHOT, write_atomically
 from base.records import peek_record, read_record, write_record
 from base.run.folders import RunFolder
+from base.run.recorded import recorded_source
 from base.system import peak_memory_mb as peak_of_process
+from ffn_variants.files import variant_file
+from ffn_variants.registry import get_variant
+from ffn_variants.source import (
+    cure,
+    describe_change,
+    earlier_sources,
+    is_same_source,
+    source_fingerprint,
+)
+
+PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
+"""Whose versions a run records."""
+
+
+def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
+    """Record the beginning of a session; a resumed run has several.
+
+    Args:
+        path: The run folder.
+        facts: What is recorded of the run as a whole: parameters, data fingerprint, device.
+        resumed_from_step: Steps already done when the session began.
+    """
+    session = {
+        "started": _now(),
+        "ended": None,
+        "resumed_from_step": resumed_from_step,
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "host": socket.gethostname(),
+        "git": git_state(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+    _write(path, {**facts, "sessions": [*read(path).get("sessions", []), session]})
+
+
+def note(path: Path, session_facts: dict[str, Any], run_facts: dict[str, Any] | None = None) -> None:
+    """Add to the record of the present session, and to that of the run."""
+    record = read(path)
+    for session in record.get("sessions", [])[-1:]:
+        session.update(session_facts)
+    _write(path, record | (run_facts or {}))
+
+
+def finish(path: Path, results: dict[str, Any]) -> None:
+    """Record the end of the session, and what the run came to."""
+    note(path, {"ended": _now()}, results)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What is recorded of the run in a folder; empty before its first session."""
+    return read_record(RunFolder(path).provenance_file, dict) or {}
+
+
+def source_facts(ffn: str) -> dict[str, Any]:
+    """What a run's record says of its variant; a report has it from there, which runs no code."""
+    spec = get_variant(ffn)
+    return {
+        "variant_source": source_fingerprint(ffn),
+        "variant_earlier_sources": earlier_sources(ffn),
+        "variant_formula": spec.formula,
+        "variant_reference": spec.reference,
+    }
+
+
+def check_same_source(path: Path, ffn: str) -> None:
+    """Refuse to take a run for what its variant computes now, where it was trained through another source.
+
+    Raises:
+        UsageError: Naming both sources and every cure.
+    """
+    if change := source_change(path, ffn):
+        raise UsageError(f"{path} {change}")
+
+
+def source_change(path: Path, ffn: str) -> str | None:
+    """Say through which other source a run was trained, as the end of a sentence; None for the same."""
+    recorded = recorded_source(RunFolder(path)).fingerprint
+    if is_same_source(ffn, recorded):
+        return None
+    return (
+        f"was trained through {describe_change(ffn, recorded)}; remove the folder to train it anew, "
+        f"{cure(recorded)}"
+    )
+
+
+def keep_variant_file(path: Path, ffn: str) -> None:
+    """Have the file of a user's own variant in the folder of a run, as it is; nothing for other variants."""
+    copy, file = RunFolder(path).variant_file, variant_file(ffn)
+    if file is not None and not (copy.is_file() and copy.read_bytes() == file.content):
+        write_atomically(copy, lambda temporary: temporary.write_bytes(file.content))
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git.
+
+    A copy of the code that a study's jobs run has a record of what it was copied from, and of its files.
+    """
+    if (CODE_ROOT / SNAPSHOT).is_file():
+        return copied_from(CODE_ROOT)
+    try:
+        # Fails where the code lies in a checkout of something else, as an environment inside one does.
+        _git(CODE_ROOT, "ls-files", "--error-unmatch", "base/files.py")
+        commit = _git(CODE_ROOT, "rev-parse", "HEAD")
+        changed = _git(CODE_ROOT, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "clean": None}
+    return {"commit": commit, "clean": not changed}
+
+
+def _git(root: Path, *command: str) -> str:
+    process = subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True, text=True)
+    return process.stdout.strip()
 
 
 def content_hash(root: Path) -> str:
@@ -42,10 +156,7 @@ def copied_from(root: Path) -> dict[str, Any]:
     A copy that was edited since is not clean.
     """
     record = peek_record(root / SNAPSHOT)
-    clean = record.get("clean")
-    if record and not is_as_copied(root):
-        clean = False
-    return {"commit": record.get("commit"), "clean": clean}
+    return {"commit": record.get("commit"), "clean": record.get("clean") and is_as_copied(root)}
 
 
 def is_as_copied(root: Path) -> bool:
@@ -55,69 +166,6 @@ def is_as_copied(root: Path) -> bool:
         return recorded is not None and recorded == content_hash(root)
     except OSError:
         return False
-
-
-PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
-
-
-def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
-    """Record the beginning of a session; a resumed run has several.
-
-    Args:
-        path: The run folder.
-        facts: What else is known of the run: parameters, data fingerprint, device.
-        resumed_from_step: Steps already done when the session began.
-    """
-    session = {
-        "started": _now(),
-        "ended": None,
-        "resumed_from_step": resumed_from_step,
-        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
-        "host": socket.gethostname(),
-        "git": git_state(),
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
-    }
-    record = read(path)
-    _write(path, {**facts, "sessions": [*record.get("sessions", []), session]})
-
-
-def note(path: Path, facts: dict[str, Any]) -> None:
-    """Record what has turned out in the present session."""
-    record = read(path)
-    for session in record.get("sessions", [])[-1:]:
-        session.update(facts)
-    _write(path, record)
-
-
-def finish(path: Path, results: dict[str, Any]) -> None:
-    """Record the end of the session, and what the run came to."""
-    record = read(path)
-    for session in record.get("sessions", [])[-1:]:
-        session["ended"] = _now()
-    _write(path, record | results)
-
-
-def read(path: Path) -> dict[str, Any]:
-    """What is recorded of the run in a folder; empty before its first session."""
-    return read_record(RunFolder(path).provenance_file, dict) or {}
-
-
-def git_state() -> dict[str, Any]:
-    """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git.
-
-    A copy of the code that a study's jobs run has a record of what it was copied from, and of its files.
-    """
-    if (CODE_ROOT / SNAPSHOT).is_file():
-        return copied_from(CODE_ROOT)
-    try:
-        # Fails where the code lies in a checkout of something else, as an environment inside one does.
-        _git(CODE_ROOT, "ls-files", "--error-unmatch", "base/files.py")
-        commit = _git(CODE_ROOT, "rev-parse", "HEAD")
-        changed = _git(CODE_ROOT, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.CalledProcessError):
-        return {"commit": None, "clean": None}
-    return {"commit": commit, "clean": not changed}
 
 
 def device_name(device: torch.device) -> str:
@@ -133,11 +181,6 @@ def peak_memory_mb(device: torch.device) -> float | None:
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
     peak = peak_of_process()
     return None if peak is None else round(peak, 1)
-
-
-def _git(root: Path, *command: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def _version(package: str) -> str | None:

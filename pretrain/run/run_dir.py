@@ -1,4 +1,4 @@
-"""The run folder's name and the configuration in it."""
+"""The folder of a run: its name, the one process that writes there, and the configuration in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ import yaml
 from pydantic import BaseModel
 
 from base.config_input import read_yaml
-from base.errors import UsageError
-from base.files import damage, write_text
-from base.records import peek_record
-from base.run.folders import RUN_NAME, RunFolder
-from base.run.manifest import Completion, mixed_up, read_completion
+from base.errors import OccupiedError, UsageError
+from base.files import damage, remove_leftovers, sole_holder, write_text
+from base.run.folders import RunFolder
+from base.run.manifest import config_hashes, read_completion
 from base.sections import Typed
 from pretrain.config import RunConfig
 from pretrain.config_sources import Sources
@@ -75,6 +74,30 @@ def run_id(config: RunConfig) -> str:
     return f"{config.family}/{config.model.ffn}/{name}"
 
 
+@contextlib.contextmanager
+def sole_writer(path: Path, work: str = "trains in") -> Iterator[None]:
+    """Keep a second process out of a run folder, and remove what a killed one left of its files.
+
+    The system releases the lock when its holder ends, however that is.
+
+    Args:
+        path: The folder; made if need be.
+        work: What is done to it, as another process is told.
+
+    Raises:
+        OccupiedError: If another process writes into this folder.
+    """
+    run = RunFolder(path)
+    occupied = OccupiedError(
+        f"{path}: another process {work} this folder; wait for it or stop it; if there is none, remove "
+        f"{run.lock_file}"
+    )
+    with sole_holder(run.lock_file, occupied):
+        for folder in (path, run.eval_dir, run.items_dir):
+            remove_leftovers(folder)
+        yield
+
+
 def read_run(path: Path) -> RunConfig:
     """The configuration of the run in a folder.
 
@@ -87,42 +110,22 @@ def read_run(path: Path) -> RunConfig:
             f"{path}: is no run folder (it has no {folder.config_file.name}); "
             "give runs/<study>/<family>/<variant>/<run>"
         )
-    if mixed := mixed_up(folder):
-        raise UsageError(f"{mixed} Put it back, or remove this folder and train the run anew")
-    values = read_yaml(folder.config_file)
-    config = resolve_sources(Sources(values, Typed({}, {}), (), str(folder.config_file)), is_begun=True)
-    if wrong := _contradiction(folder, config, values):
+    name = str(folder.config_file)
+    config = resolve_sources(Sources(read_yaml(folder.config_file), Typed({}, {}), (), name), is_begun=True)
+    if contradiction := _contradiction(folder, config):
         raise UsageError(
-            f"{folder.config_file} {wrong}, so it was edited or damaged; restore it, or give the command "
-            "again that began the run, which writes it anew"
+            f"{name} {contradiction}, so it was edited or damaged, or the folder renamed or mixed up with "
+            "another; put that back, give the command again that began the run, or remove the folder"
         )
     return config
 
 
-def was_begun_with(path: Path, config: RunConfig) -> bool:
-    """Whether a run's name or its record says that this was its configuration, whatever its file says now."""
-    folder = RunFolder(path)
-    named = RUN_NAME.fullmatch(path.name)
-    begun = named["hash"] if named else peek_record(folder.provenance_file).get("config_hash")
-    return config_hash(config) == begun
-
-
-def _contradiction(folder: RunFolder, config: RunConfig, values: Mapping[str, Any]) -> str | None:
-    """What a run's configuration, read from those values, does not agree with, as the end of a sentence."""
-    if lost := sorted(set(RunConfig.model_fields) - values.keys()):
-        return f"has no {lost[0]}"
-    own = config_hash(config)
-    begun = peek_record(folder.provenance_file).get("config_hash")
-    if begun not in (None, own):
-        return f"is not the configuration that the run was begun with (hash {own}, in its record {begun})"
-    named = RUN_NAME.fullmatch(folder.path.name)
-    if named and (int(named["seed"]), named["hash"]) != (config.seed, own):
-        return f"does not fit the name of its folder (it is seed{config.seed}-{own})"
-    if folder.has_model:
-        saved = peek_record(folder.model_dir / "config.json")
-        model = saved.get("model_type"), saved.get("ffn")
-        if saved and model != (f"ffn_{config.family}", config.model.ffn):
-            return f"says {config.family}, {config.model.ffn}, and the saved model is {model[0]}, {model[1]}"
+def _contradiction(folder: RunFolder, config: RunConfig) -> str | None:
+    """Where another configuration than this is recorded, as the end of a sentence."""
+    present = config_hash(config)
+    for place, recorded in config_hashes(folder).items():
+        if recorded != present:
+            return f"is not the configuration that the run was begun with ({present}, {place} {recorded})"
     return None
 
 
@@ -132,12 +135,10 @@ def check_same_config(path: Path, config: RunConfig) -> None:
     Raises:
         UsageError: Naming the first field that differs, with both values.
     """
-    if mixed := mixed_up(RunFolder(path)):
-        raise UsageError(f"{mixed} Put it back, or remove this folder and give the same command again")
-    if not RunFolder(path).is_run or was_begun_with(path, config):
-        return
-    difference = _first_difference(_decisive(read_run(path)), _decisive(config))
-    if difference:
+    hashes = set(config_hashes(RunFolder(path)).values())
+    if hashes == {config_hash(config)} or not (hashes or RunFolder(path).is_run):
+        return  # whatever its configuration says now
+    if difference := _first_difference(_decisive(read_run(path)), _decisive(config)):
         raise UsageError(
             f"{path} holds a run with another config ({difference}); pass another --run-name or remove it"
         )
@@ -161,56 +162,51 @@ def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str =
     for name in now:
         old, new = before.get(name), now[name]
         if isinstance(old, dict) and isinstance(new, dict) and name != "ffn_options":
-            if found := _first_difference(old, new, f"{prefix}{name}."):
-                return found
+            if difference := _first_difference(old, new, f"{prefix}{name}."):
+                return difference
         elif old != new:
             return f"{prefix}{name} {old}, now {new}"
     return None
 
 
 def is_finished(path: Path) -> bool:
-    """Whether a run is finished, its model and its configuration being whole; what is damaged is named.
-
-    Args:
-        path: The run folder.
-    """
+    """Whether a run is finished, its model and its configuration being whole; what is damaged is named."""
     run = RunFolder(path)
-    completion = read_completion(run)
-    if completion is None:
-        return False
-    for name, why in (wrong := _wrong_model(run, completion)).items():
+    damages = _damages(run)
+    for name, damage_words in damages.items():
         print(
-            f"note: {path / name} {why}; the command that trains this run makes it again",
+            f"note: {path / name} {damage_words}; the command that trains this run makes it again",
             file=sys.stderr,
             flush=True,
         )
-    return not wrong and _has_config(path)
+    return read_completion(run) is not None and not damages and _has_config(path)
 
 
-def make_again(path: Path, config: RunConfig) -> None:
-    """Prepare a finished run of which something is damaged for training; only its sole writer may.
+def prepare_folder(path: Path, config: RunConfig) -> None:
+    """Prepare a folder for training; only its sole writer may.
 
-    Its configuration is written anew. With a damaged model it counts as unfinished: its last steps, from the
-    newest checkpoint on, lead to the same weights again.
+    A configuration that is not there, or is damaged, is written. With a damaged model a finished run counts
+    as unfinished: its last steps, from the newest checkpoint on, lead to the same weights again.
 
     Args:
         path: The run folder.
-        config: What the run was begun with.
+        config: The run.
     """
     run = RunFolder(path)
-    completion = read_completion(run)
-    if (run.is_run or completion) and not _has_config(path):
+    if not _has_config(path):
         write_config(path, config)
-    if completion and _wrong_model(run, completion):
+    if _damages(run):
         run.completion_marker.unlink()
         print(f"{path}: its model is made again, from its last checkpoint", flush=True)
 
 
-def _wrong_model(run: RunFolder, completion: Completion) -> dict[str, str]:
-    if run.is_archived:
+def _damages(run: RunFolder) -> dict[str, str]:
+    """By name what is wrong with the model of a run that is finished."""
+    completion = read_completion(run)
+    if completion is None or run.is_archived:
         return {}
-    is_gone = {} if run.has_model else {run.model_dir.name: "is gone"}
-    return damage(run.path, completion.model_files) or is_gone
+    absence = {} if run.has_model else {run.model_dir.name: "is gone"}
+    return damage(run.path, completion.model_files) or absence
 
 
 def _has_config(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Checkpoints: one file each, written aside and renamed.
+"""Where a run stands, and the checkpoints of it: one file each, written aside and renamed.
 
 A checkpoint holds weights, optimizer, schedule and loop state. No random state is stored, because what a step
 draws is a function of the seed and the step (see ``pretrain.data.batches``), and no gradient scaler, because
@@ -10,14 +10,10 @@ renamed to ``*.broken``. Neither is ever taken for a checkpoint.
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
-import shutil
-import warnings
 import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +21,60 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from base.errors import UsageError, first_line
-from base.records import BROKEN
+from base.files import remove_leftovers, write_atomically
+from base.records import set_aside
+
+
+@dataclass
+class LoopState:
+    """What a checkpoint stores beside weights, moments and schedule.
+
+    Attributes:
+        step: Optimizer updates done.
+        tokens: Tokens trained on, without padding.
+        time_s: Seconds spent, over all sessions.
+        compile_s: How many of them went into compiling kernels.
+        rows_per_step: Packed rows of a step; a resumed run must keep it.
+        losses: Losses of the steps since the last logged line, in nats per target token.
+        grad_norms: Gradient norms of the same steps, before clipping.
+        first_loss: Loss of the first step, which is that of the untrained model.
+        metrics: SHA-256 of ``metrics.jsonl`` up to there.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    time_s: float = 0.0
+    compile_s: float = 0.0
+    rows_per_step: int = 0
+    losses: list[float] = field(default_factory=list)
+    grad_norms: list[float] = field(default_factory=list)
+    first_loss: float | None = None
+    metrics: str = ""
+
+    def fetch(self, unread: list[Tensor]) -> None:
+        """Fetch what the device has computed since, and forget where it was; this waits for the device.
+
+        Args:
+            unread: What updates returned: (2,) loss and gradient norm of each.
+        """
+        if unread:
+            for loss, grad_norm in torch.stack(unread).tolist():
+                self.losses.append(loss)
+                self.grad_norms.append(grad_norm)
+            unread.clear()
+        if self.first_loss is None and self.losses:
+            self.first_loss = self.losses[0]
+
+    def take_means(self) -> dict[str, float]:
+        """Loss and gradient norms of the steps since the last logged line, for the line that is due."""
+        losses, norms = list(self.losses), list(self.grad_norms)
+        self.losses.clear()
+        self.grad_norms.clear()
+        return {
+            "loss": sum(losses) / len(losses),
+            "grad_norm": sum(norms) / len(norms),
+            "grad_norm_max": max(norms),
+        }
 
 
 def snapshot(
@@ -38,7 +87,7 @@ def snapshot(
         optimizer: Its optimizer.
         scheduler: Its schedule.
         state: Of the loop; ``state["step"]`` names the checkpoint.
-        run: Hash of the configuration of the run that it belongs to; empty where nobody asks.
+        run: Hash of the configuration of the run that it belongs to.
     """
     return {
         "weights": model.state_dict(),
@@ -47,14 +96,6 @@ def snapshot(
         "state": state,
         "run": run,
     }
-
-
-def all_finite(model: nn.Module, optimizer: Optimizer) -> bool:
-    """Whether every number that a checkpoint would hold is finite; the device is asked once."""
-    moments = [value for values in optimizer.state.values() for value in values.values()]
-    tensors = [*model.state_dict().values(), *moments]
-    floats = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]
-    return math.isfinite(float(nn.utils.get_total_norm(floats, math.inf)))
 
 
 def save_checkpoint(folder: Path, content: dict[str, Any], keep: int) -> Path:
@@ -72,19 +113,10 @@ def save_checkpoint(folder: Path, content: dict[str, Any], keep: int) -> Path:
         OSError: If it cannot be written; nothing of it is left, and the ones before stay.
     """
     path = folder / f"step_{content['state']['step']:07d}"
-    if path.exists():  # the one that this run was continued from: the step decides the content
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            _write(content, file)
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)  # a full disk needs the space
-        raise
-    for old in checkpoints(folder)[keep:]:
-        _remove(old)
+    if not path.exists():  # else this run was continued from it: the step decides the content
+        write_atomically(path, lambda aside: _write(content, aside))
+        for old in checkpoints(folder)[keep:]:
+            old.unlink()
     return path
 
 
@@ -101,14 +133,13 @@ def load_newest(folder: Path, run: str = "", tidy: bool = True) -> tuple[dict[st
         What ``snapshot`` gave, and the checkpoint; None where there is no such checkpoint.
     """
     if tidy:
-        for aside in folder.glob("*.tmp-*"):
-            _remove(aside)
+        remove_leftovers(folder)
     for path in checkpoints(folder):
         try:
             return _read(path, run), path
         except ValueError as error:
             if tidy:
-                _set_aside(path, str(error))
+                set_aside(path, f"{error}; the checkpoint before it is used")
     return None
 
 
@@ -120,29 +151,15 @@ def restore(
     Raises:
         UsageError: If its weights have other names or shapes than the model's.
     """
-    weights = content["weights"]
-    for name, tensor in model.state_dict().items():
-        if name not in weights or weights[name].shape != tensor.shape:
-            saved = tuple(weights[name].shape) if name in weights else "absent"
-            raise UsageError(
-                f"{path}: {name} is {saved}, and the run's model now has {tuple(tensor.shape)}, so another "
-                "version of this project began it; give another --run-name"
-            )
-    model.load_state_dict(weights)
+    try:
+        model.load_state_dict(content["weights"])
+    except RuntimeError as error:
+        raise UsageError(
+            f"{path} was written by another version of this project ({' '.join(str(error).split())[:300]}); "
+            "give another --run-name"
+        ) from None
     optimizer.load_state_dict(content["optimizer"])
     scheduler.load_state_dict(content["scheduler"])
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights of one checkpoint.
-
-    Raises:
-        UsageError: If it is damaged; names it.
-    """
-    try:
-        return _read(path)["weights"]
-    except ValueError as error:
-        raise UsageError(f"{path} cannot be read ({error}); remove it, and the others are used") from None
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -150,48 +167,29 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step_" + "[0-9]" * 7), reverse=True)
 
 
-def _write(content: dict[str, Any], file: BinaryIO) -> None:
+def _write(content: dict[str, Any], path: Path) -> None:
     try:
-        torch.save(content, file)
-    except RuntimeError as error:  # of a disk that is full torch tells so, where it ends the zip file
+        with path.open("wb") as file:
+            torch.save(content, file)
+    except RuntimeError as error:  # torch's, where it ends the zip file on a disk that is full
         cause = error.__context__
         raise cause if isinstance(cause, OSError) else OSError(first_line(error)) from error
 
 
-def _read(path: Path, run: str = "") -> dict[str, Any]:
+def _read(path: Path, run: str) -> dict[str, Any]:
     """The content of a checkpoint; ``ValueError`` says why there is none that belongs here."""
     try:
         with zipfile.ZipFile(path) as file:
-            if damaged := file.testzip():
-                raise ValueError(f"{damaged} does not match its checksum")
+            if part := file.testzip():
+                raise ValueError(f"{part} does not match its checksum")
         content = torch.load(path, map_location="cpu", weights_only=True)
-        of, step = content["run"], content["state"]["step"]
+        recorded_run, step = content["run"], content["state"]["step"]
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except Exception as error:  # zipfile, zlib, pickle and torch have errors of their own
         raise ValueError(first_line(error)[:200]) from error
-    if run and of not in ("", run):
+    if recorded_run != run:
         raise ValueError("it is of another run")
     if path.name != f"step_{step:07d}":
         raise ValueError(f"it is of step {step}")
     return content
-
-
-def _set_aside(path: Path, reason: str) -> None:
-    broken = path.with_name(f"{path.name}{BROKEN}")
-    _remove(broken)
-    os.replace(path, broken)
-    warnings.warn(
-        f"{path} cannot be read ({reason}); the checkpoint before it is used, and this one is kept as "
-        f"{broken.name}",
-        stacklevel=3,
-    )
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, or a folder, which checkpoints of older versions are; it may be gone."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()

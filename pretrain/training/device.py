@@ -1,29 +1,30 @@
-"""What a run computes on: devices and processes, precision, and how sums are taken."""
+"""What a run computes on: devices and processes, precision, how sums are taken, and what fits into memory."""
 
 from __future__ import annotations
 
 import datetime
 import os
-import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs
+from accelerate.utils.memory import clear_device_cache
 
 from base.errors import UsageError
 from base.run.folders import RunFolder
 from base.system import cpp_compiler
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
 from pretrain.config import RunConfig
+from pretrain.data.batches import cut_step
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""
 
-CUBLAS_WORKSPACES = (":4096:8", ":16:8")
-"""With which cuBLAS takes its sums in the same order every time."""
+LACKS_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
+"""In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
 
 
 def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
@@ -57,28 +58,22 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
     return accelerator
 
 
-def choose_precision(asked: str) -> str:
+def choose_precision(precision: str) -> str:
     """Accelerate's name of a precision, where ``auto`` is bf16 on GPUs that have it.
 
     There is no fp16: its gradients need a scale that is looked for by updates that overflow, which the host
     has to notice and to leave out.
 
     Raises:
-        UsageError: If bf16 is asked for on a GPU that lacks it.
+        UsageError: If bf16 is given, and the GPU lacks it.
     """
     on_gpu = use_gpu()
     supported = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
-    if asked == "bf16" and on_gpu and not supported:
+    if precision == "bf16" and on_gpu and not supported:
         raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")
-    if asked != "auto":
-        return asked
-    if on_gpu and not supported and os.environ.get("RANK", "0") == "0":
-        print(
-            "note: this GPU has no bf16 (those from compute capability 8.0 on have), so the run is in full "
-            "precision; fp16 is not offered, as its gradients overflow without a scale",
-            file=sys.stderr,
-        )
-    return "bf16" if supported else "no"
+    if precision == "auto":
+        return "bf16" if supported else "no"
+    return precision
 
 
 def set_numerics(deterministic: bool) -> None:
@@ -87,34 +82,87 @@ def set_numerics(deterministic: bool) -> None:
     Args:
         deterministic: Whether the same program on the same machine must give the same bits, at the cost of
             slower kernels where fast ones add in no fixed order; else on a GPU it may differ in roundings.
-
-    Raises:
-        UsageError: If ``CUBLAS_WORKSPACE_CONFIG`` is set to what allows no such promise.
+            torch then raises a ``RuntimeError`` that names an operation for which there is no such kernel.
     """
-    matmul = torch.backends.cuda.matmul
-    matmul.allow_bf16_reduced_precision_reduction = False
-    matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.set_float32_matmul_precision("highest")  # containers of NVIDIA's set TF32 in the environment
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(deterministic)
     if deterministic:
         # Both are read when they are first needed, which is after this: by Inductor, which else chooses
         # kernels by measuring them, and by cuBLAS.
         os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
-        chosen = os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", CUBLAS_WORKSPACES[0])
-        if chosen not in CUBLAS_WORKSPACES:
-            raise UsageError(
-                f"train.deterministic needs CUBLAS_WORKSPACE_CONFIG to be {' or '.join(CUBLAS_WORKSPACES)}, "
-                f"and it is {chosen}; unset it"
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+
+
+def fit_to_memory(
+    run: Callable[[RunConfig], None],
+    config: RunConfig,
+    num_processes: int = 1,
+    on_gpu: bool = False,
+    earlier_rows: int | None = None,
+) -> None:
+    """Run with a number of rows a forward pass; where memory runs out, and it may, again with half of them.
+
+    It may with ``auto`` and with ``find_batch_size``. A step keeps its rows and masks. Only dropout, which is
+    drawn forward pass by forward pass, has other values than in a run that fits at once, and moved knots may
+    lie between other inputs, where inputs are equal but for rounding. Evaluation too may not have fitted, so
+    it has no more rows than a smaller pass. Several processes do not halve: one that ran out of memory cannot
+    tell those that wait for its gradients.
+
+    Args:
+        run: Trains with a configuration, from the newest checkpoint on.
+        config: What the user wrote.
+        num_processes: Processes that share a step.
+        on_gpu: Whether it runs on GPUs.
+        earlier_rows: Rows of a forward pass that an earlier part of the run was done with, to begin with.
+
+    Raises:
+        UsageError: If one row does not fit, or if several processes would have to agree.
+    """
+    share, rows = cut_step(config.train, num_processes, on_gpu)
+    is_auto = config.train.per_device_train_batch_size == "auto"
+    if not (is_auto or config.train.find_batch_size):
+        run(with_rows_per_pass(config, rows))
+        return
+    if earlier_rows:
+        rows = min(earlier_rows, share if is_auto else rows)
+    attempt = with_rows_per_pass(config, rows)
+    while not _fits(run, attempt):
+        if rows == 1 or num_processes > 1:
+            advice = (
+                f"give --train.per-device-train-batch-size {rows // 2}"
+                if rows > 1
+                else "shorten data.block_size or shrink the model"
             )
+            raise UsageError(f"memory runs out with {rows} rows per forward pass; {advice}")
+        print(f"out of memory with {rows} rows per forward pass; trying {rows // 2}", flush=True)
+        rows //= 2
+        attempt = with_rows_per_pass(config, rows, min(rows, config.train.per_device_eval_batch_size))
 
 
-def without_deterministic_way(error: RuntimeError) -> UsageError | None:
-    """What to tell of an operation that torch refuses under ``train.deterministic``; None of other errors."""
-    if not (found := re.match(r"(\S+) does not have a deterministic implementation", str(error))):
-        return None
-    return UsageError(
-        f"train.deterministic: {found[1]} adds in no fixed order on this device, and there is no other way; "
-        "leave --train.deterministic out"
-    )
+def with_rows_per_pass(config: RunConfig, rows: int, evaluation_rows: int | None = None) -> RunConfig:
+    """A configuration with so many rows in a forward pass at most, of training and of evaluation."""
+    sizes = {"per_device_train_batch_size": rows}
+    if evaluation_rows is not None:
+        sizes["per_device_eval_batch_size"] = evaluation_rows
+    return config.model_copy(update={"train": config.train.model_copy(update=sizes)})
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a device or on the host."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
+
+
+def _fits(run: Callable[[RunConfig], None], config: RunConfig) -> bool:
+    """Run; returns whether memory sufficed. Where it did not, that of the attempt is free again."""
+    try:
+        run(config)
+        return True
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside of the handler, whose traceback holds on to the tensors of the attempt.
+    clear_device_cache(garbage_collection=True)
+    return False

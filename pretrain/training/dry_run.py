@@ -1,29 +1,96 @@
-"""What a run would do, for ``--dry-run``; reads, and writes nothing."""
+"""What a run would do, for ``--dry-run``, and whether it can be done; reads, and writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+from base.errors import UsageError
 from base.families import get_family
 from base.run.folders import RunFolder
 from base.text.span_corruption import NUM_SENTINELS
-from pretrain.config import RunConfig
+from pretrain.config import OptimConfig, RunConfig
+from pretrain.config_sources import say_once
 from pretrain.data import corpus
 from pretrain.data.batches import cut_step
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
-from pretrain.model.build import build
-from pretrain.model.costs import cost_facts, describe_costs
+from pretrain.model.build import build, cost_facts, describe_costs
+from pretrain.run.provenance import source_change
 from pretrain.run.run_dir import run_dir, to_yaml
-from pretrain.run.variant_source import source_change
-from pretrain.training.optim import total_steps
-from pretrain.training.state import read_failure
-from pretrain.training.usable import check_warmup
+from pretrain.training.stopping import describe_failure
+from pretrain.training.update import num_warmup_steps, total_steps
 
 HUB_TOKENS = 466_000_000
 """Of the hub's TinyStories with the source study's tokenizer, for budgets before it is prepared."""
+
+
+def check_usable(config: RunConfig, num_processes: int = 1) -> None:
+    """Refuse a run that cannot be, before anything costs time.
+
+    Raises:
+        UsageError: For rows that so many processes cannot share, a tracker that is not installed, absent
+            files, a warm-up as long as the run, or a folder of runs that is a file.
+    """
+    cut_step(config.train, num_processes)
+    _check_tracker(config.train.tracker)
+    if config.data.tokenizer:
+        load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
+    check_folder(Path(config.output.runs_dir))
+    corpus.check_present(config.data)
+    if config.optim.max_steps:
+        check_warmup(config.optim, config.optim.max_steps)
+
+
+def check_warmup(optim: OptimConfig, max_steps: int) -> None:
+    """Refuse a run that would train nothing, and warn of one that never has its learning rate.
+
+    Raises:
+        UsageError: If the only update is the first of a warm-up, which has the rate 0.
+    """
+    warmup = num_warmup_steps(optim, max_steps)
+    if warmup and max_steps == 1:
+        raise UsageError(
+            "the run's one step is the first of its warm-up, whose rate is 0, so it trains nothing; give "
+            "--optim.warmup-steps 0, or more steps"
+        )
+    if warmup >= max_steps:
+        say_once(
+            f"note: a warm-up of {warmup:,} steps outlasts the run of {max_steps:,}, whose rate ends at "
+            f"{(max_steps - 1) / warmup:.0%} of optim.learning_rate; lower optim.warmup_steps, or add steps"
+        )
+
+
+def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> None:
+    """Refuse runs of which one cannot be; those that differ in the seed alone are looked at once.
+
+    Raises:
+        UsageError: As ``check_usable``.
+    """
+    but_for_seeds = {config.model_copy(update={"seed": 0}).model_dump_json(): config for config in configs}
+    for config in but_for_seeds.values():
+        check_usable(config, num_processes)
+
+
+def _check_tracker(tracker: str) -> None:
+    if tracker != "none" and importlib.util.find_spec(tracker) is None:
+        raise UsageError(
+            f"the tracker {tracker!r} is not installed; pip install {tracker}, or leave --tracker out"
+        )
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a place for runs that is a file, or is below one.
+
+    Raises:
+        UsageError: Naming the file.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise UsageError(f"{existing} is a file, and --runs-dir {folder} must be a folder; give another one")
 
 
 def describe_runs(configs: Sequence[RunConfig], num_processes: int = 1) -> str:
@@ -36,40 +103,38 @@ def describe_run(config: RunConfig, num_processes: int = 1) -> str:
     """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
 
     Raises:
-        UsageError: If the corpus or tokenizer is named but cannot be used.
+        UsageError: If the corpus or the tokenizer cannot be used.
     """
     summary = cached_summary(config)
     size, vocab_note = vocab_size(config, summary)
     costs = cost_facts(config, build(config, size))
     counts = costs["parameters"]
-    lines = [
-        to_yaml(config),
-        f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
-        f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
-        *describe_costs(config, costs),
-        f"vocabulary       {size:,} tokens{vocab_note}",
-        *_corpus(config),
-        *_budget(config, summary, num_processes),
-        f"run folder       {_folder(config)}",
-    ]
-    return "\n".join(lines)
-
-
-def _corpus(config: RunConfig) -> list[str]:
-    """What the text holds, and doubts about it."""
-    found, doubts = find(config)
-    return [f"corpus           {found}", *doubts]
+    description, doubts = find(config)
+    return "\n".join(
+        [
+            to_yaml(config),
+            f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
+            f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding "
+            f"{counts['embedding']:,})",
+            *describe_costs(config, costs),
+            f"vocabulary       {size:,} tokens{vocab_note}",
+            f"corpus           {description}",
+            *doubts,
+            *_budget(config, summary, num_processes),
+            f"run folder       {_folder(config)}",
+        ]
+    )
 
 
 def _folder(config: RunConfig) -> str:
     """The folder of a run and what is there."""
     path = run_dir(config)
     state = "finished" if RunFolder(path).is_complete else "started" if path.exists() else "new"
-    return f"{path} ({source_change(path, config.model.ffn) or read_failure(path) or state})"
+    return f"{path} ({source_change(path, config.model.ffn) or describe_failure(path) or state})"
 
 
 def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
-    """Return the size of a run's vocabulary, or what is asked for where it is not trained yet, and a note."""
+    """Return the size of a run's vocabulary, and a note where it may turn out smaller."""
     objective = get_family(config.family).objective
     added = NUM_SENTINELS if objective == "span_corruption" else 0
     if config.data.tokenizer and not summary:
@@ -82,39 +147,28 @@ def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, 
 
 
 def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
-    block_size = config.data.block_size
-    rows_per_step = config.train.batch_size
-    share, passes = _passes(config, num_processes)
-    per_step = (
+    """Tokens of a step and of the run."""
+    rows_per_step, block_size = config.train.batch_size, config.data.block_size
+    share, _ = cut_step(config.train, num_processes)
+    lines = [
         f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
-        f"{block_size}\n"
-        f"cut into         {share} rows for each of {num_processes} processes; forward passes: {passes}"
-    )
-    size_known = _corpus_size(config, summary)
-    if size_known is None:
+        f"{block_size}, {share} for each of {num_processes} processes",
+    ]
+    size = _corpus_size(config, summary)
+    if size is None:
+        epochs = f"{config.optim.num_train_epochs:g} epochs; the number is known once the data is prepared"
         steps = config.optim.max_steps
-        known = (
-            f"{steps:,}" if steps else f"{config.optim.num_train_epochs:g} epochs; the number is known once"
-        )
-        return [per_step, f"steps            {known}{'' if steps else ' the data is prepared'}"]
-    rows, tokens = size_known
+        return [*lines, f"steps            {f'{steps:,}' if steps else epochs}"]
+    rows, tokens = size
     note = "" if summary else " (about: it is not prepared yet)"
     steps = total_steps(config.optim, rows, rows_per_step)
     check_warmup(config.optim, steps)
     epochs = steps * rows_per_step / rows
     return [
-        per_step,
+        *lines,
         f"steps            {steps:,} = {epochs:.2f} epochs of {tokens:,} tokens{note}",
         f"token budget     {round(epochs * tokens):,}{note}",
     ]
-
-
-def _passes(config: RunConfig, num_processes: int) -> tuple[int, str]:
-    """Rows of a process, and how many forward passes it cuts them into."""
-    share, size = cut_step(config.train, num_processes)
-    passes = f"{-(-share // size)} of at most {size}" if share > size else "one"
-    is_cut_on_a_cpu = config.train.per_device_train_batch_size == "auto" and share > size
-    return share, f"{passes} on a CPU, one on a GPU if it fits" if is_cut_on_a_cpu else passes
 
 
 def hub_budget(config: RunConfig) -> int:

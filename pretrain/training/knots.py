@@ -71,7 +71,7 @@ class SplineSchedule:
                 if parameter.grad is not None and gradient is not None:
                     parameter.grad.add_(gradient)
 
-    def coefficients_left(self) -> dict[str, int]:
+    def count_coefficients(self) -> dict[str, int]:
         """``knots_used`` of ``knots``, counted in coefficients; empty where no layer can be pruned."""
         masks = [layer.mask for layer in self.layers if layer.mask is not None]
         if not masks:
@@ -81,9 +81,9 @@ class SplineSchedule:
 
     def _inputs(self, run: Callable[[int], None]) -> list[tuple[SplineLayer, Tensor]]:
         """Each layer and its (..., features) inputs, as they are before any is changed."""
-        seen: dict[SplineLayer, list[Tensor]] = {layer: [] for layer in self.layers}
+        inputs: dict[SplineLayer, list[Tensor]] = {layer: [] for layer in self.layers}
         hooks = [
-            layer.register_forward_pre_hook(lambda layer, args: seen[layer].append(args[0].flatten(0, -2)))
+            layer.register_forward_pre_hook(lambda layer, args: inputs[layer].append(args[0].flatten(0, -2)))
             for layer in self.layers
         ]
         try:
@@ -91,7 +91,7 @@ class SplineSchedule:
         finally:
             for hook in hooks:
                 hook.remove()
-        return [(layer, torch.cat(parts).float()) for layer, parts in seen.items() if parts]
+        return [(layer, torch.cat(parts).float()) for layer, parts in inputs.items() if parts]
 
 
 @contextlib.contextmanager
@@ -99,18 +99,11 @@ def _forgetting(layer: SplineLayer, optimizer: Optimizer) -> Iterator[None]:
     """Have every process take the first one's result, and the optimizer forget what has changed."""
     before = [parameter.detach().clone() for parameter in layer.parameters()]
     yield
-    _share(layer)
+    # Solved on each, they might differ in the last bit where processes run on different processors.
+    broadcast([tensor.data for tensor in (*layer.parameters(), *layer.buffers())])
     for parameter, old in zip(layer.parameters(), before, strict=True):
         if not torch.equal(parameter, old):
             optimizer.state.pop(parameter, None)
-
-
-def _share(layer: SplineLayer) -> None:
-    """Have every process take the first one's layer.
-
-    Solved on each, they might differ in the last bit where processes run on different processors.
-    """
-    broadcast([tensor.data for tensor in (*layer.parameters(), *layer.buffers())])
 
 
 def _step_at(share: float, max_steps: int) -> int:

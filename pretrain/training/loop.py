@@ -22,7 +22,6 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from base.errors import UsageError
 from base.files import sha256_of
 from base.run.folders import RunFolder
 from base.text.masking import IGNORE
@@ -32,13 +31,17 @@ from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed, one_ah
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData
 from pretrain.run.run_dir import config_hash
-from pretrain.training.checkpoints import all_finite, load_newest, restore, save_checkpoint, snapshot
+from pretrain.training.checkpoints import (
+    LoopState,
+    load_newest,
+    restore,
+    save_checkpoint,
+    snapshot,
+)
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics import MetricsFile, StepProgress, Timer, perplexity
-from pretrain.training.optim import build_optimizer, build_scheduler, total_steps
-from pretrain.training.state import Diverged, LoopState
-from pretrain.training.stopping import StopRequest
-from pretrain.training.update import Update
+from pretrain.training.stopping import Diverged, StopRequest, find_problem
+from pretrain.training.update import Update, build_optimizer, build_scheduler, total_steps
 
 
 class Loop:
@@ -51,9 +54,9 @@ class Loop:
         source: Cuts this process's batches.
         data: The packed corpus.
         path: The run folder.
-        stop: Whether the process was told to stop.
+        stop: The signal to stop that the process got, if any.
         score: Scores the model on something else every ``eval_every`` steps, into metrics.jsonl; changes
-            neither the model nor what the loop draws.
+            neither the model nor what the loop draws. None in all processes but the first.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Loop:
         self.score = score
         self.results: dict[str, Any] = {}
         self._unread: list[Tensor] = []
-        self._run_before: set[bool] = set()
+        self._compiled_parts: set[str] = set()
         self.newest = self._restart()
 
     def run(self) -> dict[str, Any]:
@@ -91,44 +94,42 @@ class Loop:
 
         Raises:
             Diverged: If the loss does.
-            Stopped: If the process was told to stop; a checkpoint holds everything up to there.
+            Stopped: After a signal to stop; a checkpoint holds everything up to there.
         """
         train, main = self.config.train, self.accelerator.is_main_process
-        metrics = self._metrics_file() if main else None
+        state = self.state
+        self.metrics = MetricsFile(self.folder.metrics_file, state.step, state.metrics) if main else None
         name = f"{self.config.model.ffn}, seed {self.config.seed}"
-        self.progress = StepProgress(self.max_steps, self.state.step, main, name)
-        timer = Timer()
+        self.progress = StepProgress(self.max_steps, state.step, main, name)
+        self.timer = Timer()
         self.saved_s = time.monotonic()
-        steps = one_ahead(self._step, range(self.state.step, self.max_steps))
-        try:
+        steps = one_ahead(self._step, range(state.step, self.max_steps))
+        with contextlib.closing(self.progress), contextlib.closing(steps):
             for step in steps:
-                with self._compiling_apart(timer):
+                with self._compiling_apart("update"):
                     self._unread.append(self._update(step))
-                self.state.step += 1
-                self.state.tokens += step.num_tokens
-                timer.tokens += step.num_tokens
-                self.progress.advance()
-                last = self.state.step == self.max_steps
-                logged = last or self.state.step % train.logging_steps == 0
-                if logged:
-                    self._record(self._step_line(timer), metrics)
-                if last or self.state.step % self.eval_steps == 0:
-                    self._record(self._evaluation_line(timer), metrics)
-                if main and self._score_is_due(last):
-                    self._record(self._score_line(timer), metrics)
-                if not last and self._save_is_due():
-                    self._save(timer)
-                if not last and self._must_stop(logged):
-                    self._check_health()
-                    self._save(timer)
-                    raise self.stop.stopped(self._how_to_continue())
-        finally:
-            steps.close()
-            self.progress.close()
+                self._count(step)
+                is_last = state.step == self.max_steps
+                is_logged = is_last or self._is_due(train.logging_steps)
+                if is_logged:
+                    self._log_step()
+                if is_last or self._is_due(self.eval_steps):
+                    self._log_evaluation()
+                if self.score and train.eval_every and (is_last or self._is_due(train.eval_every)):
+                    self._log_score(self.score)
+                if not is_last:
+                    self._save_or_stop(is_logged)
         return self.results
 
-    def _metrics_file(self) -> MetricsFile:
-        return MetricsFile(self.folder.metrics_file, self.state.step, self.state.metrics)
+    def _is_due(self, every: int | None) -> bool:
+        """Whether something that happens every so many steps happens after this one; None is never."""
+        return every is not None and self.state.step % every == 0
+
+    def _count(self, step: Step) -> None:
+        self.state.step += 1
+        self.state.tokens += step.num_tokens
+        self.timer.tokens += step.num_tokens
+        self.progress.advance()
 
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
@@ -168,17 +169,17 @@ class Loop:
         return (total / targets.clamp(min=1)).item()
 
     @contextlib.contextmanager
-    def _compiling_apart(self, timer: Timer | None = None) -> Iterator[None]:
-        """Count what was compiled meanwhile, and leave it out of a timer's rate."""
+    def _compiling_apart(self, part: str) -> Iterator[None]:
+        """Count what is compiled meanwhile as ``compile_s``, and leave it out of the tokens per second."""
         before, start = compile_seconds(), time.perf_counter()
         yield
         spent = compile_seconds() - before
-        if self.config.train.compile_model and (timer is None) not in self._run_before:
+        if self.config.train.compile_model and part not in self._compiled_parts:
             spent = time.perf_counter() - start  # backward passes are compiled at a time of torch's choosing
-        self._run_before.add(timer is None)
+        self._compiled_parts.add(part)
         self.state.compile_s += spent
-        if timer:
-            timer.leave_out(spent)
+        if part == "update":  # evaluations are left out as a whole
+            self.timer.leave_out(spent)
 
     def _seed_dropout(self) -> None:
         """Have what a step draws depend on its number alone.
@@ -200,85 +201,90 @@ class Loop:
             return stage(list(batches)).to(device)
         return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in batches]
 
-    def _step_line(self, timer: Timer) -> dict[str, Any]:
-        self._check_health()
+    def _log_step(self) -> None:
+        if problem := self._problem():
+            raise problem
         means = self.state.take_means()
-        return {
-            "step": self.state.step,
-            "max_steps": self.max_steps,
+        values = {
             "loss": means.pop("loss"),
             "learning_rate": self.learning_rate,
             **means,
-            "tokens_per_s": round(timer.tokens_per_s(), 1),
-            **self._place(timer),
+            "tokens_per_s": round(self.timer.tokens_per_s(), 1),
         }
+        self.progress.show(self._record(values))
 
-    def _evaluation_line(self, timer: Timer) -> dict[str, Any]:
-        with timer.paused(), self._compiling_apart():
+    def _log_evaluation(self) -> None:
+        with self.timer.paused(), self._compiling_apart("evaluation"):
             loss = self.evaluate(self.data.validation)
         if not math.isfinite(loss):
             raise Diverged(self.state.step, f"the held-out loss is {loss}")
-        line = {"step": self.state.step, "max_steps": self.max_steps, "eval_loss": loss}
-        return {
-            **line,
-            "eval_perplexity": perplexity(loss),
-            **self.splines.coefficients_left(),
-            **self._place(timer),
+        values = {"eval_loss": loss, "eval_perplexity": perplexity(loss), **self.splines.count_coefficients()}
+        self._record(values)
+        self._say(f"held-out loss {loss:.4f}")
+
+    def _log_score(self, score: Callable[[PreTrainedModel], dict[str, float]]) -> None:
+        with self.timer.paused(), self._compiling_apart("evaluation"):
+            scores = score(self.model)
+        self._record(scores)
+        suite = self.config.train.eval_suite
+        self._say(f"{suite} {scores[suite]:.1f}")
+
+    def _record(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Write values of this step to metrics.jsonl, the tracker and the results; returns the line."""
+        state = self.state
+        line = {"step": state.step, "max_steps": self.max_steps, **values}
+        line |= {
+            "epoch": round(state.step * state.rows_per_step / len(self.data.train.input_ids), 4),
+            "tokens": state.tokens,
+            "time_s": round(state.time_s + self.timer.elapsed(), 3),
+            "compile_s": round(state.compile_s, 3),
         }
-
-    def _score_is_due(self, last: bool) -> bool:
-        every = self.config.train.eval_every
-        return bool(self.score and every and (last or self.state.step % every == 0))
-
-    def _score_line(self, timer: Timer) -> dict[str, Any]:
-        assert self.score is not None
-        with timer.paused(), self._compiling_apart():
-            scores = self.score(self.model)
-        return {"step": self.state.step, "max_steps": self.max_steps, **scores, **self._place(timer)}
-
-    def _place(self, timer: Timer) -> dict[str, Any]:
-        epoch = self.state.step * self.state.rows_per_step / len(self.data.train.input_ids)
-        seconds = self.state.time_s + timer.elapsed()
-        return {
-            "epoch": round(epoch, 4),
-            "tokens": self.state.tokens,
-            "time_s": round(seconds, 3),
-            "compile_s": round(self.state.compile_s, 3),
-            **({"torch_compile_failed": True} if compile_failure() else {}),
-        }
-
-    def _record(self, line: dict[str, Any], metrics: MetricsFile | None) -> None:
+        if compile_failure():
+            line["torch_compile_failed"] = True
         self.results |= line
-        if metrics:
-            metrics.append(line)
-        self.accelerator.log(
-            {name: value for name, value in line.items() if name != "step"}, step=line["step"]
-        )
-        if "loss" in line:
-            self.progress.show(line)
-        elif "eval_loss" in line:
-            self.progress.say(f"step {line['step']}/{self.max_steps}: held-out loss {line['eval_loss']:.4f}")
-        else:
-            suite = self.config.train.eval_suite
-            self.progress.say(f"step {line['step']}/{self.max_steps}: {suite} {line[suite]:.1f}")
+        if self.metrics:
+            self.metrics.append(line)
+        self.accelerator.log({name: line[name] for name in line if name != "step"}, step=state.step)
+        return line
+
+    def _say(self, text: str) -> None:
+        self.progress.say(f"step {self.state.step}/{self.max_steps}: {text}", is_result=True)
 
     def _problem(self) -> Diverged | None:
         """What is wrong with the steps since the last logged line; waits for the device."""
-        self.state.read(self._unread)
-        return self.state.problem(self.model.config.vocab_size, self.config.train.max_loss_ratio)
+        state = self.state
+        state.fetch(self._unread)
+        usual_loss = max(math.log(self.model.config.vocab_size), state.first_loss or 0.0)
+        limit = (self.config.train.max_loss_ratio or math.inf) * usual_loss
+        return find_problem(state.losses, state.grad_norms, state.step, limit)
 
-    def _check_health(self) -> None:
+    def _save_or_stop(self, is_logged: bool) -> None:
+        """Write a checkpoint where one is due, and end the run after a signal to stop.
+
+        Raises:
+            Diverged: Instead of ``Stopped``, if the loss did meanwhile.
+            Stopped: After the signal.
+        """
+        minutes = (time.monotonic() - self.saved_s) / 60
+        train = self.config.train
+        if self._is_due(train.save_steps) or minutes >= (train.save_minutes or math.inf):
+            self._save()
+        signum = self._signal_to_stop(is_logged)
+        if signum is None:
+            return
         if problem := self._problem():
             raise problem
+        self._save()
+        newest = self.newest
+        start = f"from {newest.name}" if newest else "from the beginning, as no checkpoint could be written"
+        message = (
+            f"{self.path}: stopped by {signal.Signals(signum).name} after step {self.state.step} of "
+            f"{self.max_steps}; the same command continues {start}"
+        )
+        self.progress.say(message)
+        raise self.stop.stopped(message)
 
-    def _save_is_due(self) -> bool:
-        train = self.config.train
-        if train.save_steps and self.state.step % train.save_steps == 0:
-            return True
-        minutes = (time.monotonic() - self.saved_s) / 60
-        return train.save_minutes is not None and minutes >= train.save_minutes
-
-    def _save(self, timer: Timer) -> None:
+    def _save(self) -> None:
         """Write a checkpoint, by one process and without waiting for the others.
 
         A run that diverged gets none: the next logged line, which all processes reach together, ends it. One
@@ -287,46 +293,33 @@ class Loop:
         self.saved_s = time.monotonic()
         if not self.accelerator.is_main_process:
             return
-        with timer.paused():
-            if self._problem() or not all_finite(self.model, self.optimizer):
+        with self.timer.paused():
+            if self._problem():
                 return
-            file = self.folder.metrics_file
+            file, folder = self.folder.metrics_file, self.folder.checkpoints_dir
             self.state.metrics = sha256_of(file) if file.is_file() else ""
-            state = asdict(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
+            state = asdict(self.state) | {"time_s": self.state.time_s + self.timer.elapsed()}
             content = snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash)
-            folder = self.folder.checkpoints_dir
             try:
                 self.newest = save_checkpoint(folder, content, self.config.train.save_total_limit)
             except OSError as error:
-                remaining = f"{self.newest} remains" if self.newest else "there is none yet"
                 warnings.warn(
                     f"a checkpoint could not be written to {folder} ({error.strerror or error}); training "
-                    f"goes on and the next one is tried, {remaining}",
+                    "goes on and the next one is tried",
                     stacklevel=2,
                 )
 
-    def _must_stop(self, logged: bool) -> bool:
-        """Whether to end here. Several processes must agree, which they do where they wait anyway."""
-        told = self.stop.signum is not None
+    def _signal_to_stop(self, is_logged: bool) -> int | None:
+        """The signal to end at here. Several processes must agree, which they do where they wait anyway."""
         if self.accelerator.num_processes == 1:
-            return told
-        if not logged:
-            return False
-        answers: Any = self.accelerator.reduce(
-            torch.tensor(float(told), device=self.accelerator.device), "sum"
-        )
-        if answers > 0 and not told:
+            return self.stop.signum
+        if not is_logged:
+            return None
+        has_signal = torch.tensor(float(self.stop.signum is not None), device=self.accelerator.device)
+        count: Any = self.accelerator.reduce(has_signal, "sum")
+        if count > 0 and self.stop.signum is None:
             self.stop.signum = signal.SIGTERM
-        return bool(answers > 0)
-
-    def _how_to_continue(self) -> str:
-        assert self.stop.signum is not None
-        name, newest = signal.Signals(self.stop.signum).name, self.newest
-        start = f"from {newest.name}" if newest else "from the beginning, as no checkpoint could be written"
-        return (
-            f"{self.path}: stopped by {name} after step {self.state.step} of {self.max_steps}; the same "
-            f"command continues {start}"
-        )
+        return self.stop.signum if count > 0 else None
 
     def _restart(self) -> Path | None:
         """Go to the newest checkpoint, or to the beginning; returns the checkpoint."""
@@ -341,10 +334,5 @@ class Loop:
             return None
         content, path = newest
         restore(content, path, self.model, self.optimizer, self.scheduler)
-        self.state, now = LoopState(**content["state"]), self.source.rows_per_step
-        if self.state.rows_per_step != now:
-            raise UsageError(
-                f"{path} was trained with {self.state.rows_per_step} rows per step, and train.batch_size is "
-                f"{now}: give --train.batch-size {self.state.rows_per_step}, or another --run-name"
-            )
+        self.state = LoopState(**content["state"])
         return path

@@ -33,8 +33,7 @@ class MetricsFile:
         self.path = path
         if path.is_file():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            kept = [line for line in lines if _step(line) <= last_step]
-            text = "".join(f"{line}\n" for line in kept)
+            text = "".join(f"{line}\n" for line in lines if _step(line) <= last_step)
             if sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256:
                 set_aside(path, f"its lines up to step {last_step} are not those of this run")
             else:
@@ -45,8 +44,8 @@ class MetricsFile:
             file.write(json.dumps(values) + "\n")
 
 
-class StepProgress:
-    """Where a training stands: loss, speed and the time left, in the process that reports.
+class StepProgress(ProgressBar):
+    """Where a training stands: loss, speed and the time that remains, in the process that reports.
 
     Args:
         max_steps: Steps of the run.
@@ -56,14 +55,11 @@ class StepProgress:
     """
 
     def __init__(self, max_steps: int, step: int, shown: bool, name: str | None = None) -> None:
+        super().__init__(max_steps, "step", done=step, name=name, shown=shown)
         self.max_steps = max_steps
         self.first_step = step
         self.started = time.perf_counter()
         self.last_line = -math.inf
-        self.bar = ProgressBar(max_steps, "step", done=step, name=name, shown=shown)
-
-    def advance(self) -> None:
-        self.bar.advance()
 
     def show(self, values: dict[str, Any]) -> None:
         """Show a logged step: beside the bar, or as a line every ``SECONDS_BETWEEN_LINES``."""
@@ -71,28 +67,21 @@ class StepProgress:
             f"loss {values['loss']:.4f}, perplexity {perplexity(values['loss']):.1f}, "
             f"lr {values['learning_rate']:.2e}, {values['tokens_per_s']:,.0f} tokens/s"
         )
-        if self.bar.is_drawn:
-            self.bar.show_beside(text)
+        if self.is_drawn:
+            self.show_beside(text)
             return
         now, step = time.perf_counter(), values["step"]
         if now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.max_steps:
             self.last_line = now
-            left = (now - self.started) / max(1, step - self.first_step) * (self.max_steps - step)
-            self.say(f"step {step}/{self.max_steps}: {text}, {duration(left)} left")
-
-    def say(self, text: str) -> None:
-        """Print a line that stays."""
-        self.bar.say(text, is_result=True)
-
-    def close(self) -> None:
-        self.bar.close()
+            remaining_s = (now - self.started) / max(1, step - self.first_step) * (self.max_steps - step)
+            self.say(f"step {step}/{self.max_steps}: {text}, {duration(remaining_s)} left", is_result=True)
 
 
 class Timer:
-    """Seconds since the start, and tokens per second of training since the last look."""
+    """Seconds since the start, and tokens per second of training since the rate was last read."""
 
     def __init__(self) -> None:
-        self.started = self.looked = time.perf_counter()
+        self.started = self.interval_start = time.perf_counter()
         self.tokens = 0
 
     def elapsed(self) -> float:
@@ -102,20 +91,20 @@ class Timer:
     def tokens_per_s(self) -> float:
         """Tokens counted since the last call over the seconds since then, without pauses."""
         now = time.perf_counter()
-        rate = self.tokens / max(1e-9, now - self.looked)
-        self.looked, self.tokens = now, 0
+        rate = self.tokens / max(1e-9, now - self.interval_start)
+        self.interval_start, self.tokens = now, 0
         return rate
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Leave an evaluation or a checkpoint out of the rate."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self.leave_out(time.perf_counter() - began)
+        self.leave_out(time.perf_counter() - start)
 
     def leave_out(self, seconds: float) -> None:
-        """Take seconds since the last look out of the rate."""
-        self.looked += seconds
+        """Leave seconds of this interval out of the rate."""
+        self.interval_start += seconds
 
 
 def perplexity(loss: float) -> float:

@@ -7,8 +7,8 @@ for the seeds in every parameter, was measured to save nothing that processes do
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,16 +17,10 @@ from typing import Any
 
 from base.config_input import note_on_one, parse_seeds
 from base.errors import UsageError, as_usage_error
-from base.run.folders import RunFolder
 from base.sections import Typed
-from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
 from pretrain.config_sources import read_sources
-from pretrain.data.prepare import prepare_data
 from pretrain.resolution import resolve_sources
-from pretrain.run.run_dir import run_dir
-from pretrain.training.stopping import stopped_between_runs
-from pretrain.training.usable import check_usable
 
 
 def load_configs(typed: Typed) -> list[RunConfig]:
@@ -73,16 +67,14 @@ def find_configs(
     """
     single = typed.values.get(("seed",))
     if several is None:
-        if isinstance(single, str) and len(_numbers(single)) > 1:
+        if isinstance(single, str) and re.search(r"\d[-,]\d", single):
             raise UsageError(f"--seed {single} is several seeds: --seeds {single}")
         return [resolve_sources(read_sources(path, values, typed, trust_remote_code))]
     seeds = parse_seeds(several, "--seeds", "--seeds 1,2,3")
-    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
-        raise UsageError(f"--seeds names {twice[0]} twice; give every seed once")
     if single is not None:
         raise UsageError(f"--seed {single} and --seeds {_join(seeds)} were both given; leave one out")
-    of_seeds = [typed.given("--seed", ("seed",), seed) for seed in seeds]
-    configs = [resolve_sources(read_sources(path, values, each, trust_remote_code)) for each in of_seeds]
+    typed_by_seed = [typed.given("--seed", ("seed",), seed) for seed in seeds]
+    configs = [resolve_sources(read_sources(path, values, each, trust_remote_code)) for each in typed_by_seed]
     name = configs[0].output.run_name
     if name is not None and len(seeds) > 1:
         raise UsageError(
@@ -92,47 +84,35 @@ def find_configs(
     return configs
 
 
-def _numbers(word: str) -> tuple[int, ...]:
-    """Return the seeds that a word stands for; none where it is no number."""
-    with contextlib.suppress(UsageError):
-        return parse_seeds([word], "", "")
-    return ()
-
-
 def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any]) -> None:
-    """Train one run after the other; a failing one is told and never stops the next.
+    """Train one run after the other; a failing one is reported and never stops the next.
 
     Several processes end with the first that fails: whether the others failed too is not known to each.
 
     Args:
         configs: Runs that differ in their seeds.
-        train: Trains one; where it is finished or begun, says or continues so.
+        train: Trains one, continues it, or returns where it is finished.
 
     Raises:
-        UsageError: At the end, if any run failed; or at once, if the corpus of all or the GPU is unusable.
+        UsageError: At the end, if any run failed.
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, which end all runs.
     """
-    failed = []
-    with stopped_between_runs():
-        if unfinished := [config for config in configs if not RunFolder(run_dir(config)).is_complete]:
-            check_usable(unfinished[0], int(os.environ.get("WORLD_SIZE", "1")))
-            use_gpu()
-            prepare_data(unfinished[0])  # once for all, so that a mistake in the corpus is told once
-        for config in configs:
-            try:
-                train(config)
-            except Exception as error:
-                if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-                    raise
-                failed.append(config.seed)
-                if isinstance(told := as_usage_error(error), UsageError):
-                    print(f"error: {told}", file=sys.stderr, flush=True)
-                else:
-                    traceback.print_exc()
-    if failed:
+    failures = []
+    for config in configs:
+        try:
+            train(config)
+        except Exception as error:
+            if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                raise
+            failures.append(config.seed)
+            if isinstance(mistake := as_usage_error(error), UsageError):
+                print(f"error: {mistake}", file=sys.stderr, flush=True)
+            else:
+                traceback.print_exc()
+    if failures:
         raise UsageError(
-            f"{len(failed)} of {len(configs)} seeds failed, for the reasons above: {_join(failed)}; the same "
-            "command leaves out the finished ones"
+            f"{len(failures)} of {len(configs)} seeds failed, for the reasons above: {_join(failures)}; the "
+            "same command leaves out the finished ones"
         )
 
 

@@ -1,19 +1,22 @@
-"""One update of the weights: forward and backward passes, clipping, the optimizer."""
+"""Updates of the weights: the optimizer and its schedule, and what one update does."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import PreTrainedModel, get_scheduler
 
+from pretrain.config import OptimConfig
 from pretrain.data.batches import Batch
+from pretrain.optimizers import build_adamw, get_optimizer
 from pretrain.training.knots import SplineSchedule
 
 
@@ -55,7 +58,9 @@ class Update:
         """
         total = torch.zeros((), device=self._accelerator.device)
         for number, batch in enumerate(batches, start=1):
-            with self._synchronised(number == len(batches)):
+            # Processes exchange gradients only in the last forward pass of a step.
+            is_last = number == len(batches)
+            with contextlib.nullcontext() if is_last else self._accelerator.no_sync(self._loss):
                 loss = self._loss(**batch) / num_targets
                 # Gradients are averaged over processes, but the step's loss is a sum over all of them.
                 (loss * self._accelerator.num_processes).backward()
@@ -69,6 +74,96 @@ class Update:
         summed: Any = self._accelerator.reduce(total, "sum")
         return torch.stack([summed, grad_norm.to(total.dtype)])
 
-    def _synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Processes exchange gradients only in the last forward pass of a step."""
-        return contextlib.nullcontext() if last else self._accelerator.no_sync(self._loss)
+
+SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
+"""How names of parameters end that weight decay spares, whatever their shape: a wavelet is divided by its
+scale."""
+
+
+def build_optimizer(model: nn.Module, optim: OptimConfig) -> Optimizer:
+    """Make a model's optimizer; it decays weights only: decay would pull norms and activations towards zero.
+
+    Raises:
+        UsageError: As ``get_optimizer`` and ``OptimizerSpec.resolve``.
+    """
+    spec = get_optimizer(optim.optimizer)
+    options = spec.resolve(optim)
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not spec.only_matrices:
+        return spec.build(_groups(parameters, optim), optim, **options)
+    matrices = [parameter for parameter in hidden_matrices(model) if parameter.requires_grad]
+    matrix_ids = set(map(id, matrices))
+    others = {name: p for name, p in parameters.items() if id(p) not in matrix_ids}
+    groups = [{"params": matrices, "weight_decay": optim.weight_decay}]
+    return WithAdamW(spec.build(groups, optim, **options), build_adamw(_groups(others, optim), optim))
+
+
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Weights of the linear layers inside a network, which are what Muon is for.
+
+    Embeddings and output head are left out, as in the works of Jordan and of Liu et al. (2025,
+    arXiv:2502.16982): their rows belong to single tokens. So is whatever a layer keeps outside of a
+    ``nn.Linear``, as its shape does not say what it is: coefficients of KANs are stacks of numbers of edges,
+    a memory's values are rows that are looked up, and some two-dimensional ones are knots.
+    """
+    head = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
+    modules = list(model.modules())
+    tables = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or m is head}
+    inside = {id(m.weight) for m in modules if isinstance(m, nn.Linear)} - tables
+    return [parameter for parameter in model.parameters() if id(parameter) in inside]
+
+
+class WithAdamW(Optimizer):
+    """Two optimizers as one, with one list of groups and one state.
+
+    Args:
+        first: Of the matrices; one group.
+        adamw: Of the other parameters.
+    """
+
+    def __init__(self, first: Optimizer, adamw: Optimizer) -> None:
+        super().__init__([*first.param_groups, *adamw.param_groups], {})
+        self._first, self._adamw = first, adamw
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[bad-override]
+        """Update every parameter that has a gradient."""
+        assert closure is None
+        # At each step, as load_state_dict makes both anew.
+        self._first.param_groups, self._adamw.param_groups = self.param_groups[:1], self.param_groups[1:]
+        for part in (self._first, self._adamw):
+            part.state = self.state
+            part.step()
+
+
+def _groups(parameters: Mapping[str, nn.Parameter], optim: OptimConfig) -> list[dict[str, Any]]:
+    """Parameters that decay and those that do not."""
+    decay = {name: _decays(name, parameter) for name, parameter in parameters.items()}
+    return [
+        {"params": [p for name, p in parameters.items() if decay[name]], "weight_decay": optim.weight_decay},
+        {"params": [p for name, p in parameters.items() if not decay[name]], "weight_decay": 0.0},
+    ]
+
+
+def _decays(name: str, parameter: nn.Parameter) -> bool:
+    """Whether a parameter is a matrix of weights, and not one of places or widths on the axis of inputs."""
+    return parameter.ndim >= 2 and name.rpartition(".")[2].rpartition("_")[2] not in SPARED
+
+
+def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
+    """Optimizer updates of a run; what does not fill a step at the end of the last epoch is left out."""
+    if optim.max_steps is not None:
+        return optim.max_steps
+    return max(1, math.floor(optim.num_train_epochs * num_rows / rows_per_step))
+
+
+def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
+    """Warm-up and decay over ``max_steps`` updates."""
+    warmup = num_warmup_steps(optim, max_steps)
+    return get_scheduler(
+        optim.lr_scheduler_type, optimizer, num_warmup_steps=warmup, num_training_steps=max_steps
+    )
+
+
+def num_warmup_steps(optim: OptimConfig, max_steps: int) -> int:
+    """Updates before that with the peak rate; the first of them has the rate 0."""
+    return math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps

@@ -37,10 +37,12 @@ def run(family: str, device: str, dtype: torch.dtype | None, starts: torch.Tenso
     ids, targets = torch.randint(4, 500, (len(ROWS), LENGTH)), torch.randint(4, 500, (1000,))
     positions = torch.tensor([[place for length in row for place in range(length)] for row in ROWS])
     index = torch.randperm(ids.numel())[:1000]
-    batch = [tensor.to(device) for tensor in (ids, positions, index, targets)]
+    batch = {"input_ids": ids, "position_ids": positions, "target_index": index, "target_ids": targets}
+    if starts is not None:
+        batch["document_starts"] = starts
     loss = PackedLoss(model.to(device), family)
     with torch.autocast(device, dtype, enabled=dtype is not None):
-        value = loss(*batch, starts if starts is None else starts.to(device)) / len(targets)
+        value = loss(**{name: tensor.to(device) for name, tensor in batch.items()}) / len(targets)
     value.backward()
     return value.item(), {name: parameter.grad.cpu() for name, parameter in model.named_parameters()}
 
@@ -76,8 +78,9 @@ def run_t5(device: str, dtype: torch.dtype | None):
     targets = torch.randint(4, 500, (len(index),))
     loss = EncoderDecoderLoss(model.to(device))
     with torch.autocast(device, dtype, enabled=dtype is not None):
-        batch = (ids, reads, written, writes, index, targets)
-        value = loss(*(tensor.to(device) for tensor in batch)) / len(index)
+        batch = {"input_ids": ids, "document_ids": reads, "target_index": index, "target_ids": targets}
+        batch |= {"decoder_input_ids": written, "decoder_document_ids": writes}
+        value = loss(**{name: tensor.to(device) for name, tensor in batch.items()}) / len(index)
     value.backward()
     return value.item(), {name: parameter.grad.cpu() for name, parameter in model.named_parameters()}
 

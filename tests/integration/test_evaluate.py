@@ -22,7 +22,7 @@ from eval.protocol import ProtocolConfig
 from eval.work_units import check_sources, is_evaluated
 from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
-from pretrain.run.lock import sole_writer
+from pretrain.run.run_dir import sole_writer
 from scores.rows import ROW_COLUMNS, read_rows
 from scores.suites.registry import SUITES
 from scores.summary import summary

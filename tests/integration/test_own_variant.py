@@ -117,7 +117,7 @@ def test_the_card_says_what_to_read_first_and_its_code_works(run, own_variants):
     card = (run / "model/README.md").read_text()
     code = card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", f"{run}/model")
     assert "the feed-forward variant is ffn_my-xielu.py in this folder:\n# read it first" in code
-    assert "ffn_file: ffn_my-xielu.py:XIELU" in card
+    assert "ffn_file" not in card  # whose place is one of this machine
     shown: dict = {}
     exec(code, shown)
     assert shown["model"].config.ffn == "my-xielu"

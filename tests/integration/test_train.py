@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pretrain.resolution import load_config
@@ -159,7 +160,10 @@ def test_of_two_processes_one_told_to_stop_ends_both_with_a_checkpoint(repositor
             assert first.poll() is None, first.stdout.read()
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        os.kill(json.loads((path / ".lock-holder").read_text())["pid"], signal.SIGTERM)
+        workers = psutil.Process(first.pid).children(recursive=True)
+        lock = str(path / ".lock")
+        (writer,) = (worker for worker in workers if lock in [file.path for file in worker.open_files()])
+        writer.send_signal(signal.SIGTERM)
         out, _ = first.communicate(timeout=120)
     finally:
         if first.poll() is None:

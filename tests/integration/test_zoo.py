@@ -11,7 +11,7 @@ import pytest
 
 from base.run.folders import RunFolder, StudyFolder
 from ffn_variants.registry import FFN_VARIANTS
-from pretrain.run.variant_source import source_change
+from pretrain.run.provenance import source_change
 from report.analyse import analyse
 from report.inputs.sources import read_source
 from tests.processes import run_command

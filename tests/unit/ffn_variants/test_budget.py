@@ -30,8 +30,7 @@ from ffn_variants.budget import TOLERANCE
 from ffn_variants.listing import TableArgs, main, table_rows
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig
-from pretrain.model.build import build
-from pretrain.model.costs import cost_facts
+from pretrain.model.build import build, cost_facts
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run

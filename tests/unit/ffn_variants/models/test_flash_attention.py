@@ -185,7 +185,13 @@ def loss_and_gradients(family: str, starts: torch.Tensor | None):
     torch.manual_seed(1)
     model, ids = model_of(family), torch.randint(4, 50, (3, LENGTH))
     index, targets = torch.tensor(INDEX), torch.randint(4, 50, (len(INDEX),))
-    loss = PackedLoss(model, family)(ids, positions_of(ROWS), index, targets, starts)
+    loss = PackedLoss(model, family)(
+        input_ids=ids,
+        position_ids=positions_of(ROWS),
+        target_index=index,
+        target_ids=targets,
+        document_starts=starts,
+    )
     loss.backward()
     return loss.detach(), {name: parameter.grad for name, parameter in model.named_parameters()}
 

@@ -140,10 +140,12 @@ def test_padding_of_t5_gives_no_gradient_that_is_not_a_number():
     ids = torch.randint(4, 60, (2, 16))
     full, half = torch.ones_like(ids), torch.tensor([[1] * 6 + [0] * 10, [1] * 16])
     index = torch.tensor([0, 5, 20])
+    batch = {"input_ids": ids, "document_ids": full, "decoder_input_ids": ids, "decoder_document_ids": half}
+    batch |= {"target_index": index, "target_ids": ids.flatten()[index]}
     for dtype in (torch.float32, torch.bfloat16):
         model.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            loss = build_loss(model, "t5")(ids, full, ids, half, index, ids.flatten()[index])
+            loss = build_loss(model, "t5")(**batch)
         loss.backward()
         assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
         assert model.get_parameter("decoder.block.0.layer.1.EncDecAttention.k.weight").grad.abs().max() > 0
@@ -197,5 +199,7 @@ def test_loss_is_the_stock_models_loss(family):
     else:
         targets = torch.from_numpy(next_tokens(ids.numpy(), positions.numpy()))
     index = (targets.flatten() != -100).nonzero()[:, 0]
-    ours = PackedLoss(model, family)(ids, positions, index, targets.flatten()[index])
+    ours = PackedLoss(model, family)(
+        input_ids=ids, position_ids=positions, target_index=index, target_ids=targets.flatten()[index]
+    )
     torch.testing.assert_close(ours / len(index), model(input_ids=ids, labels=labels).loss, atol=1e-5, rtol=0)

@@ -24,7 +24,7 @@ from pretrain.data.embedded import stories
 from pretrain.data.prepare import prepare_data, tokens_fingerprint
 from pretrain.data.tokenizer import encode_batch, load_tokenizer, train_tokenizer
 from pretrain.resolution import load_config
-from pretrain.training.usable import check_usable
+from pretrain.training.dry_run import check_usable
 
 LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
 

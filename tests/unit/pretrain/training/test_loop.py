@@ -30,8 +30,8 @@ from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
 from pretrain.training.loop import Loop
 from pretrain.training.metrics import MetricsFile
-from pretrain.training.optim import build_optimizer, total_steps
 from pretrain.training.train import train
+from pretrain.training.update import build_optimizer, total_steps
 from report.inputs.run_facts import read_facts
 
 
@@ -413,5 +413,4 @@ def test_memory_that_runs_out_in_a_kernel_halves_a_pass_and_compiling_goes_on(ti
     assert "out of memory with 4 rows per forward pass; trying 2" in printed
     record = read_record(path / "provenance.json", dict)
     assert record["per_device_train_batch_size"] == 2
-    assert [session["per_device_train_batch_size"] for session in record["sessions"]][-1] == 2
     assert not any("torch_compile_failed" in line for line in lines(path))

@@ -10,7 +10,7 @@ import torch
 from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.training.memory import fit_to_memory, is_out_of_memory
+from pretrain.training.device import fit_to_memory, is_out_of_memory
 
 
 def run_that_fits(rows: int, tried: list[int]):
@@ -48,7 +48,7 @@ def test_forward_passes_are_halved_until_they_fit(rows, size, fits, expected):
 
 def test_a_continued_run_begins_with_what_was_found():
     tried: list[int] = []
-    fit_to_memory(run_that_fits(4, tried), config(16, 16), 1, found_before=4)
+    fit_to_memory(run_that_fits(4, tried), config(16, 16), 1, earlier_rows=4)
     assert tried == [4]
 
 
@@ -56,7 +56,7 @@ def test_auto_begins_with_all_rows_on_a_gpu_and_needs_no_other_flag():
     tried: list[int] = []
     fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True)
     assert tried == [112, 56, 28]
-    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True, found_before=28)
+    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True, earlier_rows=28)
     assert tried[3:] == [28]
     fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False))
     assert tried[4:] == [16]
@@ -65,14 +65,12 @@ def test_auto_begins_with_all_rows_on_a_gpu_and_needs_no_other_flag():
 def test_a_number_alone_is_kept():
     tried: list[int] = []
     with pytest.raises(torch.OutOfMemoryError):
-        fit_to_memory(run_that_fits(4, tried), config(16, 8, find=False), found_before=2)
+        fit_to_memory(run_that_fits(4, tried), config(16, 8, find=False), earlier_rows=2)
     assert tried == [8]
 
 
 def test_several_processes_with_auto_are_told_a_number():
-    with pytest.raises(
-        UsageError, match=r"2 processes cannot agree .* --train.per-device-train-batch-size 28$"
-    ):
+    with pytest.raises(UsageError, match=r"with 56 rows .*; give --train.per-device-train-batch-size 28$"):
         fit_to_memory(run_that_fits(4, []), config(112, "auto", find=False), 2, on_gpu=True)
 
 
@@ -91,7 +89,7 @@ def test_the_tensors_of_an_attempt_are_gone_before_the_next():
 
 
 def test_one_row_that_does_not_fit_is_told():
-    with pytest.raises(UsageError, match="memory runs out with one row per forward pass; shorten"):
+    with pytest.raises(UsageError, match="memory runs out with 1 rows per forward pass; shorten"):
         fit_to_memory(run_that_fits(0, []), config(4, 4), 1)
 
 
@@ -121,11 +119,6 @@ def test_what_is_a_lack_of_memory(error, expected):
     assert is_out_of_memory(error) == expected
 
 
-def test_several_processes_are_refused():
-    with pytest.raises(UsageError, match="works with one process, and this run has 2"):
-        fit_to_memory(run_that_fits(4, []), config(4, 4), 2)
-
-
 def test_memory_that_runs_out_outside_torch_counts_too():
     def run(config: RunConfig) -> None:
         tried.append(config.train.per_device_train_batch_size)
@@ -139,7 +132,7 @@ def test_memory_that_runs_out_outside_torch_counts_too():
 
 def test_fewer_rows_than_were_found_are_taken_where_they_are_asked_for():
     tried: list[int] = []
-    fit_to_memory(run_that_fits(16, tried), config(16, 2), found_before=4)
+    fit_to_memory(run_that_fits(16, tried), config(16, 2), earlier_rows=4)
     assert tried == [2]
 
 

@@ -17,7 +17,7 @@ from pretrain.optimizers import OPTIMIZERS
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import config_hash
 from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
-from pretrain.training.optim import build_optimizer, build_scheduler, hidden_matrices
+from pretrain.training.update import build_optimizer, build_scheduler, hidden_matrices
 from tests.cases import diagonal_is_fast
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,10 @@ from base.errors import UsageError
 from base.run.folders import RunFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.lock import sole_writer
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_dir import run_dir, sole_writer
 from pretrain.train import TrainArgs
 from pretrain.training.dry_run import describe_run, describe_runs
 from pretrain.training.seeds import load_configs, train_in_turn
-from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
 
 FLAGS = [
@@ -141,32 +138,6 @@ def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
     with pytest.raises(UsageError, match=r"^diverged$"):
         train_in_turn(seeds("1,2"), fail)
     assert trained == [1]
-
-
-def test_a_mistake_in_the_corpus_is_told_once(seeds, tmp_path, capsys):
-    (tmp_path / "empty.jsonl").touch()
-    files = ["--data.source", "files", "--data.train-files", str(tmp_path / "empty.jsonl")]
-    with pytest.raises(UsageError, match="has no train document with text in it"):
-        train_in_turn(seeds("1,2", *files), train)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_signal_between_two_runs_ends_all(seeds, capsys):
-    trained = []
-
-    def stop(config: RunConfig) -> None:
-        trained.append(config.seed)
-        signal.raise_signal(signal.SIGTERM)
-
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Stopped) as stopped:
-        train_in_turn(seeds("1,2"), stop)
-    assert stopped.value.code == 75
-    assert trained == [1]
-    assert capsys.readouterr().out.endswith(
-        "stopped by SIGTERM between two runs; the same command continues\n"
-    )
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize(
