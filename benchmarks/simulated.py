@@ -17,12 +17,17 @@ from scipy import special, stats
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.claims import Claims
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
+from report.significance.comparison import (
+    EQUIVALENT,
+    WITHIN_MARGIN,
+    Comparison,
+    Inference,
+    compare_with_baseline,
+)
 from report.statistics.corrections import Holm
 from report.statistics.welch import welch
 from report.verdicts.findings import Findings, find
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 
 BASELINE = "gelu"
 LEVEL = 0.05

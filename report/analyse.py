@@ -19,21 +19,25 @@ from report.parts import PARTS
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level
 from report.significance.claims import Claims, find_primary
-from report.significance.compare import outcomes
-from report.significance.comparison import Inference
-from report.significance.contrasts import Contrast, parse_contrast
+from report.significance.comparison import Inference, outcomes
 from report.significance.data_checks import clean_rows, notes_on_scores
-from report.significance.factor import Relabelling, default_baseline, find_level, noun
+from report.significance.factor import (
+    Contrast,
+    Relabelling,
+    default_baseline,
+    find_level,
+    noun,
+    parse_contrast,
+)
 from report.statistics.looks import find_looks
 from report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
 from report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from report.verdicts.findings import find, with_shared_rate
-from scores.baselines import mean_baseline
-from scores.declarations import check_chances, check_margins, check_names
-from scores.outcome import Declared, Outcome, by_name_note
+from scores.declarations import check_chances, check_margins, check_names, in_percent
+from scores.metrics import Declared, Outcome, by_name_note
 from scores.rows import NO_HEAD
 from scores.run_scores import comparable_scores, is_percent, mean_scores
-from scores.scale import in_percent
+from scores.store import mean_baseline
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from report.tuning.choices import Tuned
 from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import Findings
 from scores.declarations import Scale
-from scores.outcome import Declared, Outcome, find_direction
+from scores.metrics import Declared, Outcome, find_direction
 from scores.published import PublishedSource
-from scores.suites.spec import Better
+from scores.suites import Better
 
 
 @dataclass(frozen=True, kw_only=True)

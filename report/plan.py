@@ -20,7 +20,7 @@ from report.parts.power import equivalence_power_each, seeds_text
 from report.significance.arms import ArmTable
 from report.significance.axes import Family, Level
 from report.significance.comparison import Inference
-from report.significance.contrasts import Contrast
+from report.significance.factor import Contrast
 from report.statistics.power import (
     POWER,
     balanced,

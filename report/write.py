@@ -24,7 +24,7 @@ from report.inputs.sources import Source, read_source
 from report.page import blocks
 from report.paper.write import FOLDER, paper_files
 from report.part import Page
-from scores.outcome import Declared
+from scores.metrics import Declared
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib", "markdown-it-py")
 

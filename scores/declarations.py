@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeVar, get_args
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
-from scores.outcome import Declared, Name, Outcome
+from scores.metrics import Declared, Name, Outcome
 from scores.rows import NO_METRIC
-from scores.suites.spec import USUAL_MARGINS, Unit
+from scores.suites import USUAL_MARGINS, Unit
 
 Scale = Literal["percent", "fraction"]
 Value = TypeVar("Value")
@@ -172,4 +172,70 @@ def check_chances(outcomes: Iterable[Outcome], declared: Declared) -> None:
             raise UsageError(
                 f"chance {chance:g} of {outcome.name} is a fraction; write it in percent, {100 * chance:g}, "
                 "whatever the scale of the scores"
+            )
+
+
+ARM = ["benchmark", "family", "variant"]
+NEAR = 1.5
+"""Times a score may differ from the others of its task and be like them."""
+
+
+def in_percent(
+    tasks: pd.DataFrame, outcomes: Mapping[Any, Outcome], scale: Scale | None, origin: str
+) -> pd.DataFrame:
+    """Return scores of which those that count as percentages are so.
+
+    Args:
+        tasks: What ``comparable_scores`` returns of a table that somebody wrote.
+        outcomes: What the scores of each benchmark are.
+        scale: What the user said they are; None where nothing was said.
+        origin: Where they come from, named in errors.
+
+    Raises:
+        UsageError: For an arm that looks like fractions where nobody said what it is, or a fraction above 1.
+    """
+    is_percent = tasks["benchmark"].map(lambda name: outcomes[name].is_percentage).astype(bool)
+    chosen = tasks[is_percent]
+    chosen = chosen.assign(size=chosen["score"].abs())
+    if chosen.empty and scale is not None:
+        raise UsageError(f"{origin}: no score is a percentage, which --scale {scale} is about; leave it out")
+    if scale == "fraction":
+        _refuse_percentages(chosen, origin)
+        return tasks.assign(score=tasks["score"].where(~is_percent, 100 * tasks["score"]))
+    if scale is None:
+        _refuse_fractions(chosen, origin)
+        _refuse_mixtures(chosen, origin)
+    return tasks
+
+
+def _refuse_percentages(chosen: pd.DataFrame, origin: str) -> None:
+    largest = chosen.loc[chosen["size"].idxmax()]
+    if largest["size"] > 1:
+        raise UsageError(
+            f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
+            "which is no fraction; leave out --scale fraction, or write all scores alike"
+        )
+
+
+def _refuse_fractions(chosen: pd.DataFrame, origin: str) -> None:
+    """Refuse an arm, and a task over all arms, of which no score is above 1, unless all are 0."""
+    for keys in (ARM, ["benchmark", "task"]):
+        largest = chosen.groupby(keys)["size"].max()
+        for names in largest[(largest > 0) & (largest <= 1)].index[:1]:
+            raise UsageError(
+                f"{origin}: no score of {' '.join(map(str, names))} is above 1; are these fractions? Scores "
+                "are percentages: add --scale fraction to have all of them times 100, or --scale percent if "
+                "they are that small"
+            )
+
+
+def _refuse_mixtures(chosen: pd.DataFrame, origin: str) -> None:
+    """Refuse a task of which some scores are above 1, and the others like them once taken times 100."""
+    for (benchmark, task, _), scores in chosen[chosen["size"] > 0].groupby(["benchmark", "task", "metric"]):
+        small, large = (scores["size"][is_small] for is_small in (scores["size"] <= 1, scores["size"] > 1))
+        if len(small) and (100 * small).between(large.min() / NEAR, large.max() * NEAR).all():
+            raise UsageError(
+                f"{origin}: scores of {benchmark} {task} are {scores['score'][small.idxmax()]:g} and "
+                f"{scores['score'][large.idxmax()]:g}; write all as percentages, or add --scale percent if "
+                "some are that small"
             )

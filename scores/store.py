@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from base.errors import UsageError
-from base.files import write_text
+from base.files import mapping, write_text
 from base.records import read_record, write_record
 from base.run.folders import RUN_NAME, RunFolder, may_be
 from base.run.manifest import config_hashes, read_completion
-from scores.columns import to_csv
 from scores.rows import (
     NO_HEAD,
     check_rows,
@@ -31,6 +31,7 @@ from scores.rows import (
     read_table,
     replace_task,
     run_name,
+    to_csv,
     write_table,
 )
 
@@ -213,3 +214,50 @@ def protocol_label(protocol: dict) -> str:
 def protocol_hash(protocol: dict) -> str:
     """Return 12 hexadecimal digits that stand for a protocol in the items."""
     return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Write what constant answers and guesses score beside the scores of a run.
+
+    Args:
+        run_dir: The run's folder.
+        baselines: Of each benchmark and task, the metrics in percent. What the file says of others stays.
+    """
+    known = read_baselines(run_dir)
+    for benchmark, tasks in baselines.items():
+        known[benchmark] = known.get(benchmark, {}) | {task: dict(scores) for task, scores in tasks.items()}
+    write_record(RunFolder(run_dir).baselines_file, known)
+
+
+def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Read what they score: benchmark, task, metric, score in percent; empty where unknown.
+
+    A damaged file is set aside and says nothing.
+    """
+    content = read_record(RunFolder(run_dir).baselines_file, dict) or {}
+    return {
+        name: {task: known for task, scores in mapping(tasks).items() if (known := _numbers(scores))}
+        for name, tasks in content.items()
+    }
+
+
+def _numbers(scores: object) -> dict[str, float]:
+    return {metric: score for metric, score in mapping(scores).items() if isinstance(score, int | float)}
+
+
+def mean_baseline(baselines: Mapping[str, Mapping[str, float]], scores: pd.DataFrame) -> float | None:
+    """Average what scores without a model over the tasks that a benchmark's score is a mean of.
+
+    Args:
+        baselines: Of the benchmark's tasks and metrics, in percent.
+        scores: Family, variant, seed, run_id, task and metric of its scores, one metric a task.
+
+    Returns:
+        Percent; None where a task's is not known.
+    """
+    num_runs = len(scores.drop_duplicates(["family", "variant", "seed", "run_id"]))
+    num_scores = scores.groupby(["task", "metric"]).size().to_dict()
+    # As in the scores themselves, a task counts that most runs have.
+    tasks = [key for key, number in num_scores.items() if number > num_runs / 2]
+    known = [baselines[task][metric] for task, metric in tasks if metric in baselines.get(task, {})]
+    return fmean(known) if tasks and len(known) == len(tasks) else None

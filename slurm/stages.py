@@ -20,8 +20,7 @@ from report.significance.axes import Combination
 from report.significance.comparison import SHOWN, Comparison
 from report.tuning.choices import MORE_SEEDS, TUNED_BY
 from report.write import write_report
-from scores.decisions import Claim, Decisions, Look, read_decisions, write_decisions
-from scores.stages import TUNE
+from scores.stages import TUNE, Claim, Decisions, Look, read_decisions, write_decisions
 from scores.tuning import Further, Losses, Tuning, Wanted, read_tuning, write_tuning
 from slurm.study.axes import write_value
 from slurm.study.cells import RunCell, trained_cells

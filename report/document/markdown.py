@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from report.significance.comparison import Comparison
-from scores.outcome import Outcome
-from scores.suites.spec import Better
+from scores.metrics import Outcome
+from scores.suites import Better
 
 Name = TypeVar("Name", bound=Hashable)
 MOST_DIGITS = 8

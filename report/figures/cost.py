@@ -28,7 +28,7 @@ from report.figures.style import (
 )
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.ranking import by_standing
-from scores.suites.registry import HELD_OUT
+from scores.suites import HELD_OUT
 
 Cost = tuple[str, float, str]
 COSTS: tuple[Cost, ...] = (

@@ -15,7 +15,7 @@ from report.document.markdown import listed, margin
 from report.document.names import family_label, title
 from report.significance.axes import Benchmark, Family, plain
 from report.statistics.looks import PlannedLooks
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 _ESCAPED = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",

@@ -8,9 +8,9 @@ from report.document.names import family_label
 from report.part import Page, Part, Section
 from report.significance.arms import Key
 from report.significance.comparison import AT_CHANCE
-from report.statistics.equivalence import one_sided_level
 from report.statistics.looks import PlannedLooks
-from scores.suites.registry import asks_for_classes
+from report.statistics.welch import one_sided_level
+from scores.suites import asks_for_classes
 
 
 def compute(analysis: Analysis) -> bool:

@@ -20,13 +20,12 @@ from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
 from report.significance.axes import Benchmark, Family, Level
-from report.significance.compare import compare_arms
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import Contrast
+from report.significance.comparison import Comparison, Inference, compare_arms
+from report.significance.factor import Contrast
 from report.verdicts.ranking import by_standing
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 from scores.run_scores import SINGLE_TASK, decimals
-from scores.suites.registry import HELD_OUT
+from scores.suites import HELD_OUT
 
 SIZES = ("benchmark", "part", "contrast", "family", "estimate", "standard_error", "df", "unit", "better",
          "num_runs_plus", "num_runs_minus")  # fmt: skip

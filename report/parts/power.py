@@ -22,11 +22,12 @@ from report.significance.comparison import SHOWN, Comparison, Inference
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
+    SignalNoise,
     minimum_detectable_effect,
     runs_to_detect,
     runs_to_show_equivalence,
+    signal_noise,
 )
-from report.statistics.signal_noise import SignalNoise, signal_noise
 from report.verdicts.findings import named
 from report.verdicts.ranking import by_standing
 

@@ -16,7 +16,7 @@ from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.ranking import by_standing
 from scores.run_scores import SINGLE_TASK
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 
 def compute(analysis: Analysis) -> bool:

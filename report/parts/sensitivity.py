@@ -14,8 +14,7 @@ from report.document.markdown import difference, p_value, signed, table
 from report.document.names import family_label
 from report.part import Page, Part, Section
 from report.significance.claims import Claims, Together
-from report.significance.compare import compare_arms
-from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
+from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
 from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import named, place, verdict_word
 from scores.rows import run_name

@@ -18,13 +18,12 @@ import pandas as pd
 from scipy import special
 
 from report.significance.axes import Benchmark, Family, Level, plain
-from report.significance.contrasts import Contrast
+from report.significance.factor import Contrast
 from report.statistics.tuning import NO_CHOICE, Noise, Selection, combined
-from report.statistics.variances import judged_variances
-from report.statistics.welch import NO_SPREAD
-from scores.outcome import Outcome
+from report.statistics.welch import NO_SPREAD, judged_variances
+from scores.metrics import Outcome
 from scores.rows import run_name
-from scores.suites.spec import USUAL_MARGINS
+from scores.suites import USUAL_MARGINS
 
 Key = tuple[Family, Level]
 MOST_DIGITS = 5

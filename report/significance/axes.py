@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from base.families import PRETRAINED
-from scores.columns import of_each_row
-from scores.rows import NO_HEAD
+from scores.rows import NO_HEAD, of_each_row
 from scores.stages import Places
 
 Axes = Mapping[str, Sequence[str]]

@@ -10,19 +10,22 @@ scope, each of these groups at its own level.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from base.errors import unknown_name
-from report.significance.arms import ArmTable
+from report.significance.arms import ArmTable, Key
 from report.significance.axes import Benchmark, Level
-from report.significance.compare import compare_arms, interval_at
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import Contrast
-from report.significance.dependence import max_t_of
-from report.significance.together import Group, Members, corrected_in, in_groups
+from report.significance.comparison import NUM_DRAWS, Comparison, Inference, compare_arms, interval_at
+from report.significance.factor import Contrast
 from report.statistics.corrections import Correction, Holm, MaxT
+from report.statistics.joint_null import Cells, cells_of_arms, cells_of_pairs, p_of_t, simulated
 from report.statistics.looks import OneLook
+from report.statistics.tuning import NO_CHOICE
 
 
 @dataclass(frozen=True)
@@ -214,3 +217,155 @@ def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     names = ("is_primary", "p", "look", "p_corrected", "level_simultaneous", "p_equivalence",
              "p_equivalence_everywhere", "p_equivalence_holm", "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})
+
+
+Members = Mapping[int, Comparison]
+"""Comparisons by their place among all."""
+
+
+class Group:
+    """Differences and equivalences that are corrected together.
+
+    Args:
+        members: The comparisons.
+        correction: Of their differences; equivalences are corrected by Holm.
+        level: Of all of them together.
+    """
+
+    def __init__(self, members: Members, correction: Correction, level: float) -> None:
+        self._correction, self._level = correction, level
+        self._p = {place: c.p_sequential for place, c in members.items()}
+        self._equivalence = {place: c.p_equivalence_sequential for place, c in members.items()}
+
+    def fields(self, exchanged: Members) -> dict[int, dict[str, Any]]:
+        """Return the corrected fields of members that are exchanged for others."""
+        own = {place: c for place, c in exchanged.items() if place in self._p}
+        if not own:
+            return {}
+        p_values = self._p | {place: c.p_sequential for place, c in own.items()}
+        levels = dict(zip(p_values, self._correction.levels([*p_values.values()], self._level), strict=True))
+        corrected = _adjusted(p_values, self._correction)
+        equivalence = {place: c.p_equivalence_sequential for place, c in own.items()}
+        equivalent = _adjusted(self._equivalence | equivalence, Holm())
+        return {
+            place: {
+                "p_corrected": corrected[place],
+                "level_simultaneous": (level := levels[place]) and c.look.nominal(level),
+                "p_equivalence_holm": equivalent[place],
+            }
+            for place, c in own.items()
+        }
+
+
+def corrected_in(groups: Iterable[Group], exchanged: Members) -> dict[int, Comparison]:
+    """Correct comparisons within their groups, among those that stay."""
+    fields: dict[int, dict[str, Any]] = {place: {} for place in exchanged}
+    for group in groups:
+        for place, found in group.fields(exchanged).items():
+            fields[place] |= found
+    return {place: replace(c, **fields[place]) for place, c in exchanged.items()}
+
+
+def in_groups(
+    comparisons: Sequence[Comparison], key: Callable[[Comparison], Hashable]
+) -> list[dict[int, Comparison]]:
+    """Return the comparisons of each group by their place among all."""
+    groups: dict[Hashable, dict[int, Comparison]] = {}
+    for place, comparison in enumerate(comparisons):
+        groups.setdefault(key(comparison), {})[place] = comparison
+    return list(groups.values())
+
+
+def _adjusted(p_values: Mapping[int, float | None], correction: Correction) -> dict[int, float | None]:
+    return dict(zip(p_values, correction.adjust([*p_values.values()]), strict=True))
+
+
+def max_t_of(
+    comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
+) -> MaxT:
+    """Draw whole studies without any difference.
+
+    Args:
+        comparisons: What is corrected together, in this order; those without a p are never in question.
+        tables: The runs of every outcome.
+        inference: How comparisons are made.
+    """
+    cells, rng = cells_of(comparisons, tables, inference), _generator(inference)
+    sizes = [
+        min(NUM_DRAWS, inference.num_draws - begun) for begun in range(0, inference.num_draws, NUM_DRAWS)
+    ]
+    parts = [list(map(p_of_t, simulated(cells, size, rng))) for size in sizes]
+    return MaxT(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _generator(inference: Inference) -> np.random.Generator:
+    return np.random.default_rng([inference.generator_seed, zlib.crc32(b"max-t")])
+
+
+def cells_of(
+    comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], inference: Inference
+) -> Cells:
+    """Arrange the runs of comparisons as whole runs with all of their outcomes."""
+    benchmarks = list(dict.fromkeys(c.benchmark for c in comparisons))
+    of_outcomes = [tables[benchmark] for benchmark in benchmarks]
+    families = sorted({family for c in comparisons for family in c.families})
+    keys = _keys(comparisons, of_outcomes, families, inference)
+    weights = np.zeros((len(comparisons), len(keys)))
+    places = {key: place for place, key in enumerate(keys)}
+    for row, comparison in zip(weights, comparisons, strict=True):
+        for family in comparison.families:
+            for variant, weight in comparison.contrast.weights().items():
+                row[places[family, variant]] = weight / len(comparison.families)
+    scores = _scores(of_outcomes, keys)
+    outcomes = np.array([benchmarks.index(c.benchmark) for c in comparisons], int)
+    family_of = np.array([families.index(family) for family, _ in keys])
+    if inference.paired:
+        choices = _choices_of_pairs(comparisons, tables, families)
+        return cells_of_pairs(scores, weights, outcomes, family_of, choices)
+    variants = list(dict.fromkeys(variant for _, variant in keys))
+    choices = [[arms.choices.get(key, NO_CHOICE) for arms in of_outcomes] for key in keys]
+    return cells_of_arms(
+        scores,
+        weights,
+        outcomes,
+        family_of,
+        np.moveaxis(np.array(choices), -1, 0),
+        np.array([variants.index(variant) for _, variant in keys]),
+    )
+
+
+def _keys(
+    comparisons: Sequence[Comparison],
+    tables: Sequence[ArmTable],
+    families: Sequence[object],
+    inference: Inference,
+) -> list[Key]:
+    """Every arm of the families, as all of them tell what is usual; of pairs only those compared."""
+    compared = {(f, v) for c in comparisons for f in c.families for v in c.contrast.weights()}
+    others = {key for table in tables for key in table.runs if key[0] in families}
+    return sorted(compared if inference.paired else compared | others)
+
+
+def _choices_of_pairs(
+    comparisons: Sequence[Comparison], tables: Mapping[Benchmark, ArmTable], families: Sequence
+) -> np.ndarray:
+    """(2, F, m) what tuning adds to each difference within each family."""
+    choices = [[tables[c.benchmark].choice(c.contrast, family) for c in comparisons] for family in families]
+    return np.moveaxis(np.array(choices, dtype=float), -1, 0)
+
+
+def _scores(tables: Sequence[ArmTable], keys: Sequence[Key]) -> np.ndarray:
+    """(A, S, O) scores, nan where missing; the rows of a family are its seeds."""
+    seeds = {
+        family: sorted(
+            {seed for t in tables for (f, _), arm in t.runs.items() if f == family for seed in arm.index}
+        )
+        for family, _ in keys
+    }
+    found = np.full((len(keys), max(map(len, seeds.values()), default=0), len(tables)), np.nan)
+    for outcome, table in enumerate(tables):
+        for place, (family, variant) in enumerate(keys):
+            arm = table.runs.get((family, variant))
+            if arm is not None:
+                found[place, np.searchsorted(seeds[family], arm.index), outcome] = arm.to_numpy()
+    return found

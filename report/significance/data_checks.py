@@ -14,9 +14,9 @@ from scipy import special
 from base.wording import first_few
 from report.significance.axes import Benchmark, Level
 from report.statistics.welch import NO_SPREAD
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 from scores.rows import RunKey, run_name
-from scores.suites.registry import HELD_OUT, is_percentage, unit_of
+from scores.suites import HELD_OUT, is_percentage, unit_of
 
 RUN = ["family", "variant", "seed"]
 SCORE = ["benchmark", "task", "metric", "head"]

@@ -15,6 +15,7 @@ anything is computed, so that the levels of the factor are the variants (``repor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,10 +37,9 @@ from report.significance.axes import (
     places_of,
     plain,
 )
-from scores.columns import of_each_row
-from scores.heads.registry import DEFAULT_HEAD, FROZEN, head_name
-from scores.rows import NO_HEAD
-from scores.suites.registry import is_graded
+from scores.heads import DEFAULT_HEAD, FROZEN, head_name
+from scores.rows import NO_HEAD, of_each_row
+from scores.suites import is_graded
 
 Factor = str
 """``ffn``, ``head``, ``both``, or the name of an axis of the study."""
@@ -276,3 +276,49 @@ def _with(rows: pd.DataFrame, column: str, values: Sequence[object]) -> pd.DataF
 
 def _wanted(heads: Iterable[str], head: str | None) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(heads) if head is None or name in (head, NO_HEAD))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two groups of variants, written ``relu+silu - prelu+swish``; within a group variants weigh the same."""
+
+    plus: tuple[Level, ...]
+    minus: tuple[Level, ...]
+
+    def __str__(self) -> str:
+        return f"{self.compared} - {'+'.join(map(str, self.minus))}"
+
+    @property
+    def compared(self) -> str:
+        """The first group, written out: what is compared with the baseline, where the second one is that."""
+        return "+".join(map(str, self.plus))
+
+    def weights(self) -> dict[Level, float]:
+        """Weight of each variant: +1 shared over the first group, -1 over the second."""
+        return {name: sign / len(arm) for arm, sign in ((self.plus, 1.0), (self.minus, -1.0)) for name in arm}
+
+
+def parse_contrast(
+    text: str, variants: Sequence[Level], baseline: Level | None = None, factor: Factor = "ffn"
+) -> Contrast:
+    """Read ``a+b - c+d``; ``a`` alone means minus the baseline. Names hold hyphens: spaces around the minus.
+
+    Args:
+        text: What to read.
+        variants: Every name that there is.
+        baseline: What a single group is compared with.
+        factor: What a variant is; with ``head`` and ``both``, heads may be written with options in any order
+            and at their defaults.
+
+    Raises:
+        UsageError: For an unknown variant, an empty side, or a variant named twice.
+    """
+    sides = [[name.strip() for name in side.split("+")] for side in re.split(r"\s+-\s+", text.strip())]
+    if len(sides) == 1 and baseline is not None:
+        sides.append([str(baseline)])
+    if len(sides) != 2 or not all(name for side in sides for name in side):
+        raise UsageError(f"contrast {text!r} is not of the form 'a+b - c+d' (a minus with spaces around it)")
+    plus, minus = (tuple(find_level(factor, name, variants) for name in side) for side in sides)
+    if len({*plus, *minus}) < len(plus) + len(minus):
+        raise UsageError(f"contrast {text!r} names a {noun(factor)} twice; each may stand on one side only")
+    return Contrast(plus, minus)

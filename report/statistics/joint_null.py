@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, special
 
-from report.statistics.variances import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
+from report.statistics.welch import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
 
 SPREAD_OF_SPREADS = 0.4
 """Standard deviation of the logarithm of arms' standard deviations about what is usual."""

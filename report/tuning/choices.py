@@ -21,11 +21,10 @@ from report.significance.axes import Benchmark, Family, Level, places_of, plain
 from report.significance.factor import OF_HEADS
 from report.statistics import tuning as statistics
 from report.statistics.tuning import Curve, Curves, Noise, Selection
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 from scores.stages import SHARED, TUNE
-from scores.suites.registry import HELD_OUT
-from scores.tuning import Choice, Tuning, read_tuning
-from scores.tuning_rules import Point, Value, is_number
+from scores.suites import HELD_OUT
+from scores.tuning import Choice, Point, Tuning, Value, is_number, read_tuning
 
 TUNED_BY = Benchmark(HELD_OUT)
 """What a study's tuning selects by."""

@@ -10,10 +10,15 @@ from report.document.names import family_label, title
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
 from report.significance.claims import Claims, contrasts_of, corrected_together, question
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import DIFFERENT, INCONCLUSIVE, NEGLIGIBLE, Comparison, Inference
-from report.significance.contrasts import Contrast
-from report.significance.factor import OF_HEADS, Factor, noun
+from report.significance.comparison import (
+    DIFFERENT,
+    INCONCLUSIVE,
+    NEGLIGIBLE,
+    Comparison,
+    Inference,
+    compare_with_baseline,
+)
+from report.significance.factor import OF_HEADS, Contrast, Factor, noun
 
 
 @dataclass(frozen=True)

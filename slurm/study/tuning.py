@@ -19,8 +19,7 @@ from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, SHARED, TUNE
-from scores.tuning import Tuning, TuningPlan, Wanted
-from scores.tuning_rules import Point, Value, is_number, widest
+from scores.tuning import Point, Tuning, TuningPlan, Value, Wanted, is_number, widest
 from slurm.study.axes import put, write_value
 from slurm.study.cells import RunCell, at_seed
 

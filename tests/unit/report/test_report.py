@@ -21,8 +21,8 @@ from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source
 from report.write import write_report
-from scores.baselines import write_baselines
 from scores.rows import ROW_COLUMNS, write_rows
+from scores.store import write_baselines
 from tests.cases import first_is_fast
 from tests.processes import run_command
 from tests.unit.report import rendering

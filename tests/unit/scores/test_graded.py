@@ -24,11 +24,11 @@ from eval.zero_shot.choices import FORMS, ChoiceTask
 from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source
-from scores.graded import GRADES, graded_rows
-from scores.outcome import Declared
+from scores.items import GRADES, graded_rows
+from scores.metrics import Declared
 from scores.rows import ROW_COLUMNS, check_rows, read_rows
 from scores.store import ResultStore
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 RUNS = [(f, v, seed) for f in ("gpt_neo", "roberta") for v in ("gelu", "kan") for seed in (1, 2)]
 PAIRS = {"agreement": ("syntax", 40), "order": ("syntax", 25), "number": ("morphology", 30)}

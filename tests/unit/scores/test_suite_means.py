@@ -8,9 +8,8 @@ import pytest
 from report.analyse import analyse
 from report.exports import number_tables
 from report.inputs.sources import read_source
-from scores.run_scores import is_percent, normalise_rows, run_scores
-from scores.suites.blimp_paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
-from scores.summary import suite_means
+from scores.blimp_paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
+from scores.run_scores import is_percent, normalise_rows, run_scores, suite_means
 
 
 def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = "accuracy") -> pd.DataFrame:

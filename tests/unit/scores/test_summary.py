@@ -7,7 +7,7 @@ from itertools import product
 import pandas as pd
 
 from scores.rows import check_rows
-from scores.summary import summary
+from scores.run_scores import summary
 
 
 def rows_of(

@@ -19,7 +19,7 @@ from scipy.special import expit
 from base.errors import UsageError
 from eval.classification.heads import build_head, count_parameters, mlp_width
 from eval.classification.listing import list_heads, table_rows
-from scores.heads.registry import (
+from scores.heads import (
     DEFAULT_HEAD,
     HEAD_NAMES,
     HEADS,
@@ -106,7 +106,7 @@ def test_the_builder_takes_the_options_of_the_registry(name):
 def test_heads_are_named_without_loading_one():
     code = (
         "import sys\n"
-        "from scores.heads.registry import check_head, head_name, parse_head\n"
+        "from scores.heads import check_head, head_name, parse_head\n"
         "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
         "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
     )

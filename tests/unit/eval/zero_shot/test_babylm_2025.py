@@ -25,7 +25,7 @@ from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
-from scores.outcome import Declared, find_outcome
+from scores.metrics import Declared, find_outcome
 from tests.babylm_data import write_data
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -9,8 +9,8 @@ import pytest
 from report.document.markdown import amount, interval, signed
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
-from report.significance.contrasts import Contrast
-from scores.outcome import Outcome
+from report.significance.factor import Contrast
+from scores.metrics import Outcome
 
 
 def between(low: float, high: float) -> Comparison:

@@ -17,7 +17,7 @@ from report.analysis import Analysis, Request
 from report.inputs.sources import read_source
 from report.part import Page
 from report.parts.power import PART
-from scores.outcome import Declared
+from scores.metrics import Declared
 from tests.unit.report import rendering
 
 VARIANTS, FAMILIES, SEEDS = ("gelu", "kan", "relu", "swish"), ("gpt_neo", "roberta"), (1, 2, 3, 4, 5)

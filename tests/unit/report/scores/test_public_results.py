@@ -28,7 +28,7 @@ from report.significance.comparison import (
     NEGLIGIBLE,
     Comparison,
 )
-from scores.outcome import Declared
+from scores.metrics import Declared
 from tests.unit.report.significance.comparing import table
 
 # Mean and standard deviation of ten seeds, in percent: experiments/results/babylm_seed_stats/summary.json of

@@ -18,7 +18,7 @@ from report.inputs.sources import read_source
 from report.part import Page
 from report.parts import phenomena
 from report.significance.comparison import EQUIVALENT
-from scores.outcome import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss
+from scores.metrics import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss
 
 VARIANTS, SEEDS = ("gelu", "kan"), (1, 2, 3)
 PERCENT, LOSSES, FRACTIONS = (50.0, 1.0), (3.0, 0.02), (0.6, 0.01)

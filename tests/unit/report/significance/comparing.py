@@ -9,12 +9,10 @@ import pandas as pd
 
 from report.significance.arms import ArmTable
 from report.significance.axes import with_settings
-from report.significance.compare import compare_arms, outcomes
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import parse_contrast
+from report.significance.comparison import Comparison, Inference, compare_arms, outcomes
 from report.significance.data_checks import clean_rows
-from report.significance.factor import Factor, Relabelling, is_paired
-from scores.outcome import Declared
+from report.significance.factor import Factor, Relabelling, is_paired, parse_contrast
+from scores.metrics import Declared
 from scores.run_scores import comparable_scores, mean_scores, normalise_rows
 
 

@@ -9,11 +9,10 @@ from scipy import stats
 
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.compare import compare_arms
-from report.significance.comparison import Inference
-from report.significance.contrasts import Contrast
+from report.significance.comparison import Inference, compare_arms
+from report.significance.factor import Contrast
 from report.statistics.tuning import Selection
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 
 SPREAD = np.array([-1.0, 0.0, 1.0])
 

@@ -17,12 +17,11 @@ from report.document.markdown import interval
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.claims import Claims, Together, contrasts_of, corrected_together, find_primary
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import Contrast, parse_contrast
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
+from report.significance.factor import Contrast, parse_contrast
 from report.statistics.looks import PlannedLooks
 from report.statistics.tuning import Selection
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 
 BLIMP, EWOK, LOSS = Benchmark("blimp"), Benchmark("ewok"), Benchmark("held-out-loss")
 OUTCOMES = {

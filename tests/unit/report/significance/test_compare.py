@@ -15,10 +15,9 @@ from base.errors import UsageError
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.claims import Claims
-from report.significance.compare import compare_arms, compare_with_baseline
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import parse_contrast
-from scores.outcome import Declared
+from report.significance.comparison import Comparison, Inference, compare_arms, compare_with_baseline
+from report.significance.factor import parse_contrast
+from scores.metrics import Declared
 from scores.run_scores import normalise_rows, run_scores
 from tests.unit.report.significance.comparing import compare, table
 

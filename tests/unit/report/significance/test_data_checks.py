@@ -14,7 +14,7 @@ from base.run.folders import RunFolder
 from report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
 from report.significance import data_checks
 from report.significance.axes import Benchmark
-from report.significance.compare import outcomes
+from report.significance.comparison import outcomes
 from report.significance.data_checks import (
     balance_notes,
     clean_rows,
@@ -24,7 +24,7 @@ from report.significance.data_checks import (
     range_notes,
 )
 from report.significance.factor import Relabelling
-from scores.outcome import Declared
+from scores.metrics import Declared
 from scores.run_scores import comparable_scores, normalise_rows, run_scores
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.significance.comparing import table

@@ -10,12 +10,10 @@ import pytest
 
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.claims import Claims
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Comparison, Inference
-from report.significance.dependence import cells_of
+from report.significance.claims import Claims, cells_of
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
 from report.statistics.looks import PlannedLooks
-from scores.outcome import Declared, find_outcome
+from scores.metrics import Declared, find_outcome
 
 
 def tables(seed: int, missing: bool) -> dict[Benchmark, ArmTable]:

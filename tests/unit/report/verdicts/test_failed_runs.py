@@ -18,10 +18,9 @@ from report.inputs.study_checks import FailedRun, failed_runs
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.claims import Claims
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Comparison, Inference
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
-from scores.outcome import Outcome
+from scores.metrics import Outcome
 from scores.rows import ROW_COLUMNS, write_rows
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import render

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scores.suites.registry import HARNESS_METRICS, RAW_PREFIX, is_percentage
+from scores.suites import HARNESS_METRICS, RAW_PREFIX, is_percentage
 
 # Metrics of lm-eval that are a share from 0 to 1 or a correlation, and their names in rows, in percent.
 PERCENT_METRICS = {

@@ -16,8 +16,19 @@ from typing import Any, TypeVar
 
 from base.errors import UsageError
 from scores.rows import NO_METRIC
-from scores.suites.registry import HELD_OUT, SUITES, is_graded, is_percentage, known_metric, suite_metric
-from scores.suites.spec import PERCENTAGES, USUAL_MARGINS, Better, MetricSpec, Unit
+from scores.suites import (
+    HELD_OUT,
+    PERCENTAGES,
+    SUITES,
+    USUAL_MARGINS,
+    Better,
+    MetricSpec,
+    Unit,
+    is_graded,
+    is_percentage,
+    known_metric,
+    suite_metric,
+)
 
 Value = TypeVar("Value")
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")

@@ -30,9 +30,10 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from base.errors import UsageError
-from base.run.folders import StudyFolder
+from base.run.folders import RunFolder, StudyFolder
+from base.wording import first_few
 from scores.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 # In the name of a protocol under which a score is a mean over tokens, so that a difference says nothing of a
 # pair's odds. No preset has it.
@@ -210,3 +211,39 @@ def _as_rows(graded: Sequence[pd.DataFrame], scored: pd.DataFrame) -> pd.DataFra
     known = scored[of_task].drop_duplicates(of_task[:3])
     rows = pd.concat(graded, ignore_index=True).merge(known, on=of_task[:3])
     return rows.assign(head=NO_HEAD, primary=False)[list(ROW_COLUMNS)]
+
+
+MOST = 0.5
+"""A larger share of a task's inputs is told."""
+CUT = "truncated"
+"""The column of items that says whether an input lost tokens."""
+SHOWN = 3
+
+
+def cut_inputs(items: pd.DataFrame) -> dict[str, float]:
+    """Return the tasks of which most inputs lost tokens, to the share of those that did."""
+    if CUT not in items:
+        return {}
+    shares = items.groupby("task")[CUT].mean()
+    return {str(task): float(share) for task, share in shares.items() if share > MOST}
+
+
+def describe_cut(task: str, share: float) -> str:
+    """Say it of one task."""
+    return f"{task}: {share:.0%} of the inputs are longer than what the model reads, and cut"
+
+
+def cut_input_notes(runs: Mapping[str, RunFolder]) -> list[str]:
+    """Say of which tasks of a study most inputs are cut, and in which of its runs."""
+    cut: dict[str, list[str]] = defaultdict(list)
+    for run_id, run in runs.items():
+        for path in sorted(run.items_dir.glob("*.parquet")):
+            try:
+                if not {"task", CUT} <= set(pq.read_schema(path).names):
+                    continue
+                items = read_table(path, ["task", CUT]).to_pandas()
+            except (OSError, pa.ArrowInvalid, UsageError):
+                continue  # told by whoever needs the items
+            for task, share in cut_inputs(items).items():
+                cut[describe_cut(f"{path.stem}/{task}", share)].append(run_id)
+    return [f"{said}, in {first_few(run_ids, SHOWN)}" for said, run_ids in cut.items()]
