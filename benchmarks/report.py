@@ -42,9 +42,9 @@ from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.comparison import Inference, compare_with_baseline
 from report.significance.factor import Relabelling
-from scores.blimp_paradigms import BLIMP_PARADIGMS
 from scores.rows import ROW_COLUMNS, write_rows
 from scores.run_scores import comparable_scores, mean_scores
+from scores.suites import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"

@@ -39,26 +39,19 @@ class HeadSpec:
     """Whether its logits can be read one by one, so that an example may have several labels."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """What may be given behind the name: ``--head "fourier-kan grid_size=10"``."""
-    named_with: Mapping[str, str] = field(default_factory=dict)
-    """Options that its name in rows holds, even at their defaults, exactly where another option is not at its
-    own: elsewhere they have no effect, and without them that name once meant something else."""
     scores_segments: bool = False
     """Whether it says what each segment adds to or says of each label."""
 
     def named_options(self, values: Mapping[str, int | float | str]) -> dict[str, int | float | str]:
-        """Return those of given options that its name in rows holds, in the registry's order.
+        """Return those of given options that its name in rows holds: not at their defaults, in order.
 
         Options that the head does not have are kept: the name may come from other code than this.
         """
-
-        def is_changed(name: str) -> bool:
-            return name in values and (name not in self.options or values[name] != self.options[name].default)
-
-        settled = {name: values.get(name, option.default) for name, option in self.options.items()}
+        in_order = [name for name in self.options if name in values]
         return {
-            name: value
-            for name, value in (settled | dict(values)).items()
-            if is_changed(self.named_with.get(name, name))
+            name: values[name]
+            for name in (*in_order, *(name for name in values if name not in self.options))
+            if name not in self.options or values[name] != self.options[name].default
         }
 
     def resolve(self, options: Mapping[str, Any] | None = None) -> dict[str, int | float | str]:
@@ -100,7 +93,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="cheby-kan",
         reads="example",
-        builder="ffn_variants.variants.cheby_kan:ChebyKANLinear",
+        builder="ffn_variants.variants.series_kan:ChebyKANLinear",
         formula="sum_i sum_k w_cik T_k(tanh x_i)",
         reference=kan_layers.CHEBY_KAN.reference,
         options=kan_layers.CHEBY_KAN.options,
@@ -108,7 +101,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="rbf-kan",
         reads="example",
-        builder="ffn_variants.variants.rbf_kan:RBFKANLinear",
+        builder="ffn_variants.variants.bump_kan:RBFKANLinear",
         formula="sum_i sum_g v_cig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
         reference=kan_layers.RBF_KAN.reference,
         options=kan_layers.RBF_KAN.options,
@@ -171,8 +164,6 @@ _SWIPE = HeadSpec(
         "positions": Option(default="none", choices=("none", "sine"), help="what tells these their order"),
         **SEGMENT_OPTIONS,
     },
-    # Rows of num_layers=2 alone are of a version that always added sines.
-    named_with={"positions": "num_layers"},
     scores_segments=True,
 )
 

@@ -8,7 +8,7 @@ head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -115,29 +115,27 @@ def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
 def with_primary(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
     """Return the rows with ``primary`` as Booleans, filled in where no row of a task says it.
 
-    That is so in tables from before the column. They are read by the rule that held then.
-
     Args:
-        rows: Text in the columns of ``ROW_KEY``; for tables from before the column, in their own order.
+        rows: Text in the columns of ``ROW_KEY``.
         source: Where they came from, for the error message.
 
     Raises:
         UsageError: For a value that is neither true nor false.
     """
-    primary = _as_said(rows, source)
-    is_said = primary
+    primary = _as_written(rows, source)
+    is_written = primary
     if primary.any():
-        is_said = primary.groupby([rows[column] for column in SCORED]).transform("any")
-    if not is_said.all():
-        headlines = _former_headlines(rows[~is_said])
+        is_written = primary.groupby([rows[column] for column in SCORED]).transform("any")
+    if not is_written.all():
+        tasks = rows[~is_written].groupby(["benchmark", "task"])["metric"]
+        headlines = {(name, task): primary_metric(str(task), metrics) for (name, task), metrics in tasks}
         names = rows[["benchmark", "task", "metric"]]
         is_headline = of_each_row(names, lambda name, task, metric: headlines.get((name, task)) == metric)
-        by_rule = pd.Series(is_headline, rows.index, bool)
-        primary = primary.where(is_said, by_rule).astype(bool)
+        primary = primary.where(is_written, pd.Series(is_headline, rows.index, bool)).astype(bool)
     return rows.assign(primary=primary)
 
 
-def _as_said(rows: pd.DataFrame, source: str) -> pd.Series:
+def _as_written(rows: pd.DataFrame, source: str) -> pd.Series:
     if "primary" not in rows.columns:
         return pd.Series(False, rows.index, dtype=bool)
     column = rows["primary"].astype(object)
@@ -147,29 +145,15 @@ def _as_said(rows: pd.DataFrame, source: str) -> pd.Series:
     return texts == "true"
 
 
-# The rule for tables from before the column `primary`, and for nothing else: what the shipped tasks of then
-# had as headlines, and what stood in rows that were made for the source study's average.
-_FORMER_HEADLINES = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
-_SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
+HEADLINES = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
+"""What stands for a task of these names, where it was scored in several metrics."""
 
 
-def _former_headlines(rows: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """Name the metric that stood for each benchmark's task, a percentage where it has one.
-
-    It was the source study's where it is there, else the known one of a shipped task, else under a head the
-    one that the task's rows begin with, else accuracy, else the first in order of names.
-    """
-    headlines: dict[tuple[str, str], str] = {}
-    in_percent = pd.Series(of_each(rows["metric"], is_percentage), rows.index, bool)
-    for part in (rows[~in_percent], rows[in_percent]):
-        headed = part[part["head"] != NO_HEAD]
-        first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
-        for (benchmark, task), metrics in part.groupby(["benchmark", "task"])["metric"]:
-            known = _FORMER_HEADLINES.get(str(task).lower().rsplit("/", 1)[-1], "")
-            wanted = (*_SOURCE_STUDY_METRICS, known, first.get((benchmark, task), ""), "accuracy")
-            found = set(metrics)
-            headlines[benchmark, task] = next((name for name in wanted if name in found), min(found))
-    return headlines
+def primary_metric(task: str, metrics: Iterable[str]) -> str:
+    """Name what stands for a task where nobody says it: a percentage before others, and accuracy first."""
+    ordered = sorted(metrics, key=lambda name: (not is_percentage(name), name))
+    headline = HEADLINES.get(task.lower().rpartition("/")[2])
+    return next((name for name in (headline, "accuracy") if name in ordered), ordered[0])
 
 
 def empty_rows() -> pd.DataFrame:
@@ -190,8 +174,8 @@ def replace_task(
     What was said of the task before there were heads goes too.
     """
     same = (rows["benchmark"] == benchmark) & (rows["task"] == task) & rows["head"].isin([head, NO_HEAD])
-    kept, new = rows[~same], new.assign(head=head)
-    rows = check_rows(pd.concat([kept, new]) if len(kept) else new)
+    others, new = rows[~same], new.assign(head=head)
+    rows = check_rows(pd.concat([others, new]) if len(others) else new)
     # Tasks may end in any order.
     return rows.sort_values(["benchmark", "task", "head"], kind="stable", ignore_index=True)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, shown
-from scores.blimp_paradigms import phenomenon_name
 from scores.heads import DEFAULT_HEAD
 from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, of_each, with_primary
 from scores.suites import (
@@ -19,6 +18,7 @@ from scores.suites import (
     UNGROUPED,
     MeanSpec,
     is_percentage,
+    phenomenon_name,
     unit_of,
 )
 
@@ -72,18 +72,10 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str
     derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
     for name in axes:
         derived_id += f" {name}=" + rows[name]
-    for name, value in (
-        ("run_id", derived_id),
-        ("task", SINGLE_TASK),
-        ("group", ""),
-        ("metric", NO_METRIC),
-        ("head", NO_HEAD),
-    ):
-        if name in rows.columns:
-            column = rows[name].astype(object)
-            rows[name] = column.where(column.notna(), value).astype(str)
-        else:
-            rows[name] = pd.Series(value, rows.index).astype(str)
+    texts = {"run_id": derived_id, "task": SINGLE_TASK, "group": "", "metric": NO_METRIC, "head": NO_HEAD}
+    for name, default in texts.items():
+        column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
+        rows[name] = column.where(column.notna(), default).astype(str)
     rows["group"] = pd.Series(of_each(rows["group"], phenomenon_name), rows.index).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
@@ -171,11 +163,11 @@ def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
 def _headlines(rows: pd.DataFrame, within: list[str]) -> pd.DataFrame:
     """Keep what most runs say of each task, within each family or over all."""
     keys = ["benchmark", "task", *within, "metric"]
-    said = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
-    said = said.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
-    chosen = said.drop_duplicates(["benchmark", "task", *within])[keys]
-    found = rows[keys].merge(chosen.assign(is_chosen=True), how="left", on=keys)
-    return rows[found["is_chosen"].notna().to_numpy()]
+    votes = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
+    votes = votes.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
+    headlines = votes.drop_duplicates(["benchmark", "task", *within])[keys]
+    marked = rows[keys].merge(headlines.assign(is_headline=True), how="left", on=keys)
+    return rows[marked["is_headline"].notna().to_numpy()]
 
 
 def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -212,7 +204,7 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         left out.
     """
     notes: list[str] = []
-    kept = [pd.DataFrame(columns=["family", "variant", "seed", "run_id", "score", "benchmark"])]
+    means = [pd.DataFrame(columns=["family", "variant", "seed", "run_id", "score", "benchmark"])]
     for benchmark, of_benchmark in scores.groupby("benchmark", sort=True):
         table = of_benchmark.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
@@ -229,8 +221,8 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             for run, lacking in _lacking(table, table.loc[~complete, common])
         ]
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
-        kept.append(mean.assign(benchmark=benchmark))
-    return pd.concat(kept[1:] or kept, ignore_index=True), notes
+        means.append(mean.assign(benchmark=benchmark))
+    return pd.concat(means[1:] or means, ignore_index=True), notes
 
 
 def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str, str]]:
@@ -267,8 +259,8 @@ def _averaged(mean: MeanSpec, rows: pd.DataFrame, items: pd.DataFrame | None) ->
     if mean.over == "paradigm":
         if items is None:
             return pd.Series(dtype=float)
-        chosen = items if mean.tasks is None else items[items["task"].isin(mean.tasks)]
-        return 100 * chosen.groupby("paradigm")["correct"].mean()
+        counted = items if mean.tasks is None else items[items["task"].isin(mean.tasks)]
+        return 100 * counted.groupby("paradigm")["correct"].mean()
     scores = task_scores(rows) if mean.metric is None else rows[rows["metric"] == mean.metric]
     if mean.tasks is not None:
         scores = scores[scores["task"].isin(mean.tasks)]

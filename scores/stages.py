@@ -1,4 +1,9 @@
-"""Where a run stands in a study: its levels, its stage, and whether the study's file names all runs."""
+"""Where a run stands in a study (places and stage), and what its interim analyses decided.
+
+A study may add seeds only to what is undecided. ``<study>/decisions.json`` is replaced whole by whoever runs
+the study, once a look. Which cells are needed follows from it, so the same command arrives at the same end
+whenever it was interrupted.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,7 @@ from base.records import parse_record, write_record
 from base.run.folders import StudyFolder
 
 Places = tuple[tuple[str, str], ...]
-"""Axes of a study beside family and variant, and a run's level on each: ``(("size", "0.5M"),)``."""
-
+"""Axes of a study beside family and variant, and a run's value on each: ``(("size", "0.5M"),)``."""
 
 Stage = Literal["tune", "main", "shared"]
 TUNE: Final = "tune"
@@ -36,25 +40,26 @@ def is_cut_off(content: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A comparison that a study's answer rests on, as it stood at a look."""
+class Decision:
+    """A primary comparison as it stood at a look."""
 
     comparison: str
     """``relu - gelu``, as the report writes it."""
     outcome: str
+    """The metric."""
     verdict: str
     is_decided: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One time that the scores were looked at in order to decide who gets more seeds."""
+    """One interim analysis, by which it was decided who gets more seeds."""
 
     seeds: int
     """Of every arm whose comparisons were undecided before."""
     made: str
     """The day."""
-    claims: tuple[Claim, ...]
+    claims: tuple[Decision, ...]
     go_on: tuple[str, ...]
     """Variants that get more seeds; none after the last look."""
 
@@ -74,7 +79,7 @@ class Decisions:
 
     @property
     def is_over(self) -> bool:
-        """Whether no look is left to be made."""
+        """Whether no look remains to be made."""
         return bool(self.looks) and not self.looks[-1].go_on
 
     @property
@@ -98,8 +103,7 @@ class Decisions:
         if variant not in self.plan["variants"]:
             return None
         stages = zip(self.looks, self.planned[1:], strict=False)
-        went_on = [following for look, following in stages if variant in look.go_on]
-        return max([self.planned[0], *went_on])
+        return max([self.planned[0], *(seeds for look, seeds in stages if variant in look.go_on)])
 
     @property
     def runs_used(self) -> str:
@@ -111,13 +115,16 @@ class Decisions:
         return f"{due:,} runs of the {num_all:,} of a plan with {most} seeds for every variant"
 
     def decided(self) -> dict[tuple[str, str], tuple[int, str]]:
-        """By comparison and outcome, at how many seeds it was decided and how."""
-        found: dict[tuple[str, str], tuple[int, str]] = {}
-        for look in self.looks:
-            for claim in look.claims:
-                if claim.is_decided:
-                    found.setdefault((claim.comparison, claim.outcome), (look.seeds, claim.verdict))
-        return found
+        """By comparison and metric, at how many seeds it was decided first and how."""
+        return {
+            (claim.comparison, claim.outcome): (look.seeds, claim.verdict)
+            for look in reversed(self.looks)
+            for claim in look.claims
+            if claim.is_decided
+        }
+
+
+_DECISIONS = TypeAdapter(Decisions)
 
 
 def read_decisions(study: Path) -> Decisions | None:
@@ -138,8 +145,5 @@ def read_decisions(study: Path) -> Decisions | None:
 
 
 def write_decisions(study: Path, decisions: Decisions) -> None:
-    """Replace what is known of a study's looks in one step."""
+    """Replace what is recorded of a study's looks in one step."""
     write_record(StudyFolder(study).decisions_file, decisions)
-
-
-_DECISIONS = TypeAdapter(Decisions)

@@ -89,8 +89,8 @@ def read_scores(run: RunFolder) -> Scores:
         except UsageError as error:
             is_there = run.rows_file.exists()
             problem = str(error).removeprefix(f"{run.rows_file} ") if is_there else "is gone"
-    said = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
-    for run_id, *who in said:
+    runs = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
+    for run_id, *who in runs:
         if not _is_of(run, run_id):
             problem, rows = f"is of another run, {run_id}", empty_rows()
         elif not may_be(run_id, *who):
@@ -103,8 +103,8 @@ def _is_of(run: RunFolder, run_id: str) -> bool:
 
     ``gpt_neo/kan/seed1-0a1b2c3d`` names a configuration; ``gpt_neo/kan/my-first`` may be of any.
     """
-    named, hashes = RUN_NAME.fullmatch(run_id.rpartition("/")[2]), config_hashes(run).values()
-    return run_id == run.run_id or named is None or not hashes or named["hash"] in hashes
+    match, hashes = RUN_NAME.fullmatch(run_id.rpartition("/")[2]), config_hashes(run).values()
+    return run_id == run.run_id or match is None or not hashes or match["hash"] in hashes
 
 
 class ResultStore(Scores):
@@ -141,7 +141,7 @@ class ResultStore(Scores):
         except UsageError as error:
             reason = str(error).removeprefix(f"{path} ")
             self.notes.append(f"eval/items/{path.name} {reason}; {benchmark} is scored again")
-            self._write({name: own for name, own in self._tasks.items() if _benchmark(name) != benchmark})
+            self._write({name: x for name, x in self._tasks.items() if _benchmark(name) != benchmark})
             path.unlink(missing_ok=True)
 
     def record(
@@ -154,7 +154,7 @@ class ResultStore(Scores):
         # One run, one id: older rows of a named run have the id that it would have without its name.
         before = self.rows.assign(run_id=rows["run_id"].iloc[0]) if len(rows) else self.rows
         after = check_rows(replace_task(before, benchmark, task, rows, head), str(run.rows_file))
-        others = {name: own for name, own in self._tasks.items() if name != entry}
+        others = {name: x for name, x in self._tasks.items() if name != entry}
         self._write(others)
         write_table(items, run.items_file(benchmark))
         write_table(after, run.rows_file)
@@ -190,11 +190,11 @@ def _merged(path: Path, items: pd.DataFrame, task: str, head: str) -> pd.DataFra
     """Put a task's items in place of those that a file has of it."""
     if not path.is_file():
         return items
-    kept = read_table(path).to_pandas()
-    same = kept["task"] == task
-    if "head" in kept:  # else they are from before there were heads, as those whose head is null
-        same &= kept["head"].isin([head, NO_HEAD]) | kept["head"].isna()
-    return pd.concat([kept[~same], items]).sort_values("task", kind="stable").reset_index(drop=True)
+    before = read_table(path).to_pandas()
+    same = before["task"] == task
+    if "head" in before:  # else they are from before there were heads, as those whose head is null
+        same &= before["head"].isin([head, NO_HEAD]) | before["head"].isna()
+    return pd.concat([before[~same], items]).sort_values("task", kind="stable").reset_index(drop=True)
 
 
 def _entry(benchmark: str, task: str, protocol: dict) -> str:
@@ -223,10 +223,10 @@ def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[
         run_dir: The run's folder.
         baselines: Of each benchmark and task, the metrics in percent. What the file says of others stays.
     """
-    known = read_baselines(run_dir)
+    content = read_baselines(run_dir)
     for benchmark, tasks in baselines.items():
-        known[benchmark] = known.get(benchmark, {}) | {task: dict(scores) for task, scores in tasks.items()}
-    write_record(RunFolder(run_dir).baselines_file, known)
+        content[benchmark] = content.get(benchmark, {}) | {task: dict(x) for task, x in tasks.items()}
+    write_record(RunFolder(run_dir).baselines_file, content)
 
 
 def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
@@ -236,7 +236,7 @@ def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
     """
     content = read_record(RunFolder(run_dir).baselines_file, dict) or {}
     return {
-        name: {task: known for task, scores in mapping(tasks).items() if (known := _numbers(scores))}
+        name: {task: numbers for task, x in mapping(tasks).items() if (numbers := _numbers(x))}
         for name, tasks in content.items()
     }
 
@@ -259,5 +259,5 @@ def mean_baseline(baselines: Mapping[str, Mapping[str, float]], scores: pd.DataF
     num_scores = scores.groupby(["task", "metric"]).size().to_dict()
     # As in the scores themselves, a task counts that most runs have.
     tasks = [key for key, number in num_scores.items() if number > num_runs / 2]
-    known = [baselines[task][metric] for task, metric in tasks if metric in baselines.get(task, {})]
-    return fmean(known) if tasks and len(known) == len(tasks) else None
+    levels = [baselines[task][metric] for task, metric in tasks if metric in baselines.get(task, {})]
+    return fmean(levels) if tasks and len(levels) == len(tasks) else None

@@ -1,15 +1,19 @@
-"""What is said of one suite: its tasks, its metrics, its means, and who finds its tasks."""
+"""Every suite of the evaluation as data (tasks, metrics, means, finder), and what follows from that.
+
+``SUITES`` is the one place where a suite is defined. Whatever else needs to know of a suite looks into its
+spec, so a new suite is one module, with its finder, and one entry here (``docs/adding-a-suite.md``).
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal
-
-from scores.blimp_paradigms import FILTERED_TASKS, PARADIGMS, SUPPLEMENT_TASKS
 
 Kind = Literal["minimal pairs", "choices", "text", "classification"]
 Better = Literal["higher", "lower"]
@@ -122,6 +126,29 @@ class SuiteSpec:
         """Name the primary one of a task's metrics, for a suite whose spec says it."""
         scored = set(metrics)
         return next(name for name in self.primary if name in scored)
+
+
+BLIMP_PARADIGMS: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("blimp_paradigms.json").read_text(encoding="utf-8")
+)
+"""The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
+
+The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label
+``s-selection`` belong to argument structure. ``filler_gap_dependency`` is BabyLM's ``filler_gap``.
+"""
+PARADIGMS = tuple(sorted(uid for uids in BLIMP_PARADIGMS.values() for uid in uids))
+FILTERED_TASKS = tuple(sorted(BLIMP_PARADIGMS))
+SUPPLEMENT_TASKS = (
+    "hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking",
+)  # fmt: skip
+"""What the BabyLM 2023 evaluation adds to BLiMP."""
+_PHENOMENA = {"s_selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
+
+
+@lru_cache(maxsize=4096)
+def phenomenon_name(label: str) -> str:
+    """Return a label of BLiMP's files under this project's one name for it, any other as it is."""
+    return _PHENOMENA.get("_".join(re.split(r"[-_\s]+", label.strip().lower())), label)
 
 
 HARNESS_PREFIX = "lm-eval-"

@@ -277,10 +277,10 @@ def _unknown_names(study: StudyFolder, design: Design, rows: pd.DataFrame) -> It
         for name in benchmarks & SUITES.keys()
         for metric in SUITES[name].graded
     }
-    outcomes = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
+    metrics = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
     for section, names in (("margins", design.declared.margins), ("primary", design.primary)):
         for name in names:
-            if name not in outcomes:
+            if name not in metrics:
                 yield (
                     f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this "
                     "study"

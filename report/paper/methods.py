@@ -147,7 +147,7 @@ def _equivalent(analysis: Analysis) -> str:
     margins = [
         f"{margin(analysis.overall(benchmark)[0])} on {title(benchmark)}"
         for benchmark in analysis.primary
-        if analysis.outcome(benchmark).margin is not None and analysis.overall(benchmark)
+        if analysis.metric(benchmark).margin is not None and analysis.overall(benchmark)
     ]
     if not margins:
         return ""

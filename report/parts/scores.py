@@ -43,10 +43,10 @@ def section(analysis: Analysis, has_scores: bool, page: Page) -> Section:
 
 def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
     """Name a metric, the tasks that it is a mean of, its unit and direction."""
-    outcome = analysis.outcome(benchmark)
-    unit = {"percent": "%", "correlation": "x 100"}.get(outcome.unit or "", outcome.unit)
+    metric = analysis.metric(benchmark)
+    unit = {"percent": "%", "correlation": "x 100"}.get(metric.unit or "", metric.unit)
     parts = filter(None, [title(benchmark), _tasks(analysis, benchmark), unit])
-    return f"{', '.join(parts)} {arrow(outcome)}"
+    return f"{', '.join(parts)} {arrow(metric)}"
 
 
 def _tasks(analysis: Analysis, benchmark: Benchmark) -> str:

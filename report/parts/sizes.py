@@ -327,9 +327,9 @@ def _draw_differences(
             x, y, low, high = np.array(rows, dtype=float).T
             style, errors = styles[variant], np.clip([y - low, high - y], 0, None)
             axes.errorbar(x / MILLION, y, yerr=errors, ls=style.dashes, lw=1.4, **style.points)
-    outcome = analysis.outcome(benchmark)
-    unit = unit_name(outcome.unit)
-    _finish(axes, f"{title(benchmark)} {arrow(outcome)}", rest, len(sizes.ladders) > 1)
+    metric = analysis.metric(benchmark)
+    unit = unit_name(metric.unit)
+    _finish(axes, f"{title(benchmark)} {arrow(metric)}", rest, len(sizes.ladders) > 1)
     axes.set_ylabel(f"difference to {analysis.baseline}{f' ({unit})' if unit else ''}")
 
 

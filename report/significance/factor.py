@@ -1,4 +1,4 @@
-"""The factor whose levels are compared: the FFN, the classification head, both, or an axis of the study.
+"""What is compared: the levels of a factor (FFN, head, both, or an axis of the study), and contrasts of them.
 
 Comparisons know a family, a variant, a seed and a benchmark. Rows of scores are relabelled once, before
 anything is computed, so that the levels of the factor are the variants (``report.significance.axes``):
@@ -67,8 +67,9 @@ def check_factor(text: str, axes: Iterable[str], what: str = "--factor") -> Fact
     Raises:
         UsageError: If it is neither one that every table may have nor an axis.
     """
-    if text not in (known := (*FACTORS, *axes)):
-        raise unknown_name(what, text, known)
+    factors = (*FACTORS, *axes)
+    if text not in factors:
+        raise unknown_name(what, text, factors)
     return text
 
 
@@ -93,9 +94,9 @@ def levels(
 def default_baseline(factor: Factor, present: Sequence[Level], axes: Axes | None = None) -> str:
     """Name the level that others are compared with where nobody named one: of an axis the first."""
     usual = levels(factor, (BASELINE,), DEFAULT_HEADS, axes)
-    written = {str(level).lower(): level for level in reversed(present)}  # somebody's GELU is gelu, too
-    found = (written.get(str(level).lower()) for level in usual)
-    return str(next((level for level in found if level is not None), (*usual, *present)[0]))
+    by_label = {str(level).lower(): level for level in reversed(present)}  # somebody's GELU is gelu, too
+    matches = [by_label[label] for level in usual if (label := str(level).lower()) in by_label]
+    return str((*matches, *usual, *present)[0])
 
 
 def is_paired(factor: Factor) -> bool:
@@ -114,9 +115,9 @@ def listed_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
     Raises:
         UsageError: For a head that does not exist.
     """
-    named = finetune.get("head") or (DEFAULT_HEAD,)
+    head = finetune.get("head") or (DEFAULT_HEAD,)
     is_frozen = bool(finetune.get("freeze_backbone"))
-    texts = [named] if isinstance(named, str) else named
+    texts = [head] if isinstance(head, str) else head
     heads = [head_name(f"{text} {FROZEN}" if is_frozen else str(text)) for text in texts]
     return tuple(dict.fromkeys(heads))
 
@@ -213,38 +214,41 @@ class Relabelling:
             head = str(find_level("head", head, sorted(of_heads["head"].unique()), f"head in {origin}"))
         variants, heads = listed
         with_heads = rows[rows["benchmark"].isin(of_heads["benchmark"])]
-        found = {
-            str(benchmark): _wanted([*heads, *sorted(rows_of["head"].unique())], head)
-            for benchmark, rows_of in with_heads.groupby("benchmark")
+        heads_of = {
+            str(benchmark): tuple(
+                name
+                for name in dict.fromkeys([*heads, *sorted(part["head"].unique())])
+                if head is None or name in (head, NO_HEAD)
+            )
+            for benchmark, part in with_heads.groupby("benchmark")
         }
         ffns = {*variants, *(of_heads if factor in OF_HEADS else rows)["variant"]}
         families = tuple(dict.fromkeys(map(plain, rows["family"].unique())))
-        return cls(factor, found, len(ffns) > 1, head, axes or {}, families)
+        return cls(factor, heads_of, len(ffns) > 1, head, axes or {}, families)
 
     def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return what is compared, in the order in which it stands, as the factor names it."""
         is_headless = rows["head"] == NO_HEAD
         if self.factor in OF_HEADS:
-            chosen = rows[~is_headless]
+            compared = rows[~is_headless]
         else:
-            chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
+            compared = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
         # One object for all its rows, which grouping then tells at once.
-        named = of_each_row(chosen[["benchmark", "head", "metric"]], self.benchmark)
-        chosen = _with(chosen, "benchmark", list(named))
+        columns = {"benchmark": of_each_row(compared[["benchmark", "head", "metric"]], self.benchmark)}
         if self.factor != "ffn":
-            names = chosen[["family", "variant", "head"]]
-            models = of_each_row(names[["family", "variant"]], self.family)
-            chosen = _with(chosen, "variant", list(of_each_row(names, self.level)))
-            chosen = _with(chosen, "family", list(models))
-        # A graded metric stands for its task in an outcome of its own.
-        has_own = np.array([bool(benchmark.metric) for benchmark in chosen["benchmark"]], bool)
-        return chosen.assign(primary=chosen["primary"] | has_own).reset_index(drop=True)
+            columns["variant"] = of_each_row(compared[["family", "variant", "head"]], self.level)
+            columns["family"] = of_each_row(compared[["family", "variant"]], self.family)
+        # A graded metric stands for its task as a benchmark of its own.
+        is_graded_one = np.array([bool(benchmark.metric) for benchmark in columns["benchmark"]], bool)
+        series = {name: pd.Series(list(x), compared.index, dtype="object") for name, x in columns.items()}
+        primary = compared["primary"] | is_graded_one
+        return compared.assign(**series, primary=primary).reset_index(drop=True)
 
     def benchmark(self, benchmark: str, head: str = NO_HEAD, metric: str = "") -> Benchmark:
         """Name what a benchmark's scores under one head in one metric are scores of."""
         has_several = self.factor not in OF_HEADS and len(self.heads.get(benchmark, ())) > 1
-        own = metric if is_graded(benchmark, metric) else ""
-        return Benchmark(benchmark, head if has_several else NO_HEAD, own)
+        graded = metric if is_graded(benchmark, metric) else ""
+        return Benchmark(benchmark, head if has_several else NO_HEAD, graded)
 
     def benchmarks(self, benchmark: str) -> tuple[Benchmark, ...]:
         """Return all that a benchmark's scores are scores of."""
@@ -256,8 +260,8 @@ class Relabelling:
         if self.factor in ("ffn", "both"):
             return family
         places = tuple(place for place in places_of(family) if place[0] != self.factor)
-        own = str(variant) if self.has_several_ffns else ""
-        return Settings(self.families, self.axes).setting(plain(family), places, own)
+        ffn = str(variant) if self.has_several_ffns else ""
+        return Settings(self.families, self.axes).setting(plain(family), places, ffn)
 
     def level(self, family: Family, variant: Level, head: str = NO_HEAD) -> Level:
         """Name what is compared, of the scores of an FFN variant in a family or setting under a head."""
@@ -268,14 +272,6 @@ class Relabelling:
         return (
             Combination(str(variant), head) if self.factor == "both" else dict(places_of(family))[self.factor]
         )
-
-
-def _with(rows: pd.DataFrame, column: str, values: Sequence[object]) -> pd.DataFrame:
-    return rows.assign(**{column: pd.Series(list(values), rows.index, dtype="object")})
-
-
-def _wanted(heads: Iterable[str], head: str | None) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(heads) if head is None or name in (head, NO_HEAD))
 
 
 @dataclass(frozen=True)

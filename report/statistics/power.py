@@ -2,6 +2,12 @@
 
 All for the two-sided t-test with Welch-Satterthwaite's degrees of freedom, before any correction unless the
 level is a corrected one.
+
+Signal and noise follow Heineman et al. 2025 (https://arxiv.org/abs/2508.13144): signal is the largest
+difference between two models' scores, noise the standard deviation of one model's. There both are divided by
+the mean score, which cancels in their ratio; here they keep the metric's unit, so that a mean near zero or
+below it does no harm. There noise is over the last checkpoints of a run, here over seeds: that is what
+another run of the same variant would change.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from scores.blimp_paradigms import BLIMP_PARADIGMS
 from scores.run_scores import normalise_rows, run_scores
+from scores.suites import BLIMP_PARADIGMS
 
 
 def test_benchmark_score_is_the_mean_over_tasks_of_the_primary_metric():

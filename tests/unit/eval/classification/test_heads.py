@@ -87,10 +87,9 @@ def test_a_head_is_named_as_in_rows_without_loading_it(text):
     assert head_name(text) == str(check_head(parse_head(text)))
 
 
-def test_one_head_has_one_name_also_where_an_option_has_no_effect():
-    """Without layers there is nothing that positions could be added for."""
-    assert head_name("swipe positions=sine") == head_name("swipe") == "swipe"
-    assert head_name("swipe num_layers=1 positions=sine") == "swipe num_layers=1 positions=sine"
+def test_one_head_has_one_name_without_options_at_their_defaults():
+    assert head_name("swipe positions=none pooling=max") == head_name("swipe") == "swipe"
+    assert head_name("swipe num_layers=1 positions=none") == "swipe num_layers=1"
 
 
 def test_what_no_head_takes_is_left_in_its_name():

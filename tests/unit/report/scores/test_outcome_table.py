@@ -200,13 +200,13 @@ def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path
         "sst2": {"accuracy": 51.0},
     }
     (benchmark,) = analyse(source).benchmarks
-    assert analyse(source).outcome(benchmark).chance is None
+    assert analyse(source).metric(benchmark).chance is None
     found = analyse(replace(source, baselines={"glue": known}))
-    assert found.outcome(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
+    assert found.metric(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
     said = Request(declared=Declared(chances={"glue": 40.0}))
-    assert analyse(replace(source, baselines={"glue": known}), said).outcome(benchmark).chance == 40
+    assert analyse(replace(source, baselines={"glue": known}), said).metric(benchmark).chance == 40
     del known["cola"]
-    assert analyse(replace(source, baselines={"glue": known})).outcome(benchmark).chance is None
+    assert analyse(replace(source, baselines={"glue": known})).metric(benchmark).chance is None
 
 
 def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path: Path):
