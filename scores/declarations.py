@@ -108,11 +108,11 @@ def named_numbers(texts: Iterable[str], flag: str) -> tuple[dict[str, float], fl
 
 
 def check_names(declared: Declared, present: Iterable[Any]) -> None:
-    """Refuse what flags say of an outcome that is not there.
+    """Refuse what flags say of a metric that is not there.
 
     Args:
         declared: What was said.
-        present: Every name of an outcome, its benchmark and its metrics.
+        present: Every label of a metric, its benchmark and its names.
 
     Raises:
         UsageError: Naming the flag, and what is there.
@@ -160,7 +160,7 @@ def check_chances(metrics: Iterable[Metric], declared: Declared) -> None:
         declared: What was said of them.
 
     Raises:
-        UsageError: Naming the outcome.
+        UsageError: Naming the metric.
     """
     for metric in metrics:
         chance = metric.chance

@@ -33,7 +33,7 @@ from scores.suites import (
 Value = TypeVar("Value")
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
 Name = str | tuple[str, str]
-"""Of what something is said: an outcome, a benchmark or a metric, or a metric of one benchmark."""
+"""What something is said of: a benchmark, a metric, or a metric of one benchmark."""
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -70,7 +70,7 @@ _NO_NAMES = (NO_METRIC, "value", "mean", "result")
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """An outcome of a run.
+    """A metric of a run.
 
     Attributes:
         name: As a reader sees it.
@@ -109,7 +109,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What users said of outcomes, by the name of an outcome, its benchmark or its metric.
+    """What users said of metrics, by their label, benchmark or name.
 
     A table says it of a metric of one benchmark, the pair of both.
     """
@@ -119,7 +119,7 @@ class Declared:
     chances: Mapping[Any, float] = field(default_factory=dict)
     margins: Mapping[str, float] = field(default_factory=dict)
     margin: float | None = None
-    """In percentage points, of every outcome in percent that has none of its own."""
+    """In percentage points, of every metric in percent that has none of its own."""
 
     def over(self, other: Declared) -> Declared:
         """Return both, this one going before the other."""
@@ -142,7 +142,7 @@ def find_metric(
         metrics: Those that stand for its tasks.
         scores: All of them, which say whether ratios can be taken.
         declared: What users said.
-        label: The outcome's name; None takes the benchmark's.
+        label: The metric's name; None takes the benchmark's.
 
     Raises:
         UsageError: For scores of which nobody said which are better, or of several directions or units.
@@ -192,7 +192,7 @@ def _first_of(
 
 
 def _names(benchmark: str, metric: str, label: str) -> tuple[Name, ...]:
-    """Under what something may be said of an outcome, by the metric that stands for it.
+    """Under what names something may be said of a metric where it stands.
 
     What is said of a suite is about its own metric and no graded one: a margin of 1 point is no nat.
     """
@@ -209,7 +209,7 @@ def find_direction(
         benchmark: Where the metric stands.
         metric: Its name.
         declared: What users said, which goes before what is known of names.
-        label: The outcome that the metric stands for, of which something may be said, too; None for a metric
+        label: What the metric stands for, of which something may be said, too; None for a metric
             that stands beside it.
     """
     names = _names(benchmark, metric, label) if label else (metric, (benchmark, metric))
@@ -288,7 +288,7 @@ def _unknown_direction(name: str) -> UsageError:
 
 
 def by_name_note(metrics: Iterable[Metric]) -> list[str]:
-    """Say of which outcomes a direction is taken by their name alone, or for want of any word of it."""
+    """Say of which metrics a direction is taken by their name alone, or for want of any word of it."""
     metrics = list(metrics)
     lower = [x for x in metrics if x.is_by_name and x.better == "lower"]
     assumed = [x.name for x in metrics if x.is_assumed]

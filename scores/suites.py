@@ -85,7 +85,7 @@ class SuiteSpec:
             made of may be heavy to import.
         metrics: Every metric that its rows may have, but the graded ones.
         graded: Metrics of degree beside those that count right answers, made of its stored items; each is
-            compared as an outcome of its own.
+            compared as a metric of its own.
         primary: The metric that stands for a task: the first of these that the task was scored in. Empty
             where the task's file says it.
         tasks: The tasks that it should have: without some of them its mean is another one. Empty where they
@@ -371,7 +371,7 @@ def suite_metric(benchmark: str, metric: str) -> MetricSpec | None:
 
 
 def is_graded(benchmark: str, metric: str) -> bool:
-    """Whether a metric of a suite is an outcome of its own beside the one that stands for a task."""
+    """Whether a metric of a suite is a metric of its own beside the one that stands for a task."""
     spec = SUITES.get(benchmark)
     return spec is not None and metric in {graded.name for graded in spec.graded}
 

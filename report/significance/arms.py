@@ -134,7 +134,7 @@ class ArmTable:
         return cls(runs, benchmark, part, metric, decided, choices)
 
     def with_runs(self, runs: Mapping[Key, pd.Series]) -> ArmTable:
-        """Return the table with other runs of the same outcome."""
+        """Return the table with other runs of the same metric."""
         return ArmTable(runs, self.benchmark, self.part, self.metric, self.decided, self.choices)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:

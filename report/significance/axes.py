@@ -26,7 +26,7 @@ Axes = Mapping[str, Sequence[str]]
 class Benchmark:
     """A benchmark; with a head where the scores of each head count as a benchmark of their own.
 
-    With a metric it is a graded one of a suite, an outcome of its own beside that of the tasks' headlines.
+    With a metric it is a graded one of a suite, a metric of its own beside that of the tasks' headlines.
     """
 
     name: str

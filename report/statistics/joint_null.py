@@ -1,6 +1,6 @@
 """Draws of a whole study as if nothing differed, with everything that its comparisons share.
 
-Comparisons share the runs of their baseline, seeds where these are paired, and runs of which several outcomes
+Comparisons share the runs of their baseline, seeds where these are paired, and runs of which several metrics
 are scores. What is drawn are whole runs of whole studies, and each study is judged by the rule that judges
 the real one, so that all of it comes in by itself.
 
@@ -10,8 +10,8 @@ three within a factor of 1.5; those whose baseline spreads thrice as far; and, w
 numbers of runs, those whose small arms do.
 
 Shapes: A arms, S rows (runs of an arm; where seeds are paired those of a family stand side by side), O
-outcomes, m comparisons, C cells, B draws. A cell has a mean and a variance of its own in Welch's formula: an
-arm's scores of one outcome or, of pairs, a family's differences of one comparison.
+metrics, m comparisons, C cells, B draws. A cell has a mean and a variance of its own in Welch's formula: an
+arm's scores of one metric or, of pairs, a family's differences of one comparison.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Cells:
     """What is averaged, and how comparisons are made of it."""
 
     values: np.ndarray
-    """(S, C), nan where a run lacks an outcome or a pair is not complete."""
+    """(S, C), nan where a run lacks a metric or a pair is not complete."""
     groups: np.ndarray
     """(C,) cells of one group come from the same runs: those of an arm or, of pairs, of a family."""
     laws: np.ndarray
-    """(C,) cells of one law are arms of one family and outcome: their variances tell what is usual. Of pairs
+    """(C,) cells of one law are arms of one family and metric: their variances tell what is usual. Of pairs
     each cell is a law of its own."""
     weights: np.ndarray
     """(m, C) of every cell in every comparison."""
@@ -82,9 +82,9 @@ def cells_of_arms(
     """Make cells of independent arms.
 
     Args:
-        scores: (A, S, O), nan where an arm has no such run or a run no such outcome.
+        scores: (A, S, O), nan where an arm has no such run or a run no such metric.
         weights: (m, A) of every arm in every comparison.
-        metrics: (m,) number of the outcome that each comparison is about.
+        metrics: (m,) number of the metric that each comparison is about.
         families: (A,) family of every arm.
         choices: (2, A, O) what the choice of a rate adds to the variance of a mean, and its degrees of
             freedom; None where nothing was tuned.
@@ -218,14 +218,14 @@ def p_of_t(draws: Draws) -> np.ndarray:
 
 
 def correlation_of_metrics(scores: np.ndarray) -> np.ndarray:
-    """Estimate how outcomes of one run correlate within arms, alike in all of them.
+    """Estimate how metrics of one run correlate within arms, alike in all of them.
 
     Residuals are divided by their arm's standard deviation and pooled. The estimate is shrunk towards none by
     as much as its noise asks for (Schaefer and Strimmer 2005): few runs must not feign dependence, as a
     correction that believes in it would be too mild.
 
     Args:
-        scores: (A, S, O), nan where missing; outcomes that hardly any runs share count as independent.
+        scores: (A, S, O), nan where missing; metrics that hardly any runs share count as independent.
 
     Returns:
         (O, O)

@@ -132,7 +132,7 @@ def _with_choice(standard_error: float, df: float, choice: Selection) -> tuple[f
 
 @dataclass(frozen=True)
 class SignalNoise:
-    """Spread between variants and between seeds, both in the outcome's unit."""
+    """Spread between variants and between seeds, both in the metric's unit."""
 
     signal: float
     """The largest difference between the means of two variants."""

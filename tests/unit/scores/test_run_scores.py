@@ -34,9 +34,9 @@ def test_a_run_without_all_tasks_is_left_out_and_named():
 
 
 def test_tasks_under_a_head_keep_their_headline_when_several_are_averaged():
-    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head", "primary"]
     rows = [
-        ("f", "a", seed, "own", task, metric, score, "default")
+        ("f", "a", seed, "own", task, metric, score, "default", score < 50)
         for seed in (1, 2)
         for task, metric, score in (
             ("x", "macro_f1", 10.0),

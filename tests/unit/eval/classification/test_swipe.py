@@ -153,13 +153,12 @@ def test_numbers_of_parameters() -> None:
     assert count("swipe num_layers=2") == 2 * (12 * 768**2 + 13 * 768) + 768 * 4 + 4
 
 
-def test_names_with_layers_say_what_positions_these_have() -> None:
-    # Without the word, "swipe num_layers=2" is a row of a version that added sines.
+def test_a_name_holds_the_options_that_are_not_at_their_defaults() -> None:
     for typed, named in {
         "swipe": "swipe",
         "swipe positions=none": "swipe",
-        "swipe num_layers=2": "swipe num_layers=2 positions=none",
-        "swipe num_layers=2 positions=none": "swipe num_layers=2 positions=none",
+        "swipe num_layers=2": "swipe num_layers=2",
+        "swipe num_layers=2 positions=none": "swipe num_layers=2",
         "swipe positions=sine num_layers=2 pooling=sum": "swipe num_layers=2 pooling=sum positions=sine",
     }.items():
         assert str(check_head(parse_head(typed))) == head_name(typed) == named
