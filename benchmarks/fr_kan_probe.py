@@ -48,7 +48,7 @@ from eval.classification.heads import HeadOutput, build_head, count_parameters
 from eval.classification.prediction import predict
 from eval.files import read_rows
 from eval.finetuning import PRESETS
-from scores.heads.registry import check_head, parse_head
+from scores.heads import check_head, parse_head
 
 HEADS = ("linear", "mlp match=fourier-kan", "fourier-kan", "fourier-kan init_scale=0.1", "kan")
 EITHER = "fourier-kan, either init_scale"

@@ -40,12 +40,11 @@ from base.sections import Section
 from report.inputs.sources import read_source
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Inference
+from report.significance.comparison import Inference, compare_with_baseline
 from report.significance.factor import Relabelling
 from scores.rows import ROW_COLUMNS, write_rows
 from scores.run_scores import comparable_scores, mean_scores
-from scores.suites.blimp_paradigms import BLIMP_PARADIGMS
+from scores.suites import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"

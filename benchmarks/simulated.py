@@ -16,13 +16,18 @@ from scipy import special, stats
 
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.claims import Claims
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import EQUIVALENT, WITHIN_MARGIN, Comparison, Inference
+from report.significance.comparison import (
+    EQUIVALENT,
+    WITHIN_MARGIN,
+    Comparison,
+    Inference,
+    compare_with_baseline,
+)
+from report.significance.multiple_comparisons import MultipleComparisons
 from report.statistics.corrections import Holm
 from report.statistics.welch import welch
 from report.verdicts.findings import Findings, find
-from scores.outcome import Outcome
+from scores.metrics import Metric
 
 BASELINE = "gelu"
 LEVEL = 0.05
@@ -119,8 +124,8 @@ class Scenario:
 
     def draw(self, rng: np.random.Generator) -> dict[Benchmark, ArmTable]:
         """Draw the scores of one study."""
-        families, variants, outcomes = self.truth.shape
-        scores = LEVEL_OF_SCORES + self.noise.draw(rng, (families, variants + 1, max(self.runs), outcomes))
+        families, variants, metrics = self.truth.shape
+        scores = LEVEL_OF_SCORES + self.noise.draw(rng, (families, variants + 1, max(self.runs), metrics))
         scores[:, 1:] += self.truth[:, :, None]
         names = {BASELINE: self.runs[1], **dict.fromkeys(variant_names(variants), self.runs[0])}
         return {
@@ -131,16 +136,16 @@ class Scenario:
                     for v, (variant, runs) in enumerate(names.items())
                 },
                 benchmark,
-                outcome=Outcome(name=str(benchmark), margin=self.margin),
+                metric=Metric(name=str(benchmark), margin=self.margin),
             )
-            for o, benchmark in enumerate(map(Benchmark, outcome_names(outcomes)))
+            for o, benchmark in enumerate(map(Benchmark, outcome_names(metrics)))
         }
 
     def truths(self, comparison: Comparison) -> np.ndarray:
         """(F,) true differences that a comparison with the baseline is about."""
         variant = variant_names(self.truth.shape[1]).index(comparison.contrast.compared)
-        outcome = outcome_names(self.truth.shape[2]).index(str(comparison.benchmark))
-        return self.truth[:, variant, outcome]
+        metric = outcome_names(self.truth.shape[2]).index(str(comparison.benchmark))
+        return self.truth[:, variant, metric]
 
 
 def variant_names(count: int) -> list[str]:
@@ -157,7 +162,7 @@ def findings_of(tables: Tables, inference: Inference | None = None) -> Findings:
     """Compare and correct as the report does, leaving out what no verdict rests on."""
     arms = next(iter(tables.values()))
     others = [name for name in arms.variants() if name != BASELINE]
-    claims = Claims(tables, tuple(tables), inference or Inference())
+    claims = MultipleComparisons(tables, tuple(tables), inference or Inference())
     return find(claims, "ffn", arms.families, BASELINE, others)
 
 
@@ -210,7 +215,7 @@ def judged_by_holm(scenario: Scenario, tables: Tables) -> dict[str, float]:
         for arms in tables.values()
     ]
     means, variances, counts = (
-        _in_pairs(np.array([[[of(arm) for arm in family] for family in outcome] for outcome in scores]))
+        _in_pairs(np.array([[[of(arm) for arm in family] for family in metric] for metric in scores]))
         for of in (np.mean, lambda arm: np.var(arm, ddof=1), len)
     )
     tests = welch(means, variances, counts, np.tile([1.0, -1.0], families) / families)

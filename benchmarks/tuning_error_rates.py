@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
-from report.statistics.equivalence import equivalence_p
 from report.statistics.tuning import fit_curves, moderated_noise, squared_regret
-from report.statistics.welch import Welch, welch
+from report.statistics.welch import Welch, equivalence_p, welch
 
 LEVEL = 0.05
 MARGIN = 0.02

@@ -69,7 +69,7 @@ def evaluate(
     """
     from eval.evaluate import evaluate_runs
     from eval.work_units import check_sources
-    from scores.summary import summary
+    from scores.run_scores import summary
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")

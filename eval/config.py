@@ -13,8 +13,7 @@ from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, Unlisted
 from eval.finetuning import FinetuneConfig
 from eval.protocol import ProtocolConfig
-from scores.suites.registry import SUITES
-from scores.suites.spec import SuiteSpec
+from scores.suites import SUITES, SuiteSpec
 
 Suite = Literal[tuple(SUITES)]  # type: ignore[invalid-literal]
 

@@ -43,11 +43,10 @@ from ffn_variants.models.loading import load_language_model
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import source_change
 from pretrain.run.run_dir import sole_writer
-from scores.baselines import read_baselines, write_baselines
+from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals
-from scores.scale import cut_inputs, describe_cut
-from scores.store import ResultStore
-from scores.suites.registry import HARNESS_FINDER
+from scores.store import ResultStore, read_baselines, write_baselines
+from scores.suites import HARNESS_FINDER
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0

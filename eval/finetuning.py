@@ -37,8 +37,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from base.config_input import SEED_END
 from base.errors import unknown_name
 from base.sections import Section, Unlisted
-from scores.heads.registry import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
-from scores.suites.registry import CLASSIFICATION_METRICS, SUITES
+from scores.heads import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
+from scores.suites import CLASSIFICATION_METRICS, SUITES
 
 METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)
 Metric = Literal[METRIC_NAMES]  # type: ignore[invalid-literal]

@@ -26,9 +26,8 @@ from ffn_variants.bundle import bundle_code
 from pretrain.config import RunConfig
 from pretrain.run.run_dir import read_run
 from scores.rows import NO_HEAD, read_table
-from scores.run_scores import decimals
+from scores.run_scores import decimals, suite_means
 from scores.store import read_scores
-from scores.summary import suite_means
 
 MOST_TASKS = 20
 """Tasks of one benchmark that are listed one by one; of more, as BLiMP's 67, the means."""

@@ -22,10 +22,10 @@ from eval.finetuning import FinetuneConfig
 from eval.identity import RunIdentity, identify_run, weights_hash
 from eval.protocol import Protocol
 from eval.zero_shot.task import TextTask, find_suite_tasks, find_text_tasks, missing_tasks
-from scores.heads.registry import DEFAULT_HEAD, HeadChoice, check_head
+from scores.heads import DEFAULT_HEAD, HeadChoice, check_head
 from scores.rows import NO_HEAD
 from scores.store import Scores, read_scores
-from scores.suites.registry import HARNESS_FINDER, SUITES
+from scores.suites import HARNESS_FINDER, SUITES
 
 if TYPE_CHECKING:
     from eval.zero_shot.lm_eval_tasks import HarnessTask

@@ -35,9 +35,9 @@ from report.plots import find_panel
 from report.significance.axes import Settings
 from report.significance.factor import Factor
 from report.write import write_analysis
-from scores.columns import to_csv
 from scores.declarations import Scale
 from scores.published import PublishedSource
+from scores.rows import to_csv
 
 VERDICT_COLUMNS = (
     "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary", "verdict",

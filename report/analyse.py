@@ -18,22 +18,26 @@ from report.part import load_part
 from report.parts import PARTS
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level
-from report.significance.claims import Claims, find_primary
-from report.significance.compare import outcomes
-from report.significance.comparison import Inference
-from report.significance.contrasts import Contrast, parse_contrast
+from report.significance.comparison import Inference, metrics
 from report.significance.data_checks import clean_rows, notes_on_scores
-from report.significance.factor import Relabelling, default_baseline, find_level, noun
+from report.significance.factor import (
+    Contrast,
+    Relabelling,
+    default_baseline,
+    find_level,
+    noun,
+    parse_contrast,
+)
+from report.significance.multiple_comparisons import MultipleComparisons, find_primary
 from report.statistics.looks import find_looks
 from report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
 from report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from report.verdicts.findings import find, with_shared_rate
-from scores.baselines import mean_baseline
-from scores.declarations import check_chances, check_margins, check_names
-from scores.outcome import Declared, Outcome, by_name_note
+from scores.declarations import check_chances, check_margins, check_names, in_percent
+from scores.metrics import Declared, Metric, by_name_note
 from scores.rows import NO_HEAD
 from scores.run_scores import comparable_scores, is_percent, mean_scores
-from scores.scale import in_percent
+from scores.store import mean_baseline
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class _Scores:
     """What ``comparable_scores`` returns of the rows."""
     runs: pd.DataFrame
     """What ``mean_scores`` returns of the tasks."""
-    outcomes: Mapping[Benchmark, Outcome]
+    metrics: Mapping[Benchmark, Metric]
     """What they are."""
     notes: tuple[str, ...]
     """What was left out, in sentences."""
@@ -186,7 +190,7 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     check_names(request.declared, [*names, *rows.metric.unique()])
     said = request.declared.over(source.declared)
     declared = said.over(Declared(chances=_without_model(source, tasks)))
-    kinds = outcomes(tasks, declared, tasks.benchmark.unique())
+    kinds = metrics(tasks, declared, tasks.benchmark.unique())
     # A study's margin in percentage points is for outcomes in percent, of which it may have none.
     check_margins(kinds.values(), request.declared)
     check_chances(kinds.values(), said)
@@ -217,7 +221,7 @@ def _with_tuning(scores: _Scores, source: Source) -> _Scores:
     tuned = read_tuned(source, scores.source, runs) if len(runs) else None
     if tuned is None:
         return scores
-    shared = shared_table(source, scores.source, TUNED_BY, scores.outcomes[TUNED_BY])
+    shared = shared_table(source, scores.source, TUNED_BY, scores.metrics[TUNED_BY])
     return replace(scores, tuned=tuned, shared=shared)
 
 
@@ -228,7 +232,7 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
     tables = {arms.benchmark: arms for arms in _tables(scores)}
     benchmarks = tuple(tables)
     primary = find_primary(question.primary, benchmarks, is_strict=bool(request.primary))
-    claims = Claims(tables, primary, inference)
+    claims = MultipleComparisons(tables, primary, inference)
     found = find(claims, source.factor, families, baseline, others, question.contrasts)
     comparisons = tuple(with_failed(found.comparisons, source.failed, runs))
     contrasts = tuple(with_failed(found.contrasts, source.failed, runs))
@@ -243,7 +247,7 @@ def _analysis(scores: _Scores, as_read: Source, question: _Question, request: Re
         source_as_read=as_read,
         claims_made=claims,
         request=request,
-        outcomes=scores.outcomes,
+        metrics=scores.metrics,
         runs=runs,
         rows=scores.rows,
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
@@ -277,7 +281,7 @@ def _tables(scores: _Scores) -> list[ArmTable]:
         ArmTable.of_scores(
             runs[runs.benchmark == name],
             name,
-            outcome=scores.outcomes[name],
+            metric=scores.metrics[name],
             decided=decided_seeds(design, name),
             choices=scores.tuned.choices if scores.tuned and name == TUNED_BY else None,
         )
@@ -289,7 +293,7 @@ def _warnings(scores: _Scores, baseline: Level) -> Iterable[str]:
     """Everything that is amiss with the scores, in sentences."""
     of_all = runs_of_all(scores.source.design, scores.runs)
     yield from scores.notes
-    yield from notes_on_scores(scores.rows, scores.tasks, scores.runs, of_all, scores.outcomes, baseline)
+    yield from notes_on_scores(scores.rows, scores.tasks, scores.runs, of_all, scores.metrics, baseline)
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -12,16 +12,16 @@ from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source
 from report.readers.reading import Reading
 from report.significance.axes import Benchmark, Family
-from report.significance.claims import Claims
 from report.significance.factor import Factor
+from report.significance.multiple_comparisons import MultipleComparisons
 from report.statistics.looks import Plan
 from report.tuning.choices import Tuned
 from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import Findings
 from scores.declarations import Scale
-from scores.outcome import Declared, Outcome, find_direction
+from scores.metrics import Declared, Metric, find_direction
 from scores.published import PublishedSource
-from scores.suites.spec import Better
+from scores.suites import Better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Analysis(Findings):
     """As seen by the factor whose levels are compared."""
     source_as_read: Source
     request: Request
-    outcomes: Mapping[Benchmark, Outcome]
+    metrics: Mapping[Benchmark, Metric]
     """What the scores of each benchmark are."""
     runs: pd.DataFrame
     """run_id, family, variant, seed, benchmark, score: one row per run and benchmark."""
@@ -77,7 +77,7 @@ class Analysis(Findings):
     """benchmark, family, variant, n, mean, sd; sd over seeds, nan for one run."""
     tasks: pd.DataFrame
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
-    claims_made: Claims
+    claims_made: MultipleComparisons
     """What was compared and how, to be compared again without some runs."""
     failures: tuple[FailureCount, ...]
     """Of a study's runs; empty where none failed."""
@@ -101,20 +101,20 @@ class Analysis(Findings):
         """What the run folders tell beside the scores; empty for a table."""
         return self.source.facts
 
-    def outcome(self, benchmark: Benchmark) -> Outcome:
+    def metric(self, benchmark: Benchmark) -> Metric:
         """Return what a benchmark's scores are."""
-        return self.outcomes[benchmark]
+        return self.metrics[benchmark]
 
     def direction(self, benchmark: Benchmark, metric: str) -> Better | None:
         """Return which scores of a metric are better, which may stand beside the one that is compared."""
-        outcome = self.outcomes.get(benchmark)
-        if outcome is not None and metric in outcome.metrics:
-            return outcome.better
+        compared = self.metrics.get(benchmark)
+        if compared is not None and metric in compared.metrics:
+            return compared.better
         return find_direction(benchmark.name, metric, self.request.declared.over(self.source.declared))
 
 
 def decimals_of(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
     """Return the decimals of a family's scores: one in percent, else as many as their spread lets count."""
-    if analysis.outcome(benchmark).is_percentage:
+    if analysis.metric(benchmark).is_percentage:
         return 1
     return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)

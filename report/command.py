@@ -18,9 +18,9 @@ from report.significance.comparison import Inference
 from report.significance.factor import Factor
 from report.statistics.looks import read_plan
 from scores.declarations import Scale, named_numbers
-from scores.outcome import Declared
+from scores.metrics import Declared
 from scores.published import PublishedSource, shipped_table
-from scores.suites.spec import USUAL_MARGINS
+from scores.suites import USUAL_MARGINS
 
 
 class ReportArgs(Section):

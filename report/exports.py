@@ -98,7 +98,7 @@ def record_of(analysis: Analysis, versions: Mapping[str, str], source: str) -> d
         "variants": list(map(str, analysis.variants)),
         "benchmarks": list(map(str, analysis.benchmarks)),
         "primary": list(map(str, analysis.primary)),
-        "outcome_definitions": {str(name): asdict(outcome) for name, outcome in analysis.outcomes.items()},
+        "outcome_definitions": {str(name): asdict(metric) for name, metric in analysis.metrics.items()},
         "warnings": list(analysis.warnings),
         "baselines": _by_label(analysis, analysis.source.baselines),
     }

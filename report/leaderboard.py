@@ -42,7 +42,7 @@ def leaderboard(analysis: Analysis) -> str:
 def sorted_variants(analysis: Analysis) -> list[Level]:
     """Return all variants, that with the best estimate on the leading metric first."""
     leading = by_standing(analysis)[0]
-    scope, sign = analysis.scopes(leading)[0], analysis.outcome(leading).sign
+    scope, sign = analysis.scopes(leading)[0], analysis.metric(leading).sign
     estimates = {c.contrast.plus[0]: c.estimate for c in analysis.of(leading, scope)}
     estimates[analysis.baseline] = 0.0
 
@@ -61,8 +61,8 @@ def _columns(analysis: Analysis) -> Mapping[str, Cell]:
     columns: dict[str, Cell] = {}
     for scope in shown:
         where = f"{family_label(scope)}: " if len(shown) > 1 else ""
-        unit = unit_name(analysis.outcome(leading).unit)
-        named = f"{place(analysis, leading)} {arrow(analysis.outcome(leading))}"
+        unit = unit_name(analysis.metric(leading).unit)
+        named = f"{place(analysis, leading)} {arrow(analysis.metric(leading))}"
         if scope is not None:
             columns[f"{where}{named}"] = partial(_mean, leading, scope)
         columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(_difference, leading, scope)
@@ -76,7 +76,7 @@ def _columns(analysis: Analysis) -> Mapping[str, Cell]:
         scopes = analysis.scopes(name)
         for scope in scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]:
             where = f"{family_label(scope)}: " if len(scopes) > 1 and scope is not None else ""
-            heading = f"{where}{place(analysis, name)} {arrow(analysis.outcome(name))}"
+            heading = f"{where}{place(analysis, name)} {arrow(analysis.metric(name))}"
             columns[f"{heading}, difference"] = partial(_whole, name, scope)
     return columns
 

@@ -20,7 +20,7 @@ from report.parts.power import equivalence_power_each, seeds_text
 from report.significance.arms import ArmTable
 from report.significance.axes import Family, Level
 from report.significance.comparison import Inference
-from report.significance.contrasts import Contrast
+from report.significance.factor import Contrast
 from report.statistics.power import (
     POWER,
     balanced,
@@ -93,8 +93,8 @@ def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spr
         else Spread(
             name=str(arms.benchmark),
             sd=sd,
-            margin=arms.outcome.margin,
-            unit=unit_name(arms.outcome.unit),
+            margin=arms.metric.margin,
+            unit=unit_name(arms.metric.unit),
             digits=arms.digits(arms.families),
             is_paired=is_paired,
             df=sum(degrees),
@@ -113,7 +113,7 @@ def _samples(
     return [arm for pair in pairs for arm in arms.sample(pair, [family], is_paired=True).arms]
 
 
-def plan(spread: Spread, variants: int, families: int, inference: Inference, outcomes: int = 1) -> str:
+def plan(spread: Spread, variants: int, families: int, inference: Inference, metrics: int = 1) -> str:
     """Say what studies of several sizes can find.
 
     Args:
@@ -121,7 +121,7 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, out
         variants: How many in all, the baseline included.
         families: How many are averaged over.
         inference: Level.
-        outcomes: How many claims are made about, which are corrected together.
+        metrics: How many claims are made about, which are corrected together.
 
     Raises:
         UsageError: For fewer than two variants or no family.
@@ -130,7 +130,7 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, out
         raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
     if max(variants, families) > MOST_PLANNED:
         raise UsageError(f"--plan takes at most {MOST_PLANNED:,} variants and families")
-    tests = (variants - 1) * outcomes
+    tests = (variants - 1) * metrics
     levels = {"": inference.level} | ({f", {tests} tests": inference.level / tests} if tests > 1 else {})
     sizes = [
         [str(n), str(n * variants * families), *_detectable(spread, families, n, levels.values())]
@@ -193,7 +193,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
     """
-    tables, levels, inference, num_outcomes = read_arms(
+    tables, levels, inference, num_metrics = read_arms(
         read_source(path, request.axes, request.reading), request
     )
     parts = []
@@ -208,7 +208,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
                     max(2, len(levels)) if variants is None else variants,
                     num_families if has_average else 1,
                     inference,
-                    num_outcomes if has_average else num_outcomes * num_families,
+                    num_metrics if has_average else num_metrics * num_families,
                 )
             )
     if not parts:

@@ -24,7 +24,7 @@ from report.inputs.sources import Source, read_source
 from report.page import blocks
 from report.paper.write import FOLDER, paper_files
 from report.part import Page
-from scores.outcome import Declared
+from scores.metrics import Declared
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib", "markdown-it-py")
 
@@ -92,7 +92,7 @@ def _command(analysis: Analysis, out: Path) -> str:
     words = ["ffn-ablations", "report", shown_path(analysis.source.path), "--out", shown_path(out)]
     words += ["--baseline", str(analysis.baseline)]
     words += declarations(request.declared)
-    margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}
+    margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.metrics.values() if x.margin}
     words += ["--margin", *margins.values()] if margins else []
     words += ["--scale", request.scale] if request.scale else []
     words += request.reading.flags

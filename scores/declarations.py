@@ -1,4 +1,4 @@
-"""What a table or a flag says of its outcomes: directions, units, chance, margins and scale."""
+"""What a table or a flag says of its metrics: directions, units, chance, margins, scale; with checks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeVar, get_args
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
-from scores.outcome import Declared, Name, Outcome
+from scores.metrics import Declared, Metric, Name
 from scores.rows import NO_METRIC
-from scores.suites.spec import USUAL_MARGINS, Unit
+from scores.suites import USUAL_MARGINS, Unit
 
 Scale = Literal["percent", "fraction"]
 Value = TypeVar("Value")
@@ -36,21 +36,21 @@ def declared_by_columns(table: pd.DataFrame, origin: str) -> Declared:
 
 
 def _column(
-    table: pd.DataFrame, name: str, origin: str, read: Callable[[str, str], Value]
+    table: pd.DataFrame, name: str, origin: str, parse: Callable[[str, str], Value]
 ) -> Mapping[Name, Value]:
     """Read what a column says of each metric of a benchmark."""
     if name not in table.columns:
         return {}
-    known: dict[Name, Value] = {}
+    values: dict[Name, Value] = {}
     metrics = table["metric"].astype(str) if "metric" in table.columns else [NO_METRIC] * len(table)
     texts = table[name].astype(object).where(table[name].notna(), "").astype(str).str.strip()
     rows = zip(table["benchmark"].astype(str).str.strip(), metrics, texts, strict=True)
     for benchmark, metric, text in dict.fromkeys(row for row in rows if row[2]):
-        named = benchmark if metric == NO_METRIC else f"{benchmark} {metric}"
-        value = read(text, f"{name} of {named} in {origin}")
-        if known.setdefault((benchmark, metric), value) != value:
-            raise UsageError(f"{origin}: {name} of {named} is both {known[benchmark, metric]} and {value}")
-    return known
+        label = benchmark if metric == NO_METRIC else f"{benchmark} {metric}"
+        value = parse(text, f"{name} of {label} in {origin}")
+        if (first := values.setdefault((benchmark, metric), value)) != value:
+            raise UsageError(f"{origin}: {name} of {label} is both {first} and {value}")
+    return values
 
 
 def _truth(text: str, place: str) -> bool:
@@ -90,32 +90,34 @@ def named_numbers(texts: Iterable[str], flag: str) -> tuple[dict[str, float], fl
     Raises:
         UsageError: For a text that is neither, or a second number by itself.
     """
-    named: dict[str, float] = {}
-    alone: list[float] = []
+    by_name: dict[str, float] = {}
+    nameless: list[float] = []
     for text in texts:
         name, equals, value = text.rpartition("=")
-        if equals and name in named:
-            raise UsageError(f"{flag} names {name} twice; name each outcome once")
+        if equals and name in by_name:
+            raise UsageError(f"{flag} names {name} twice; name each metric once")
         if equals:
-            named[name] = number(value, f"{flag} {name}")
+            by_name[name] = number(value, f"{flag} {name}")
         else:
-            alone.append(number(text, f"{flag} without NAME="))
-    if len(alone) > 1:
-        raise UsageError(f"{flag} has {len(alone)} numbers without a name; write {flag} NAME=NUMBER for each")
-    return named, alone[0] if alone else None
+            nameless.append(number(text, f"{flag} without NAME="))
+    if len(nameless) > 1:
+        raise UsageError(
+            f"{flag} has {len(nameless)} numbers without a name; write {flag} NAME=NUMBER for each"
+        )
+    return by_name, nameless[0] if nameless else None
 
 
 def check_names(declared: Declared, present: Iterable[Any]) -> None:
-    """Refuse what flags say of an outcome that is not there.
+    """Refuse what flags say of a metric that is not there.
 
     Args:
         declared: What was said.
-        present: Every name of an outcome, its benchmark and its metrics.
+        present: Every label of a metric, its benchmark and its names.
 
     Raises:
         UsageError: Naming the flag, and what is there.
     """
-    known = sorted(set(map(str, present)))
+    names = sorted(set(map(str, present)))
     lower = {name for name, is_lower in declared.lower_is_better.items() if is_lower}
     flags = {
         "--margin": declared.margins,
@@ -123,53 +125,119 @@ def check_names(declared: Declared, present: Iterable[Any]) -> None:
         "--lower-is-better": lower,
         "--higher-is-better": declared.lower_is_better.keys() - lower,
     }
-    for flag, said in flags.items():
-        for name in sorted(set(map(str, said)) - set(known)):
-            raise unknown_name(f"outcome in {flag}", name, known)
+    for flag, values in flags.items():
+        for name in sorted(set(map(str, values)) - set(names)):
+            raise unknown_name(f"metric in {flag}", name, names)
 
 
-def check_margins(outcomes: Iterable[Outcome], declared: Declared) -> None:
+def check_margins(metrics: Iterable[Metric], declared: Declared) -> None:
     """Refuse a margin in percentage points where nothing is in percent.
 
     Args:
-        outcomes: Those that are compared.
+        metrics: Those that are compared.
         declared: What was said of them.
 
     Raises:
         UsageError: Naming the flag for other units.
     """
-    found = list(outcomes)
-    if declared.margin is None or any(outcome.is_percentage for outcome in found):
+    metrics = list(metrics)
+    if declared.margin is None or any(metric.is_percentage for metric in metrics):
         return
-    first = found[0]
+    first = metrics[0]
     unit = f" in {first.unit}" if first.unit else " in its unit"
     usual = f"{USUAL_MARGINS[first.unit]:g}" if first.unit in USUAL_MARGINS else "NUMBER"
     raise UsageError(
-        f"margin {declared.margin:g} is in percentage points, and no outcome is in percent; name that of "
-        f"each outcome{unit}: --margin {first.name}={usual}"
+        f"margin {declared.margin:g} is in percentage points, and no metric is in percent; name that of "
+        f"each metric{unit}: --margin {first.name}={usual}"
     )
 
 
-def check_chances(outcomes: Iterable[Outcome], declared: Declared) -> None:
+def check_chances(metrics: Iterable[Metric], declared: Declared) -> None:
     """Refuse what users said that guessing scores where it is no percentage, or written as a fraction.
 
     Args:
-        outcomes: Those that are compared.
+        metrics: Those that are compared.
         declared: What was said of them.
 
     Raises:
-        UsageError: Naming the outcome.
+        UsageError: Naming the metric.
     """
-    for outcome in outcomes:
-        chance = outcome.chance
-        if chance is None or chance not in declared.chances.values() or not outcome.is_percentage:
+    for metric in metrics:
+        chance = metric.chance
+        if chance is None or chance not in declared.chances.values() or not metric.is_percentage:
             continue
-        if abs(chance) > 100 or (outcome.unit == "percent" and chance < 0):
+        if abs(chance) > 100 or (metric.unit == "percent" and chance < 0):
             raise UsageError(
-                f"chance {chance:g} of {outcome.name} is no percentage; it is what guessing scores, as 50"
+                f"chance {chance:g} of {metric.name} is no percentage; it is what guessing scores, as 50"
             )
         if 0 < abs(chance) < 1:
             raise UsageError(
-                f"chance {chance:g} of {outcome.name} is a fraction; write it in percent, {100 * chance:g}, "
+                f"chance {chance:g} of {metric.name} is a fraction; write it in percent, {100 * chance:g}, "
                 "whatever the scale of the scores"
+            )
+
+
+ARM, TASK = ["benchmark", "family", "variant"], ["benchmark", "task", "metric"]
+NEAR = 1.5
+"""Times a score may differ from the others of its task and be like them."""
+
+
+def in_percent(
+    tasks: pd.DataFrame, metrics: Mapping[Any, Metric], scale: Scale | None, origin: str
+) -> pd.DataFrame:
+    """Return scores of which those that count as percentages are so.
+
+    Args:
+        tasks: What ``comparable_scores`` returns of a table that somebody wrote.
+        metrics: What the scores of each benchmark are.
+        scale: What the user said they are; None where nothing was said.
+        origin: Where they come from, named in errors.
+
+    Raises:
+        UsageError: For an arm that looks like fractions where nobody said what it is, or a fraction above 1.
+    """
+    is_percent = tasks["benchmark"].map(lambda name: metrics[name].is_percentage).astype(bool)
+    percentages = tasks[is_percent]
+    percentages = percentages.assign(size=percentages["score"].abs())
+    if percentages.empty and scale is not None:
+        raise UsageError(f"{origin}: no score is a percentage, which --scale {scale} is about; leave it out")
+    if scale == "fraction":
+        _refuse_percentages(percentages, origin)
+        return tasks.assign(score=tasks["score"].where(~is_percent, 100 * tasks["score"]))
+    if scale is None:
+        _refuse_fractions(percentages, origin)
+        _refuse_mixtures(percentages, origin)
+    return tasks
+
+
+def _refuse_percentages(scores: pd.DataFrame, origin: str) -> None:
+    largest = scores.loc[scores["size"].idxmax()]
+    if largest["size"] > 1:
+        raise UsageError(
+            f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
+            "which is no fraction; leave out --scale fraction, or write all scores alike"
+        )
+
+
+def _refuse_fractions(scores: pd.DataFrame, origin: str) -> None:
+    """Refuse an arm, and a task over all arms, of which no score is above 1, unless all are 0."""
+    for keys in (ARM, ["benchmark", "task"]):
+        largest = scores.groupby(keys)["size"].max()
+        for names in largest[(largest > 0) & (largest <= 1)].index[:1]:
+            raise UsageError(
+                f"{origin}: no score of {' '.join(map(str, names))} is above 1; are these fractions? Scores "
+                "are percentages: add --scale fraction to have all of them times 100, or --scale percent if "
+                "they are that small"
+            )
+
+
+def _refuse_mixtures(percentages: pd.DataFrame, origin: str) -> None:
+    """Refuse a task of which some scores are above 1, and the others like them once taken times 100."""
+    for (benchmark, task, _), scores in percentages[percentages["size"] > 0].groupby(TASK):
+        small, large = (scores["size"][is_small] for is_small in (scores["size"] <= 1, scores["size"] > 1))
+        if len(small) and (100 * small).between(large.min() / NEAR, large.max() * NEAR).all():
+            raise UsageError(
+                f"{origin}: scores of {benchmark} {task} are {scores['score'][small.idxmax()]:g} and "
+                f"{scores['score'][large.idxmax()]:g}; write all as percentages, or add --scale percent if "
+                "some are that small"
             )

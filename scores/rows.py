@@ -7,19 +7,20 @@ head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from base.errors import UsageError
 from base.files import write_atomically, write_text
-from scores.columns import of_each, of_each_row, to_csv
-from scores.suites.registry import is_percentage
+from scores.suites import is_percentage
 
 ROW_COLUMNS = (
     "run_id",
@@ -114,29 +115,27 @@ def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
 def with_primary(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
     """Return the rows with ``primary`` as Booleans, filled in where no row of a task says it.
 
-    That is so in tables from before the column. They are read by the rule that held then.
-
     Args:
-        rows: Text in the columns of ``ROW_KEY``; for tables from before the column, in their own order.
+        rows: Text in the columns of ``ROW_KEY``.
         source: Where they came from, for the error message.
 
     Raises:
         UsageError: For a value that is neither true nor false.
     """
-    primary = _as_said(rows, source)
-    is_said = primary
+    primary = _as_written(rows, source)
+    is_written = primary
     if primary.any():
-        is_said = primary.groupby([rows[column] for column in SCORED]).transform("any")
-    if not is_said.all():
-        headlines = _former_headlines(rows[~is_said])
+        is_written = primary.groupby([rows[column] for column in SCORED]).transform("any")
+    if not is_written.all():
+        tasks = rows[~is_written].groupby(["benchmark", "task"])["metric"]
+        headlines = {(name, task): primary_metric(str(task), metrics) for (name, task), metrics in tasks}
         names = rows[["benchmark", "task", "metric"]]
         is_headline = of_each_row(names, lambda name, task, metric: headlines.get((name, task)) == metric)
-        by_rule = pd.Series(is_headline, rows.index, bool)
-        primary = primary.where(is_said, by_rule).astype(bool)
+        primary = primary.where(is_written, pd.Series(is_headline, rows.index, bool)).astype(bool)
     return rows.assign(primary=primary)
 
 
-def _as_said(rows: pd.DataFrame, source: str) -> pd.Series:
+def _as_written(rows: pd.DataFrame, source: str) -> pd.Series:
     if "primary" not in rows.columns:
         return pd.Series(False, rows.index, dtype=bool)
     column = rows["primary"].astype(object)
@@ -146,29 +145,15 @@ def _as_said(rows: pd.DataFrame, source: str) -> pd.Series:
     return texts == "true"
 
 
-# The rule for tables from before the column `primary`, and for nothing else: what the shipped tasks of then
-# had as headlines, and what stood in rows that were made for the source study's average.
-_FORMER_HEADLINES = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
-_SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
+HEADLINES = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
+"""What stands for a task of these names, where it was scored in several metrics."""
 
 
-def _former_headlines(rows: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """Name the metric that stood for each benchmark's task, a percentage where it has one.
-
-    It was the source study's where it is there, else the known one of a shipped task, else under a head the
-    one that the task's rows begin with, else accuracy, else the first in order of names.
-    """
-    headlines: dict[tuple[str, str], str] = {}
-    in_percent = pd.Series(of_each(rows["metric"], is_percentage), rows.index, bool)
-    for part in (rows[~in_percent], rows[in_percent]):
-        headed = part[part["head"] != NO_HEAD]
-        first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
-        for (benchmark, task), metrics in part.groupby(["benchmark", "task"])["metric"]:
-            known = _FORMER_HEADLINES.get(str(task).lower().rsplit("/", 1)[-1], "")
-            wanted = (*_SOURCE_STUDY_METRICS, known, first.get((benchmark, task), ""), "accuracy")
-            found = set(metrics)
-            headlines[benchmark, task] = next((name for name in wanted if name in found), min(found))
-    return headlines
+def primary_metric(task: str, metrics: Iterable[str]) -> str:
+    """Name what stands for a task where nobody says it: a percentage before others, and accuracy first."""
+    ordered = sorted(metrics, key=lambda name: (not is_percentage(name), name))
+    headline = HEADLINES.get(task.lower().rpartition("/")[2])
+    return next((name for name in (headline, "accuracy") if name in ordered), ordered[0])
 
 
 def empty_rows() -> pd.DataFrame:
@@ -189,8 +174,8 @@ def replace_task(
     What was said of the task before there were heads goes too.
     """
     same = (rows["benchmark"] == benchmark) & (rows["task"] == task) & rows["head"].isin([head, NO_HEAD])
-    kept, new = rows[~same], new.assign(head=head)
-    rows = check_rows(pd.concat([kept, new]) if len(kept) else new)
+    others, new = rows[~same], new.assign(head=head)
+    rows = check_rows(pd.concat([others, new]) if len(others) else new)
     # Tasks may end in any order.
     return rows.sort_values(["benchmark", "task", "head"], kind="stable", ignore_index=True)
 
@@ -236,3 +221,56 @@ def read_rows(path: Path) -> pd.DataFrame:
     if not path.exists():
         raise UsageError(f"no rows at {path}; evaluate the run first: ffn-ablations eval RUN")
     return check_rows(read_table(path).to_pandas(), source=str(path))
+
+
+def of_each(column: pd.Series, function: Callable[[Any], Any]) -> np.ndarray:
+    """(N,) values of a function of each entry of a column without gaps."""
+    return of_each_row(column.to_frame(), function)
+
+
+def of_each_row(table: pd.DataFrame, function: Callable[..., Any]) -> np.ndarray:
+    """(N,) values of a function of each row of a table without gaps; rows that are alike share one object."""
+    if table.empty:
+        return np.empty(0, object)
+    codes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
+    first = ~pd.Series(codes).duplicated().to_numpy()
+    values = np.empty(int(first.sum()), object)
+    values[:] = [function(*row) for row in table[first].itertuples(index=False, name=None)]
+    return values[codes]
+
+
+# What Excel, LibreOffice and Google Sheets take for the begin of a formula, behind any number of marks.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_MARKED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Write a table without its index.
+
+    Texts that begin with ``= + - @``, a tab or a carriage return get an apostrophe in front, the sign of
+    spreadsheets for text. Numbers stay as they are.
+    """
+    marked = {name: table[name].astype(object).map(_mark) for name in _texts(table)}
+    return table.assign(**marked).to_csv(index=False)
+
+
+def unmark(table: pd.DataFrame) -> pd.DataFrame:
+    """Take the apostrophes of ``to_csv`` off the texts of a table."""
+    marked = [name for name in _texts(table) if table[name].astype(str).str.startswith("'").any()]
+    table = table.copy()
+    for name in marked:
+        table[name] = table[name].map(_unmark)
+    return table
+
+
+def _texts(table: pd.DataFrame) -> list[str]:
+    is_number = pd.api.types.is_numeric_dtype  # of a Boolean, too
+    return [name for name in table.columns if not is_number(table[name])]
+
+
+def _mark(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _unmark(value: object) -> object:
+    return value[1:] if isinstance(value, str) and _MARKED.match(value) else value

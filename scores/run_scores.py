@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, shown
-from scores.columns import of_each
-from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, with_primary
-from scores.suites.blimp_paradigms import phenomenon_name
-from scores.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
+from scores.heads import DEFAULT_HEAD
+from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, of_each, with_primary
+from scores.suites import (
+    CROSS_TASK,
+    HARNESS_PREFIX,
+    MEAN_OF_TASKS,
+    SUITES,
+    UNGROUPED,
+    MeanSpec,
+    is_percentage,
+    phenomenon_name,
+    unit_of,
+)
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
@@ -63,18 +72,10 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str
     derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
     for name in axes:
         derived_id += f" {name}=" + rows[name]
-    for name, value in (
-        ("run_id", derived_id),
-        ("task", SINGLE_TASK),
-        ("group", ""),
-        ("metric", NO_METRIC),
-        ("head", NO_HEAD),
-    ):
-        if name in rows.columns:
-            column = rows[name].astype(object)
-            rows[name] = column.where(column.notna(), value).astype(str)
-        else:
-            rows[name] = pd.Series(value, rows.index).astype(str)
+    texts = {"run_id": derived_id, "task": SINGLE_TASK, "group": "", "metric": NO_METRIC, "head": NO_HEAD}
+    for name, default in texts.items():
+        column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
+        rows[name] = column.where(column.notna(), default).astype(str)
     rows["group"] = pd.Series(of_each(rows["group"], phenomenon_name), rows.index).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
@@ -162,11 +163,11 @@ def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
 def _headlines(rows: pd.DataFrame, within: list[str]) -> pd.DataFrame:
     """Keep what most runs say of each task, within each family or over all."""
     keys = ["benchmark", "task", *within, "metric"]
-    said = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
-    said = said.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
-    chosen = said.drop_duplicates(["benchmark", "task", *within])[keys]
-    found = rows[keys].merge(chosen.assign(is_chosen=True), how="left", on=keys)
-    return rows[found["is_chosen"].notna().to_numpy()]
+    votes = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
+    votes = votes.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
+    headlines = votes.drop_duplicates(["benchmark", "task", *within])[keys]
+    marked = rows[keys].merge(headlines.assign(is_headline=True), how="left", on=keys)
+    return rows[marked["is_headline"].notna().to_numpy()]
 
 
 def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -203,7 +204,7 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         left out.
     """
     notes: list[str] = []
-    kept = [pd.DataFrame(columns=["family", "variant", "seed", "run_id", "score", "benchmark"])]
+    means = [pd.DataFrame(columns=["family", "variant", "seed", "run_id", "score", "benchmark"])]
     for benchmark, of_benchmark in scores.groupby("benchmark", sort=True):
         table = of_benchmark.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
@@ -220,8 +221,8 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             for run, lacking in _lacking(table, table.loc[~complete, common])
         ]
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
-        kept.append(mean.assign(benchmark=benchmark))
-    return pd.concat(kept[1:] or kept, ignore_index=True), notes
+        means.append(mean.assign(benchmark=benchmark))
+    return pd.concat(means[1:] or means, ignore_index=True), notes
 
 
 def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str, str]]:
@@ -231,3 +232,87 @@ def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str,
         run_ids = run_ids + " (" + left_out.index.get_level_values("variant").map(str) + ")"
     for run, gaps in zip(run_ids, left_out.isna().to_numpy(), strict=True):
         yield str(run), ", ".join(left_out.columns[gaps])
+
+
+def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[str, float]:
+    """Average one run's tasks of one benchmark, in percent, into the means that its suite's spec names.
+
+    Args:
+        rows: The rows of one run and one benchmark.
+        items: The items of its tasks, for means over paradigms where a task has several.
+
+    Returns:
+        Name to value, the headline first; empty where nothing has a percentage, as for perplexity, and for
+        tasks that no benchmark groups or that another one was trained for.
+    """
+    (benchmark,) = rows["benchmark"].unique()
+    in_percent = rows[is_percent(rows["metric"])]
+    if in_percent["task"].nunique() < 2 or benchmark in (UNGROUPED, CROSS_TASK):
+        return {}
+    means = SUITES[benchmark].means if benchmark in SUITES else (MEAN_OF_TASKS,)
+    averaged = ((mean.of, _averaged(mean, in_percent, items)) for mean in means)
+    return {f"mean of {len(part)} {of}": float(part.mean()) for of, part in averaged if len(part)}
+
+
+def _averaged(mean: MeanSpec, rows: pd.DataFrame, items: pd.DataFrame | None) -> pd.Series:
+    """Return what a mean is over, in percent; nothing where that is not known."""
+    if mean.over == "paradigm":
+        if items is None:
+            return pd.Series(dtype=float)
+        counted = items if mean.tasks is None else items[items["task"].isin(mean.tasks)]
+        return 100 * counted.groupby("paradigm")["correct"].mean()
+    scores = task_scores(rows) if mean.metric is None else rows[rows["metric"] == mean.metric]
+    if mean.tasks is not None:
+        scores = scores[scores["task"].isin(mean.tasks)]
+    return scores.groupby("group")["score"].mean() if mean.over == "group" else scores["score"]
+
+
+def summary(tables: Sequence[pd.DataFrame]) -> str:
+    """Return a table for each benchmark: tasks down, runs across, a suite's means below its tasks.
+
+    Where one run was scored under several heads, they stand across; of several runs, each head has a table.
+    A task's headline metric comes first.
+
+    Args:
+        tables: The rows of each run, in the order in which tasks and heads are to stand.
+    """
+    rows = pd.concat(tables)
+    return "\n".join(
+        f"{title}\n{_table(part, across)}\n"
+        for benchmark in rows["benchmark"].unique()
+        for title, part, across in _parts(benchmark, rows[rows["benchmark"] == benchmark])
+    )
+
+
+def _parts(benchmark: str, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
+    """Split a benchmark's rows into tables: title, rows, and the column that stands across."""
+    heads, runs = rows["head"].unique(), rows["run_id"].unique()
+    if len(heads) > 1 and len(runs) == 1:
+        yield f"{benchmark}, {runs[0]}", rows, "head"
+        return
+    for head in heads:
+        title = benchmark if heads.tolist() in ([NO_HEAD], [DEFAULT_HEAD]) else f"{benchmark}, head {head}"
+        yield title, rows[rows["head"] == head], "run_id"
+
+
+def _table(rows: pd.DataFrame, across: str) -> str:
+    columns = list(rows[across].unique())
+    table = rows.pivot(index=["task", "metric"], columns=across, values="score")
+    table = table.loc[_headline_first(rows), columns]
+    means = pd.DataFrame({name: suite_means(of_one) for name, of_one in rows.groupby(across, sort=False)})
+    means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
+    table = pd.concat([table, means]).rename_axis(columns=None)
+    digits = table.index.get_level_values("metric").map(decimals)
+    texts = [
+        ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
+        for places, scores in zip(digits, table.to_numpy(), strict=True)
+    ]
+    return pd.DataFrame(texts, index=table.index, columns=table.columns).to_string()
+
+
+def _headline_first(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """List every task and metric in the order of the rows, but each task's headline metric first."""
+    headlines = task_scores(rows).drop_duplicates("task").set_index("task")["metric"]
+    keys = list(dict.fromkeys(zip(rows["task"], rows["metric"], strict=True)))
+    tasks = {task: place for place, task in enumerate(rows["task"].unique())}
+    return sorted(keys, key=lambda key: (tasks[key[0]], key[1] != headlines[key[0]]))

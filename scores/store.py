@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from base.errors import UsageError
-from base.files import write_text
+from base.files import mapping, write_text
 from base.records import read_record, write_record
 from base.run.folders import RUN_NAME, RunFolder, may_be
 from base.run.manifest import config_hashes, read_completion
-from scores.columns import to_csv
 from scores.rows import (
     NO_HEAD,
     check_rows,
@@ -31,6 +31,7 @@ from scores.rows import (
     read_table,
     replace_task,
     run_name,
+    to_csv,
     write_table,
 )
 
@@ -88,8 +89,8 @@ def read_scores(run: RunFolder) -> Scores:
         except UsageError as error:
             is_there = run.rows_file.exists()
             problem = str(error).removeprefix(f"{run.rows_file} ") if is_there else "is gone"
-    said = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
-    for run_id, *who in said:
+    runs = rows[["run_id", "family", "variant", "seed"]].drop_duplicates().to_numpy().tolist()
+    for run_id, *who in runs:
         if not _is_of(run, run_id):
             problem, rows = f"is of another run, {run_id}", empty_rows()
         elif not may_be(run_id, *who):
@@ -102,8 +103,8 @@ def _is_of(run: RunFolder, run_id: str) -> bool:
 
     ``gpt_neo/kan/seed1-0a1b2c3d`` names a configuration; ``gpt_neo/kan/my-first`` may be of any.
     """
-    named, hashes = RUN_NAME.fullmatch(run_id.rpartition("/")[2]), config_hashes(run).values()
-    return run_id == run.run_id or named is None or not hashes or named["hash"] in hashes
+    match, hashes = RUN_NAME.fullmatch(run_id.rpartition("/")[2]), config_hashes(run).values()
+    return run_id == run.run_id or match is None or not hashes or match["hash"] in hashes
 
 
 class ResultStore(Scores):
@@ -140,7 +141,7 @@ class ResultStore(Scores):
         except UsageError as error:
             reason = str(error).removeprefix(f"{path} ")
             self.notes.append(f"eval/items/{path.name} {reason}; {benchmark} is scored again")
-            self._write({name: own for name, own in self._tasks.items() if _benchmark(name) != benchmark})
+            self._write({name: x for name, x in self._tasks.items() if _benchmark(name) != benchmark})
             path.unlink(missing_ok=True)
 
     def record(
@@ -153,7 +154,7 @@ class ResultStore(Scores):
         # One run, one id: older rows of a named run have the id that it would have without its name.
         before = self.rows.assign(run_id=rows["run_id"].iloc[0]) if len(rows) else self.rows
         after = check_rows(replace_task(before, benchmark, task, rows, head), str(run.rows_file))
-        others = {name: own for name, own in self._tasks.items() if name != entry}
+        others = {name: x for name, x in self._tasks.items() if name != entry}
         self._write(others)
         write_table(items, run.items_file(benchmark))
         write_table(after, run.rows_file)
@@ -189,11 +190,11 @@ def _merged(path: Path, items: pd.DataFrame, task: str, head: str) -> pd.DataFra
     """Put a task's items in place of those that a file has of it."""
     if not path.is_file():
         return items
-    kept = read_table(path).to_pandas()
-    same = kept["task"] == task
-    if "head" in kept:  # else they are from before there were heads, as those whose head is null
-        same &= kept["head"].isin([head, NO_HEAD]) | kept["head"].isna()
-    return pd.concat([kept[~same], items]).sort_values("task", kind="stable").reset_index(drop=True)
+    before = read_table(path).to_pandas()
+    same = before["task"] == task
+    if "head" in before:  # else they are from before there were heads, as those whose head is null
+        same &= before["head"].isin([head, NO_HEAD]) | before["head"].isna()
+    return pd.concat([before[~same], items]).sort_values("task", kind="stable").reset_index(drop=True)
 
 
 def _entry(benchmark: str, task: str, protocol: dict) -> str:
@@ -213,3 +214,50 @@ def protocol_label(protocol: dict) -> str:
 def protocol_hash(protocol: dict) -> str:
     """Return 12 hexadecimal digits that stand for a protocol in the items."""
     return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Write what constant answers and guesses score beside the scores of a run.
+
+    Args:
+        run_dir: The run's folder.
+        baselines: Of each benchmark and task, the metrics in percent. What the file says of others stays.
+    """
+    content = read_baselines(run_dir)
+    for benchmark, tasks in baselines.items():
+        content[benchmark] = content.get(benchmark, {}) | {task: dict(x) for task, x in tasks.items()}
+    write_record(RunFolder(run_dir).baselines_file, content)
+
+
+def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Read what they score: benchmark, task, metric, score in percent; empty where unknown.
+
+    A damaged file is set aside and says nothing.
+    """
+    content = read_record(RunFolder(run_dir).baselines_file, dict) or {}
+    return {
+        name: {task: numbers for task, x in mapping(tasks).items() if (numbers := _numbers(x))}
+        for name, tasks in content.items()
+    }
+
+
+def _numbers(scores: object) -> dict[str, float]:
+    return {metric: score for metric, score in mapping(scores).items() if isinstance(score, int | float)}
+
+
+def mean_baseline(baselines: Mapping[str, Mapping[str, float]], scores: pd.DataFrame) -> float | None:
+    """Average what scores without a model over the tasks that a benchmark's score is a mean of.
+
+    Args:
+        baselines: Of the benchmark's tasks and metrics, in percent.
+        scores: Family, variant, seed, run_id, task and metric of its scores, one metric a task.
+
+    Returns:
+        Percent; None where a task's is not known.
+    """
+    num_runs = len(scores.drop_duplicates(["family", "variant", "seed", "run_id"]))
+    num_scores = scores.groupby(["task", "metric"]).size().to_dict()
+    # As in the scores themselves, a task counts that most runs have.
+    tasks = [key for key, number in num_scores.items() if number > num_runs / 2]
+    levels = [baselines[task][metric] for task, metric in tasks if metric in baselines.get(task, {})]
+    return fmean(levels) if tasks and len(levels) == len(tasks) else None

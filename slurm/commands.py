@@ -17,8 +17,7 @@ from base.errors import UsageError
 from base.run.folders import StudyFolder
 from base.sections import Section
 from base.system import is_locked
-from scores.decisions import read_decisions
-from scores.stages import MAIN
+from scores.stages import MAIN, read_decisions
 from scores.tuning import read_tuning
 from slurm.arguments import SubmitArgs, check_options, runs_dir_override
 from slurm.cell_state import CellState, as_result, describe

@@ -32,7 +32,7 @@ from pretrain.model.build import build, cost_facts
 from pretrain.resolution import resolve
 from pretrain.run.run_dir import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
-from scores.heads.registry import DEFAULT_HEAD
+from scores.heads import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place

@@ -20,9 +20,8 @@ from report.significance.axes import Combination
 from report.significance.comparison import SHOWN, Comparison
 from report.tuning.choices import MORE_SEEDS, TUNED_BY
 from report.write import write_report
-from scores.decisions import Claim, Decisions, Look, read_decisions, write_decisions
-from scores.stages import TUNE
-from scores.tuning import Further, Losses, Tuning, Wanted, read_tuning, write_tuning
+from scores.stages import TUNE, Decision, Decisions, Look, read_decisions, write_decisions
+from scores.tuning import Further, Losses, Trial, Tuning, read_tuning, write_tuning
 from slurm.study.axes import write_value
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.study import Study
@@ -122,7 +121,7 @@ def _losses(study: Study, ended: Collection[str]) -> Losses:
     """Look up the held-out losses of tuning runs that have ended."""
     untuned = trained_cells(study.planned)
 
-    def losses(trial: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+    def losses(trial: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         cells = cells_of(trial, seeds, untuned)
         if any(cell.run_id not in ended for cell in cells):
             return None
@@ -195,7 +194,7 @@ def _look(study: Study, decisions: Decisions, comparisons: Sequence[Comparison])
         name = (str(comparison.contrast), str(comparison.benchmark))
         _, verdict = before.get(name, (0, comparison.verdict))
         is_decided = name in before or verdict in SHOWN
-        claims.append(Claim(comparison=name[0], outcome=name[1], verdict=verdict, is_decided=is_decided))
+        claims.append(Decision(comparison=name[0], outcome=name[1], verdict=verdict, is_decided=is_decided))
         undecided += [] if is_decided else [comparison]
     go_on = () if seeds == decisions.planned[-1] else tuple(_variants(study, undecided))
     return Look(seeds=seeds, made=date.today().isoformat(), claims=tuple(claims), go_on=go_on)

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 NAMES, VERBS = ("Anna", "Ben", "Mia", "Tom"), ("saw", "liked", "found", "lost")
 THINGS = ("dog", "red ball", "little bird", "box", "tree", "old cat")

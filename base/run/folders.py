@@ -173,7 +173,7 @@ class StudyFolder:
     study_file = Inside("study.yaml")
     """What ``study run`` was asked to run."""
     decisions_file = Inside("decisions.json")
-    """What its looks decided, where seeds are added until all is decided (see ``scores.decisions``)."""
+    """What its looks decided, where seeds are added until all is decided (see ``scores.stages``)."""
     tuning_file = Inside("tuning.json")
     """What its tuning tried and chose, where each variant is tuned (see ``scores.tuning``)."""
     status_page = Inside("status/status.html")

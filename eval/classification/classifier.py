@@ -35,8 +35,7 @@ from eval.memory import all_to_device, to_device
 from ffn_variants.models.devices import choose_device
 from ffn_variants.models.faster_layers import cast_inputs_once
 from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
-from scores.heads.registry import DEFAULT_HEAD, check_head, get_head, parse_head
-from scores.heads.spec import Reads
+from scores.heads import DEFAULT_HEAD, Reads, check_head, get_head, parse_head
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from eval.classification.task import ClassificationTask
 from eval.classification.tokens import Segmentation, cached, encode, encode_segments, tokenizer_key
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
-from scores.heads.registry import DEFAULT_HEAD, get_head, parse_head
+from scores.heads import DEFAULT_HEAD, get_head, parse_head
 
 Row = TypeVar("Row")
 VALIDATION_SEED = 12

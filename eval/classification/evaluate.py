@@ -37,7 +37,7 @@ from eval.files import fingerprint
 from eval.finetuning import Finetuning, candidates, unfit_metric, what_differs
 from eval.identity import model_files
 from eval.scoring.log_likelihood import num_positions
-from scores.heads.registry import HeadChoice
+from scores.heads import HeadChoice
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from eval.classification.schema import Label, TaskFile, find_task_file, shipped_
 from eval.classification.task import EMBEDDED_GLUE, ClassificationTask, find_labels
 from eval.config import EvalConfig
 from eval.finetuning import GLUE_TASK_NAMES, unfit_metric
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 # Their labels mean the same.
 _EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}

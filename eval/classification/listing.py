@@ -9,7 +9,7 @@ from base.errors import UsageError
 from base.sections import Section
 from base.wording import describe_options, format_table
 from eval.classification.schema import TaskFile, find_task_file, shipped_tasks
-from scores.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS, HeadChoice, check_head, parse_head
+from scores.heads import DEFAULT_HEAD, HEAD_NAMES, HEADS, HeadChoice, check_head, parse_head
 
 LARGEST = 1_000_000
 """Beyond any model; counts are made by building a head."""

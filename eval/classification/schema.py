@@ -17,7 +17,7 @@ from base.errors import UsageError, unknown_name
 from base.sections import Section
 from eval.config import EvalConfig
 from eval.finetuning import METRIC_NAMES, Metric, unfit_metric
-from scores.suites.registry import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
+from scores.suites import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
 
 Label = str | int
 

@@ -13,8 +13,8 @@ from base.errors import UsageError
 from base.wording import first_few
 from eval.classification.schema import Label, TaskFile, Template, parse_template, read_field, text_parts
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
-from scores.heads.registry import HeadChoice
-from scores.suites.registry import CROSS_TASK
+from scores.heads import HeadChoice
+from scores.suites import CROSS_TASK
 
 # Their definitions are as old as the first scores, which stay valid.
 GLUE, EMBEDDED_GLUE = "glue", "embedded-glue"

@@ -36,8 +36,7 @@ from eval.config import EvalConfig
 from eval.files import fingerprint, list_data_files, read_hub_rows, read_rows
 from eval.zero_shot.task import TaskResult, TextTask, data_folder, evenly_spaced, find_data
 from pretrain.data.embedded import minimal_pairs
-from scores.suites.blimp_paradigms import phenomenon_name
-from scores.suites.registry import SUITES
+from scores.suites import SUITES, phenomenon_name
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

@@ -16,7 +16,7 @@ from eval.scoring.scorers import SCORERS
 from eval.zero_shot.task import TextTask, find_suite_tasks
 from ffn_variants.kernels.compilation import eager_kernels
 from pretrain.config import RunConfig
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 
 def find_pairs(config: RunConfig) -> list[TextTask]:

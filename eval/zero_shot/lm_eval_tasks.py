@@ -43,8 +43,9 @@ from eval.identity import model_folder
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.task import TaskResult, evenly_spaced
 from ffn_variants.models.loading import load_language_model
-from scores.suites.lm_eval_metrics import CHOICE_METRICS, metrics_of, primary_metric
-from scores.suites.registry import HARNESS_PREFIX
+from scores.lm_eval_metrics import CHOICE_METRICS, metrics_of
+from scores.rows import primary_metric
+from scores.suites import HARNESS_PREFIX
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
 

@@ -14,7 +14,7 @@ from base.errors import UsageError, unknown_name
 from base.progress import Tell
 from base.text.paths import absent
 from eval.config import EvalConfig
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

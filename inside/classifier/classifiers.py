@@ -32,7 +32,7 @@ from eval.identity import identify_run, model_folder, weights_hash
 from eval.scoring.log_likelihood import num_positions
 from eval.work_units import classification_protocol, settled
 from eval.zero_shot.task import evenly_spaced
-from scores.heads.registry import HEADS, HeadChoice, check_head
+from scores.heads import HEADS, HeadChoice, check_head
 from scores.store import protocol_hash
 
 ATTENTION = "segment-attention"

@@ -52,7 +52,7 @@ from inside.classifier.classifiers import ATTENTION, Documents, Subject
 from inside.classifier.lime import WordForest
 from report.document import markdown
 from report.document.document import Document
-from scores.heads.registry import HeadChoice
+from scores.heads import HeadChoice
 
 NUM_DRAWS = 5
 """Of random segments."""

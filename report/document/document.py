@@ -19,7 +19,7 @@ from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from report.document.html import to_html
 from report.document.markdown import plain
 from report.figures.style import to_png, to_svg
-from scores.columns import to_csv
+from scores.rows import to_csv
 
 Drawing = tuple[Figure, str]
 """A figure, and its alternative text: one sentence."""

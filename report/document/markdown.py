@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from report.significance.comparison import Comparison
-from scores.outcome import Outcome
-from scores.suites.spec import Better
+from scores.metrics import Metric
+from scores.suites import Better
 
 Name = TypeVar("Name", bound=Hashable)
 MOST_DIGITS = 8
@@ -66,9 +66,9 @@ def margin(comparison: Comparison) -> str:
     return f"{comparison.margin:g} {unit.removesuffix('s') if comparison.margin == 1 else unit}".strip()
 
 
-def arrow(outcome: Outcome) -> str:
+def arrow(metric: Metric) -> str:
     """Point to the better scores: ↑ or ↓."""
-    return ARROWS[outcome.better]
+    return ARROWS[metric.better]
 
 
 def anchor(heading: str) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from base import families
 from report.significance.axes import SIZE, TOKENS, Benchmark, Family, Setting
-from scores.suites.registry import HELD_OUT, SUITES
+from scores.suites import HELD_OUT, SUITES
 
 Name = TypeVar("Name")
 

@@ -28,7 +28,7 @@ from report.figures.style import (
 )
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.ranking import by_standing
-from scores.suites.registry import HELD_OUT
+from scores.suites import HELD_OUT
 
 Cost = tuple[str, float, str]
 COSTS: tuple[Cost, ...] = (
@@ -217,6 +217,6 @@ def _handle(name: str, style: VariantStyle) -> Line2D:
 
 
 def _label(analysis: Analysis, benchmark: Benchmark) -> str:
-    outcome = analysis.outcome(benchmark)
-    unit = f" ({outcome.unit})" if outcome.unit else ""
-    return f"mean {title(benchmark)}{unit}, {outcome.better} is better"
+    metric = analysis.metric(benchmark)
+    unit = f" ({metric.unit})" if metric.unit else ""
+    return f"mean {title(benchmark)}{unit}, {metric.better} is better"

@@ -61,7 +61,7 @@ def in_drawn_order(analysis: Analysis) -> list[Level]:
     if has_own_order or not is_crowd(analysis):
         return list(analysis.variants)
     leading = by_standing(analysis)[0]
-    sign = -1 if analysis.outcome(leading).better == "higher" else 1
+    sign = -1 if analysis.metric(leading).better == "higher" else 1
     scores = {
         c.contrast.plus[0]: sign * c.estimate
         for c in analysis.overall(leading)

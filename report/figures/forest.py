@@ -113,7 +113,7 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
     limit = _axis_limit([c for _, c in rows])
     for number in range(0, len(order), 2):
         axes.axhspan(number * step - 0.85, (number + 1) * step - 0.85, color="#f3f3f3", lw=0, zorder=0)
-    margin = analysis.outcome(benchmark).margin
+    margin = analysis.metric(benchmark).margin
     if margin is not None:
         axes.axvspan(-margin, margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
     for y, comparison in rows:
@@ -127,8 +127,8 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
     axes.axvline(0, color=GREY, lw=1, zorder=1)
     axes.set_xlim(-limit, limit)
     axes.set_ylim(step * len(order) - 0.85, -0.85)
-    better = "better →" if analysis.outcome(benchmark).better == "higher" else "← better"
-    axes.set_xlabel(f"{unit_name(analysis.outcome(benchmark).unit) or 'difference'}\n{better}")
+    better = "better →" if analysis.metric(benchmark).better == "higher" else "← better"
+    axes.set_xlabel(f"{unit_name(analysis.metric(benchmark).unit) or 'difference'}\n{better}")
     axes.locator_params(axis="x", nbins=7 if with_numbers else 5)
 
 

@@ -153,7 +153,7 @@ def _numbers(axes: Axes, grid: _Grid, norm: Normalize, values: np.ndarray) -> No
 
 
 def _digits(comparison: Comparison) -> int:
-    return 1 if comparison.outcome.is_percentage else comparison.digits
+    return 1 if comparison.metric.is_percentage else comparison.digits
 
 
 def _value(comparison: Comparison) -> str:

@@ -85,10 +85,10 @@ def _label_variants(axes: Axes, analysis: Analysis) -> None:
 
 def _title(analysis: Analysis, benchmark: Benchmark, family: Family) -> str:
     """Name a panel: outcome, direction, family and unit."""
-    outcome = analysis.outcome(benchmark)
-    unit = {"percent": " (%)", "correlation": " (x 100)", None: ""}.get(outcome.unit, f" ({outcome.unit})")
+    metric = analysis.metric(benchmark)
+    unit = {"percent": " (%)", "correlation": " (x 100)", None: ""}.get(metric.unit, f" ({metric.unit})")
     return (
-        f"{filled(title(benchmark), TITLE_WIDTH)} {arrow(outcome)}\n{filled(family_label(family) + unit, 20)}"
+        f"{filled(title(benchmark), TITLE_WIDTH)} {arrow(metric)}\n{filled(family_label(family) + unit, 20)}"
     )
 
 
@@ -106,7 +106,7 @@ def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family)
     for place, variant in enumerate(in_drawn_order(analysis)):
         chosen = scores[scores.variant == variant].sort_values("seed")
         _dots(axes, np.asarray(chosen.score), place, colour, variant == analysis.baseline)
-    chance = analysis.outcome(benchmark).chance
+    chance = analysis.metric(benchmark).chance
     if chance is not None and limits[0] <= chance <= limits[1]:
         axes.axvline(chance, color=GREY, lw=1.1, ls=":", zorder=1)
     axes.set_xlim(*limits)

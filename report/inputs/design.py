@@ -20,10 +20,9 @@ from report.inputs.study_axes import StudyAxes
 from report.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
 from report.significance.factor import FACTORS, Factor, check_factor, listed_heads
 from report.statistics.looks import Plan, read_plan
-from scores.decisions import Decisions, read_decisions
-from scores.outcome import Declared
+from scores.metrics import Declared
 from scores.rows import LARGEST, check_axis
-from scores.stages import is_cut_off
+from scores.stages import Decisions, is_cut_off, read_decisions
 
 NOT_ASKED = ("note", "method", "correction")
 """Keys of a study's ``report`` that are no question; the latter two stand in older files."""

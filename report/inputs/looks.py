@@ -14,8 +14,8 @@ def decided_seeds(design: Design, benchmark: Benchmark) -> dict[str, Sequence[in
     """Return by comparison, as written, the seeds that it was decided with on a benchmark."""
     return {
         comparison: design.seeds[:num_seeds]
-        for (comparison, outcome), (num_seeds, _) in _decided(design).items()
-        if outcome == str(benchmark)
+        for (comparison, metric), (num_seeds, _) in _decided(design).items()
+        if metric == str(benchmark)
     }
 
 
@@ -34,13 +34,13 @@ def decided_remark(design: Design) -> str | None:
         return None
     used = f" It took {design.decisions.runs_used}." if design.decisions.is_over else ""
     early: dict[str, list[str]] = {}
-    for (comparison, outcome), (num_seeds, _) in _decided(design).items():
+    for (comparison, metric), (num_seeds, _) in _decided(design).items():
         if num_seeds < len(design.seeds):
-            early.setdefault(f"{comparison} with {num_seeds} seeds", []).append(outcome)
+            early.setdefault(f"{comparison} with {num_seeds} seeds", []).append(metric)
     if not early:
         return None
     looks = ", ".join(map(str, design.decisions.planned))
-    named = "; ".join(f"{words} ({', '.join(outcomes)})" for words, outcomes in early.items())
+    named = "; ".join(f"{words} ({', '.join(metrics)})" for words, metrics in early.items())
     return (
         f"Seeds were added only to variants with an undecided comparison, at looks of {looks} seeds. What "
         f"was decided before the latest look stays as it was then, with the runs of then: {named}. Single "

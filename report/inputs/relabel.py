@@ -14,7 +14,7 @@ from report.inputs.sources import Source
 from report.inputs.study_checks import FailedRun
 from report.significance.axes import Benchmark
 from report.significance.factor import OF_HEADS, Relabelling, is_paired, levels
-from scores.heads.registry import DEFAULT_HEAD
+from scores.heads import DEFAULT_HEAD
 from scores.rows import NO_HEAD
 
 

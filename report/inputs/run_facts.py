@@ -20,7 +20,7 @@ from report.significance.axes import Family, Level
 from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name
 from scores.stages import Places
 from scores.store import read_scores
-from scores.suites.registry import HELD_OUT, HELD_OUT_LOSS
+from scores.suites import HELD_OUT, HELD_OUT_LOSS
 
 Runs = Mapping[str, RunFolder]
 SECONDS_AN_HOUR = 3600

@@ -28,16 +28,15 @@ from report.readers.reading import TABLE, Found, Reading
 from report.readers.tables import SUFFIXES, read_table, to_rows
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import Factor
-from scores.baselines import read_baselines
 from scores.declarations import declared_by_columns
-from scores.graded import graded_rows
-from scores.outcome import Declared
+from scores.items import cut_input_notes, graded_rows
+from scores.metrics import Declared
 from scores.published import shipped_table
 from scores.rows import RunKey
 from scores.run_scores import normalise_rows
-from scores.scale import cut_input_notes
 from scores.stages import MAIN
-from scores.suites.registry import HELD_OUT, SUITES
+from scores.store import read_baselines
+from scores.suites import HELD_OUT, SUITES
 
 FRAME = "data frame"
 
@@ -278,10 +277,10 @@ def _unknown_names(study: StudyFolder, design: Design, rows: pd.DataFrame) -> It
         for name in benchmarks & SUITES.keys()
         for metric in SUITES[name].graded
     }
-    outcomes = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
+    metrics = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
     for section, names in (("margins", design.declared.margins), ("primary", design.primary)):
         for name in names:
-            if name not in outcomes:
+            if name not in metrics:
                 yield (
                     f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this "
                     "study"

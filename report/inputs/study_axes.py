@@ -11,7 +11,7 @@ import pandas as pd
 from report.inputs.run_facts import RunFacts
 from report.inputs.study_checks import FailedRun
 from report.significance.axes import Axes, Family, Settings
-from scores.columns import of_each
+from scores.rows import of_each
 from scores.stages import MAIN, Places
 
 VARIANT = "variant"

@@ -15,7 +15,7 @@ from report.document.markdown import listed, margin
 from report.document.names import family_label, title
 from report.significance.axes import Benchmark, Family, plain
 from report.statistics.looks import PlannedLooks
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 _ESCAPED = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
@@ -147,7 +147,7 @@ def _equivalent(analysis: Analysis) -> str:
     margins = [
         f"{margin(analysis.overall(benchmark)[0])} on {title(benchmark)}"
         for benchmark in analysis.primary
-        if analysis.outcome(benchmark).margin is not None and analysis.overall(benchmark)
+        if analysis.metric(benchmark).margin is not None and analysis.overall(benchmark)
     ]
     if not margins:
         return ""

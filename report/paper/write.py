@@ -70,11 +70,11 @@ def _label(text: object) -> str:
 def _rank(comparison: Comparison) -> tuple[bool, float]:
     """Sort the best first, and what cannot be estimated last."""
     estimate = comparison.estimate
-    return estimate is None, -comparison.outcome.sign * (estimate or 0.0)
+    return estimate is None, -comparison.metric.sign * (estimate or 0.0)
 
 
 def _metric(analysis: Analysis, comparison: Comparison) -> str:
-    notes = ", ".join(filter(None, (unit_name(comparison.unit), f"{comparison.outcome.better} is better")))
+    notes = ", ".join(filter(None, (unit_name(comparison.unit), f"{comparison.metric.better} is better")))
     return f"{title(comparison.benchmark)} ({notes})"
 
 

@@ -130,10 +130,10 @@ def tables(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, pd.Data
 
 
 def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
-    outcome = analysis.outcome(benchmark)
-    unit = unit_name(outcome.unit)
+    metric = analysis.metric(benchmark)
+    unit = unit_name(metric.unit)
     joint = "as" if unit == "bits per byte" else "in"  # perplexity is no number of bits
-    return f"{place(analysis, benchmark)}{f' {joint} {unit}' if unit else ''}, {outcome.better} is better"
+    return f"{place(analysis, benchmark)}{f' {joint} {unit}' if unit else ''}, {metric.better} is better"
 
 
 def _legend(analysis: Analysis) -> str:
@@ -188,11 +188,11 @@ def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
 
 def _fields(comparison: Comparison) -> dict[str, Any]:
     own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
-    own |= {"unit": comparison.unit, "better": comparison.outcome.better}
+    own |= {"unit": comparison.unit, "better": comparison.metric.better}
     own |= {"p_sequential": comparison.p_sequential}
     if comparison.choice_error is None:
         own.pop("choice_error")
-    for name in ("outcome", "look"):
+    for name in ("metric", "look"):
         own.pop(name, None)
     own |= {"dropped": ", ".join(comparison.dropped), "verdict": comparison.verdict}
     return own if comparison.is_primary else {**own, **dict.fromkeys(TESTS, math.nan), "verdict": None}

@@ -13,7 +13,7 @@ from report.document.markdown import count, escape, listed, table
 from report.document.names import family_label, title
 from report.part import Page, Part, Section
 from scores.run_scores import SINGLE_TASK
-from scores.suites.registry import HELD_OUT
+from scores.suites import HELD_OUT
 
 
 def compute(analysis: Analysis) -> bool:

@@ -8,9 +8,9 @@ from report.document.names import family_label
 from report.part import Page, Part, Section
 from report.significance.arms import Key
 from report.significance.comparison import AT_CHANCE
-from report.statistics.equivalence import one_sided_level
 from report.statistics.looks import PlannedLooks
-from scores.suites.registry import asks_for_classes
+from report.statistics.welch import one_sided_level
+from scores.suites import asks_for_classes
 
 
 def compute(analysis: Analysis) -> bool:
@@ -76,8 +76,8 @@ def _margins(analysis: Analysis) -> str:
     """Every metric with its margin, those of one margin together."""
     groups: dict[str, list[str]] = {}
     for benchmark in analysis.benchmarks:
-        outcome = analysis.outcome(benchmark)
-        size = "none" if outcome.margin is None else f"{outcome.margin:g} {unit_name(outcome.unit)}".strip()
+        metric = analysis.metric(benchmark)
+        size = "none" if metric.margin is None else f"{metric.margin:g} {unit_name(metric.unit)}".strip()
         groups.setdefault(size, []).append(str(benchmark))
     return "; ".join(f"{size} on {listed(names)}" for size, names in groups.items())
 
@@ -136,7 +136,7 @@ def _limits(analysis: Analysis) -> list[str]:
     unknown = [
         str(found)
         for found in analysis.benchmarks
-        if asks_for_classes(found.name) and analysis.outcome(found).chance is None
+        if asks_for_classes(found.name) and analysis.metric(found).chance is None
     ]
     if unknown:
         lines.append(

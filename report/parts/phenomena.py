@@ -20,13 +20,12 @@ from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
 from report.significance.axes import Benchmark, Family, Level
-from report.significance.compare import compare_arms
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import Contrast
+from report.significance.comparison import Comparison, Inference, compare_arms
+from report.significance.factor import Contrast
 from report.verdicts.ranking import by_standing
-from scores.outcome import Outcome
+from scores.metrics import Metric
 from scores.run_scores import SINGLE_TASK, decimals
-from scores.suites.registry import HELD_OUT
+from scores.suites import HELD_OUT
 
 SIZES = ("benchmark", "part", "contrast", "family", "estimate", "standard_error", "df", "unit", "better",
          "num_runs_plus", "num_runs_minus")  # fmt: skip
@@ -52,7 +51,7 @@ def compute(analysis: Analysis) -> Phenomena | None:
         ["benchmark", "num_parts", "family", "variant"]
     )
     compared = compare_parts(
-        part_tables(parts, analysis.outcomes), analysis.baseline, analysis.others, analysis.inference
+        part_tables(parts, analysis.metrics), analysis.baseline, analysis.others, analysis.inference
     )
     return Phenomena(
         differences={
@@ -109,22 +108,20 @@ def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return kept.groupby(run, as_index=False).agg(score=("score", "mean"), num_parts=("num_parts", "first"))
 
 
-def part_tables(
-    parts: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]
-) -> dict[Benchmark, list[ArmTable]]:
+def part_tables(parts: pd.DataFrame, metrics: Mapping[Benchmark, Metric]) -> dict[Benchmark, list[ArmTable]]:
     """Return the runs of every part of every benchmark; chance may differ between parts.
 
     Args:
         parts: What ``part_scores`` returns.
-        outcomes: What the scores of each benchmark are.
+        metrics: What the scores of each benchmark are.
     """
     runs: dict[tuple[Benchmark, str], dict[Key, pd.Series]] = {}
     for (benchmark, part, *arm), scores in arms_in_order(parts, ["benchmark", "part", "family", "variant"]):
         runs.setdefault((benchmark, str(part)), {})[tuple(arm)] = scores
     tables: dict[Benchmark, list[ArmTable]] = {}
     for (benchmark, part), arms in runs.items():
-        outcome = replace(outcomes[benchmark], chance=None)
-        tables.setdefault(benchmark, []).append(ArmTable(arms, benchmark, part, outcome))
+        metric = replace(metrics[benchmark], chance=None)
+        tables.setdefault(benchmark, []).append(ArmTable(arms, benchmark, part, metric))
     return tables
 
 
@@ -154,7 +151,7 @@ def section(analysis: Analysis, phenomena: Phenomena, page: Page) -> Section:
     """A heat map and the differences of each benchmark, then the scores of its tasks, each folded away."""
     names, folds = figure_names("heat-map", analysis.benchmarks), []
     for benchmark, comparisons in phenomena.differences.items():
-        unit = unit_name(analysis.outcome(benchmark).unit) or "its own unit"
+        unit = unit_name(analysis.metric(benchmark).unit) or "its own unit"
         body = [
             page.figure(names[benchmark]),
             _differences(comparisons),

@@ -22,11 +22,12 @@ from report.significance.comparison import SHOWN, Comparison, Inference
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
+    SignalNoise,
     minimum_detectable_effect,
     runs_to_detect,
     runs_to_show_equivalence,
+    signal_noise,
 )
-from report.statistics.signal_noise import SignalNoise, signal_noise
 from report.verdicts.findings import named
 from report.verdicts.ranking import by_standing
 
@@ -312,13 +313,13 @@ def _seeds_of(row: MetricPower) -> str:
 
 
 def _chance(row: MetricPower) -> str:
-    chance = row.comparisons[0].outcome.chance
+    chance = row.comparisons[0].metric.chance
     if chance is None:
         return "-"
     if row.is_at_chance:
         return f"{chance:.4g}: at chance"
     beyond = "all" if row.num_above_chance == row.num_arms else f"{row.num_above_chance} of {row.num_arms}"
-    return f"{chance:.4g}: {beyond} {'above' if row.comparisons[0].outcome.sign > 0 else 'below'}"
+    return f"{chance:.4g}: {beyond} {'above' if row.comparisons[0].metric.sign > 0 else 'below'}"
 
 
 def _label(analysis: Analysis, comparison: Comparison) -> str:
@@ -335,12 +336,12 @@ def seeds_text(seeds: int | None) -> str:
 
 def _outcome(row: MetricPower) -> dict[str, Any]:
     """Spreads, differences and margins are in ``unit``."""
-    outcome, spreads = row.comparisons[0].outcome, row.spreads
+    metric, spreads = row.comparisons[0].metric, row.spreads
     return {
         "benchmark": row.benchmark,
         "family": row.family,
         "unit": row.comparisons[0].unit,
-        "better": outcome.better,
+        "better": metric.better,
         "margin": row.margin,
         "spread_between_variants": spreads and spreads.signal,
         "spread_between_seeds": spreads and spreads.noise,
@@ -350,9 +351,9 @@ def _outcome(row: MetricPower) -> dict[str, Any]:
         "detectable_difference_in_margins": row.detectable_in_margins,
         "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
         "seeds_for_every_verdict": row.seeds_for(1.0),
-        "chance": outcome.chance,
+        "chance": metric.chance,
         "num_arms": row.num_arms,
-        "num_arms_above_chance": None if outcome.chance is None else row.num_above_chance,
+        "num_arms_above_chance": None if metric.chance is None else row.num_above_chance,
         "is_at_chance": row.is_at_chance,
     }
 

@@ -25,7 +25,7 @@ from report.significance.axes import Combination, Level
 from report.significance.data_checks import clean_rows
 from report.significance.factor import Factor, is_paired
 from report.statistics.welch import NO_SPREAD, welch
-from scores.heads.registry import head_name, parse_head
+from scores.heads import head_name, parse_head
 from scores.published import CITED, PublishedSource, read_published
 from scores.rows import NO_HEAD, NO_METRIC
 from scores.run_scores import SINGLE_TASK, run_scores

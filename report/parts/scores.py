@@ -16,7 +16,7 @@ from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.ranking import by_standing
 from scores.run_scores import SINGLE_TASK
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 
 def compute(analysis: Analysis) -> bool:
@@ -43,10 +43,10 @@ def section(analysis: Analysis, has_scores: bool, page: Page) -> Section:
 
 def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
     """Name a metric, the tasks that it is a mean of, its unit and direction."""
-    outcome = analysis.outcome(benchmark)
-    unit = {"percent": "%", "correlation": "x 100"}.get(outcome.unit or "", outcome.unit)
+    metric = analysis.metric(benchmark)
+    unit = {"percent": "%", "correlation": "x 100"}.get(metric.unit or "", metric.unit)
     parts = filter(None, [title(benchmark), _tasks(analysis, benchmark), unit])
-    return f"{', '.join(parts)} {arrow(outcome)}"
+    return f"{', '.join(parts)} {arrow(metric)}"
 
 
 def _tasks(analysis: Analysis, benchmark: Benchmark) -> str:

@@ -13,9 +13,8 @@ from report.analysis import Analysis
 from report.document.markdown import difference, p_value, signed, table
 from report.document.names import family_label
 from report.part import Page, Part, Section
-from report.significance.claims import Claims, Together
-from report.significance.compare import compare_arms
-from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
+from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
+from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons
 from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import named, place, verdict_word
 from scores.rows import run_name
@@ -46,14 +45,14 @@ class Sensitivity:
         return bool(self.changed) and self.comparison.verdict not in SHOWN
 
 
-def sensitivities(claims: Claims, comparisons: Sequence[Comparison]) -> list[Sensitivity]:
+def sensitivities(claims: MultipleComparisons, comparisons: Sequence[Comparison]) -> list[Sensitivity]:
     """Make every estimable primary comparison again without each run in turn, each time corrected.
 
     Args:
         claims: What was compared, and how.
         comparisons: All that were corrected, as reported, each question once.
     """
-    together, how = Together(claims, comparisons), claims.inference
+    together, how = CorrectedGroups(claims, comparisons), claims.inference
     without: dict[int, list[tuple[str, Comparison]]] = {
         number: [] for number, c in enumerate(comparisons) if c.is_primary and c.p is not None
     }

@@ -35,7 +35,7 @@ from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import ArmTable
 from report.significance.axes import SIZE, Benchmark, Family, Level, Setting, level_number, places_of
 from report.verdicts.ranking import shown_first
-from scores.suites.registry import HELD_OUT
+from scores.suites import HELD_OUT
 
 Ladders = Mapping[Family, Mapping[str, Family]]
 """What stands beside size, to each size, ascending, to its setting."""
@@ -327,9 +327,9 @@ def _draw_differences(
             x, y, low, high = np.array(rows, dtype=float).T
             style, errors = styles[variant], np.clip([y - low, high - y], 0, None)
             axes.errorbar(x / MILLION, y, yerr=errors, ls=style.dashes, lw=1.4, **style.points)
-    outcome = analysis.outcome(benchmark)
-    unit = unit_name(outcome.unit)
-    _finish(axes, f"{title(benchmark)} {arrow(outcome)}", rest, len(sizes.ladders) > 1)
+    metric = analysis.metric(benchmark)
+    unit = unit_name(metric.unit)
+    _finish(axes, f"{title(benchmark)} {arrow(metric)}", rest, len(sizes.ladders) > 1)
     axes.set_ylabel(f"difference to {analysis.baseline}{f' ({unit})' if unit else ''}")
 
 

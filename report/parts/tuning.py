@@ -21,7 +21,7 @@ from report.statistics.power import detection_power
 from report.statistics.tuning import combined
 from report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
 from report.verdicts.findings import AtSharedRate
-from scores.tuning_rules import Value
+from scores.tuning import Value
 
 FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
 NAMED = 3

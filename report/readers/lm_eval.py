@@ -13,9 +13,9 @@ from base.errors import UsageError, first_line
 from base.json_text import read_json
 from report.readers.reading import SHOWN, Found, Reading
 from report.readers.tables import to_rows
-from scores.rows import some_of
-from scores.suites.lm_eval_metrics import directions_of, metrics_of, primary_metric
-from scores.suites.registry import HARNESS_PREFIX
+from scores.lm_eval_metrics import directions_of, metrics_of
+from scores.rows import primary_metric, some_of
+from scores.suites import HARNESS_PREFIX
 
 LABEL = "lm-eval's results"
 SUFFIX = ".json"

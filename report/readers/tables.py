@@ -18,10 +18,9 @@ import pandas as pd
 
 from base.errors import UsageError, first_line, shown, unknown_name
 from report.readers.reading import DECLARATIONS, NAME, ONLY_FAMILY, SHOWN, Found, Reading, split_names
-from scores.columns import unmark
-from scores.outcome import looks_like_a_loss
-from scores.rows import ROW_COLUMNS, some_of
-from scores.suites.registry import SUITES, known_metric
+from scores.metrics import looks_like_a_loss
+from scores.rows import ROW_COLUMNS, some_of, unmark
+from scores.suites import SUITES, known_metric
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"

@@ -18,13 +18,12 @@ import pandas as pd
 from scipy import special
 
 from report.significance.axes import Benchmark, Family, Level, plain
-from report.significance.contrasts import Contrast
+from report.significance.factor import Contrast
 from report.statistics.tuning import NO_CHOICE, Noise, Selection, combined
-from report.statistics.variances import judged_variances
-from report.statistics.welch import NO_SPREAD
-from scores.outcome import Outcome
+from report.statistics.welch import NO_SPREAD, judged_variances
+from scores.metrics import Metric
 from scores.rows import run_name
-from scores.suites.spec import USUAL_MARGINS
+from scores.suites import USUAL_MARGINS
 
 Key = tuple[Family, Level]
 MOST_DIGITS = 5
@@ -74,14 +73,14 @@ class Sample:
 
     def of_family(self, family: Family) -> Sample:
         """Return the part of one family, weighted to its own difference."""
-        chosen = [place for place, stratum in enumerate(self.strata) if stratum == family]
+        places = [place for place, stratum in enumerate(self.strata) if stratum == family]
         share = 1 / len(set(self.strata))
         return Sample(
-            arms=tuple(self.arms[i] for i in chosen),
-            weights=tuple(self.weights[i] / share for i in chosen),
-            strata=tuple(self.strata[i] for i in chosen),
-            noises=tuple(self.noises[i] for i in chosen if self.noises),
-            choices=tuple(self.choices[i] for i in chosen if self.choices),
+            arms=tuple(self.arms[i] for i in places),
+            weights=tuple(self.weights[i] / share for i in places),
+            strata=tuple(self.strata[i] for i in places),
+            noises=tuple(self.noises[i] for i in places if self.noises),
+            choices=tuple(self.choices[i] for i in places if self.choices),
         )
 
 
@@ -92,7 +91,7 @@ class ArmTable:
         runs: Family and variant to the scores of the arm's runs by seed.
         benchmark: Which one these are of.
         part: Phenomenon or task, None for the whole benchmark.
-        outcome: What the scores are; None takes percentages of which nothing else is known.
+        metric: What the scores are; None takes percentages of which nothing else is known.
         decided: Contrasts, as written, that were decided before runs were added for others, to the seeds
             that they were decided with.
         choices: What tuning adds to the variance of an arm's mean.
@@ -103,7 +102,7 @@ class ArmTable:
         runs: Mapping[Key, pd.Series],
         benchmark: Benchmark,
         part: str | None = None,
-        outcome: Outcome | None = None,
+        metric: Metric | None = None,
         decided: Mapping[str, Sequence[int]] | None = None,
         choices: Mapping[Key, Selection] | None = None,
     ) -> None:
@@ -112,7 +111,7 @@ class ArmTable:
         self.choices = choices or {}
         self.benchmark = benchmark
         self.part = part
-        self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
+        self.metric = metric or Metric(name=str(benchmark), margin=USUAL_MARGINS["percent"])
         self.families = sorted({family for family, _ in runs})
         self._samples: dict[tuple[Contrast, tuple[Family, ...], bool], Sample] = {}
         self._digits: dict[tuple[Family, ...], int] = {}
@@ -125,28 +124,28 @@ class ArmTable:
         scores: pd.DataFrame,
         benchmark: Benchmark,
         part: str | None = None,
-        outcome: Outcome | None = None,
+        metric: Metric | None = None,
         decided: Mapping[str, Sequence[int]] | None = None,
         choices: Mapping[Key, Selection] | None = None,
     ) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
         runs = dict(arms_in_order(ordered, ["family", "variant"]))
-        return cls(runs, benchmark, part, outcome, decided, choices)
+        return cls(runs, benchmark, part, metric, decided, choices)
 
     def with_runs(self, runs: Mapping[Key, pd.Series]) -> ArmTable:
-        """Return the table with other runs of the same outcome."""
-        return ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, self.choices)
+        """Return the table with other runs of the same metric."""
+        return ArmTable(runs, self.benchmark, self.part, self.metric, self.decided, self.choices)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
         key = (family, variant)
-        own = self.runs[key]
-        left = {**self.runs, key: own[own.index != seed]}
-        found = self.with_runs(left)
-        found._squares = {other: known for other, known in self._squares.items() if other != key}
-        found._noises = {other: known for other, known in self._noises.items() if other != family}
-        return found
+        arm = self.runs[key]
+        table = self.with_runs({**self.runs, key: arm[arm.index != seed]})
+        # What the other arms and families come to stays: a report leaves out thousands of runs in turn.
+        table._squares = {other: squares for other, squares in self._squares.items() if other != key}
+        table._noises = {other: noises for other, noises in self._noises.items() if other != family}
+        return table
 
     def squares(self, key: Key) -> tuple[int, float, float]:
         """Return the number of runs of an arm that has any, their mean, and the sum of squares about it."""
@@ -178,7 +177,7 @@ class ArmTable:
             families: In the order wanted, those that have runs; None takes them by name.
         """
         ordered = [family for family in families or self.families if family in self.families]
-        has_average = not (self.outcome.is_relative and len(set(map(plain, ordered))) > 1)
+        has_average = not (self.metric.is_relative and len(set(map(plain, ordered))) > 1)
         return [None, *ordered] if len(ordered) > 1 and has_average else list(ordered)
 
     def digits(self, families: Sequence[Family]) -> int:
@@ -195,12 +194,12 @@ class ArmTable:
     @cached_property
     def _spreads(self) -> dict[Family, list[tuple[int, float]]]:
         """Degrees of freedom and variance of every arm with two runs or more, by family."""
-        found: dict[Family, list[tuple[int, float]]] = {}
+        spreads: dict[Family, list[tuple[int, float]]] = {}
         for key, arm in self.runs.items():
             if len(arm) > 1:
                 count, _, squares = self.squares(key)
-                found.setdefault(key[0], []).append((count - 1, squares / (count - 1)))
-        return found
+                spreads.setdefault(key[0], []).append((count - 1, squares / (count - 1)))
+        return spreads
 
     @cached_property
     def above_chance(self) -> frozenset[Key]:
@@ -209,19 +208,19 @@ class ArmTable:
         One-sided t-tests at 5% over all arms (Bonferroni), half of it with the variance within all of the
         family and half with that of the arm: one that is spread widely must not hide what others learnt.
         """
-        chance, sign = self.outcome.chance, self.outcome.sign
+        chance, sign = self.metric.chance, self.metric.sign
         if chance is None:
             return frozenset(self.runs)
-        level, found = LEVEL_ABOVE_CHANCE / 2 / max(1, len(self.runs)), set()
+        level, above = LEVEL_ABOVE_CHANCE / 2 / max(1, len(self.runs)), set()
         for family in self.families:
             arms = {key: self.squares(key) for key, arm in self.runs.items() if key[0] == family and len(arm)}
-            whole = sum(count - 1 for count, _, _ in arms.values()), sum(own for _, _, own in arms.values())
+            pooled = sum(count - 1 for count, _, _ in arms.values()), sum(x for _, _, x in arms.values())
             for key, (count, mean, squares) in arms.items():
-                lead = sign * (mean - chance) - (self.outcome.margin or 0.0)
-                own = [(count - 1, squares)] if squares > NO_SPREAD**2 else []
-                if any(_is_above_zero(lead, count, df, total, level) for df, total in (whole, *own)):
-                    found.add(key)
-        return frozenset(found)
+                lead = sign * (mean - chance) - (self.metric.margin or 0.0)
+                of_arm = [(count - 1, squares)] if squares > NO_SPREAD**2 else []
+                if any(_is_above_zero(lead, count, df, total, level) for df, total in (pooled, *of_arm)):
+                    above.add(key)
+        return frozenset(above)
 
     def sample(self, contrast: Contrast, families: Sequence[Family], is_paired: bool) -> Sample:
         """Gather what a contrast over these families, weighed alike, is made of."""
@@ -242,12 +241,10 @@ class ArmTable:
         keys = [key for key, arm in self.runs.items() if key[0] == family and len(arm)]
         moments = [self.squares(key) for key in keys]
         df = np.array([count - 1 for count, _, _ in moments], dtype=float)
-        own = np.array([squares for _, _, squares in moments]) / np.maximum(df, 1)
-        judged = judged_variances(own, df)
-        return {
-            key: Noise(float(variance), float(of))
-            for key, variance, of in zip(keys, judged.variance, judged.df, strict=True)
-        }
+        variances = np.array([squares for _, _, squares in moments]) / np.maximum(df, 1)
+        judged = judged_variances(variances, df)
+        noises = map(Noise, judged.variance.tolist(), judged.df.tolist())
+        return dict(zip(keys, noises, strict=True))
 
     def _whole(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
         weights = {(f, v): w / len(families) for f in families for v, w in contrast.weights().items()}
@@ -326,7 +323,7 @@ def _is_above_zero(mean: float, count: int, df: int, squares: float, level: floa
 
 
 def _too_few(runs: Mapping[Key, int]) -> str | None:
-    for number, said in ((0, "no run of"), (1, "one run only of")):
-        if found := [f"{family} {variant}" for (family, variant), n in runs.items() if n == number]:
-            return f"{said} {', '.join(found)}"
+    for number, words in ((0, "no run of"), (1, "one run only of")):
+        if arms := [f"{family} {variant}" for (family, variant), n in runs.items() if n == number]:
+            return f"{words} {', '.join(arms)}"
     return None

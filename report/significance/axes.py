@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from base.families import PRETRAINED
-from scores.columns import of_each_row
-from scores.rows import NO_HEAD
+from scores.rows import NO_HEAD, of_each_row
 from scores.stages import Places
 
 Axes = Mapping[str, Sequence[str]]
@@ -27,7 +26,7 @@ Axes = Mapping[str, Sequence[str]]
 class Benchmark:
     """A benchmark; with a head where the scores of each head count as a benchmark of their own.
 
-    With a metric it is a graded one of a suite, an outcome of its own beside that of the tasks' headlines.
+    With a metric it is a graded one of a suite, a metric of its own beside that of the tasks' headlines.
     """
 
     name: str
@@ -145,7 +144,7 @@ class Settings:
         names = list(self._axes)
         settings = of_each_row(
             rows[["family", *names]],
-            lambda family, *own: self.setting(family, tuple(zip(names, own, strict=True))),
+            lambda family, *values: self.setting(family, tuple(zip(names, values, strict=True))),
         )
         family = pd.Series(settings, rows.index, dtype="object")
         return rows.assign(family=family).drop(columns=names)
@@ -160,7 +159,7 @@ def with_settings(rows: pd.DataFrame, axes: Sequence[str]) -> tuple[pd.DataFrame
 def in_order(levels: Iterable[str]) -> tuple[str, ...]:
     """Sort levels that nobody sorted: numbers, which may end in K, M or B, by size; else by name."""
     texts = sorted(levels)
-    numbers = {text: found for text in texts if (found := level_number(text)) is not None}
+    numbers = {text: number for text in texts if (number := level_number(text)) is not None}
     return tuple(sorted(texts, key=lambda text: numbers[text]) if len(numbers) == len(texts) else texts)
 
 

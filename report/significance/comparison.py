@@ -1,20 +1,43 @@
-"""One comparison with everything the report says of it, and what was chosen before the results were seen."""
+"""Comparisons of variants with the run as the unit of replication, and everything the report says of each.
+
+Each arm (family and variant) has a variance of its own (``statistics.welch``), degrees of freedom follow
+Satterthwaite (1946), and a contrast averaged over families is the stratified version of the same formula. The
+rule on a page: docs/how-a-difference-is-judged.md. How comparisons are made (``Inference``) is chosen before
+the results are seen.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
-from report.significance.axes import Benchmark, Family
-from report.significance.contrasts import Contrast
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from report.significance.arms import ArmTable, Sample
+from report.significance.axes import Benchmark, Family, Level
+from report.significance.factor import Contrast
 from report.statistics.looks import Look, Looks, OneLook, one_sided
-from report.statistics.welch import CONFIDENCE
-from scores.outcome import Outcome
+from report.statistics.welch import (
+    CONFIDENCE,
+    NO_SPREAD,
+    Welch,
+    equivalence_p,
+    hedges_g,
+    one_sided_level,
+    smallest_margin,
+    welch,
+)
+from scores.metrics import Declared, Metric, find_metric
 
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
 WITHIN_MARGIN = "within margin"
 INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
 SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
-"""Verdicts that something is shown with; of a claim they decide it."""
+"""Verdicts that something is shown with; they decide a primary comparison."""
 
 NUM_DRAWS = 10_000
 
@@ -47,7 +70,7 @@ class Comparison:
     """One contrast on one benchmark, in ``unit``; ``None`` where the runs do not allow a number."""
 
     benchmark: Benchmark
-    outcome: Outcome
+    metric: Metric
     """What the scores are."""
     digits: int = 2
     """Decimals that are worth showing."""
@@ -107,12 +130,12 @@ class Comparison:
     @property
     def unit(self) -> str | None:
         """Of the estimate and its interval; None where nobody said the unit of the scores."""
-        return self.outcome.unit
+        return self.metric.unit
 
     @property
     def is_better(self) -> bool | None:
         """Whether the first group is the better one, as far as the estimate goes; None for no difference."""
-        return None if not self.estimate else self.estimate * self.outcome.sign > 0
+        return None if not self.estimate else self.estimate * self.metric.sign > 0
 
     @property
     def verdict(self) -> str:
@@ -164,3 +187,155 @@ class Comparison:
 
 def _is_below(p: float | None, level: float) -> bool:
     return p is not None and p < level
+
+
+def metrics(
+    tasks: pd.DataFrame, declared: Declared, benchmarks: Iterable[Benchmark]
+) -> dict[Benchmark, Metric]:
+    """Say what the scores of each benchmark are.
+
+    Args:
+        tasks: What ``comparable_scores`` returns.
+        declared: What users said of them.
+        benchmarks: Those wanted.
+
+    Raises:
+        UsageError: For scores of which nobody said which are better, or of several directions or units.
+    """
+    parts = ((benchmark, tasks[tasks.benchmark == benchmark]) for benchmark in benchmarks)
+    return {
+        name: find_metric(name.name, part.metric.unique(), part.score, declared, label=str(name))
+        for name, part in parts
+    }
+
+
+def compare_arms(
+    arms: ArmTable, contrast: Contrast, family: Family | None, inference: Inference
+) -> Comparison:
+    """Compare within one family, or over all of them with equal weights when ``family`` is None.
+
+    Args:
+        arms: The runs.
+        contrast: Which variants with which.
+        family: One family or None.
+        inference: How.
+    """
+    arms = arms.as_decided(contrast)
+    strata = tuple(arms.families) if family is None else (family,)
+    sample = arms.sample(contrast, strata, inference.paired)
+    described = _described(arms, contrast, family, strata, sample, inference)
+    if described.reason is not None:
+        return described
+    result = _welch(sample.moments, inference)
+    if result.standard_error < NO_SPREAD:
+        return replace(described, reason="no spread between seeds in any arm")
+    of_families = [_welch(sample.moments_of(f), inference) for f in strata] if len(strata) > 1 else []
+    return replace(described, **_inferred(result, of_families, arms, sample, described, inference))
+
+
+def interval_at(comparison: Comparison, level: float) -> tuple[float, float]:
+    """Return the interval of an estimable comparison at a two-sided level."""
+    half_width = special.stdtrit(comparison.df, 1 - level / 2) * comparison.standard_error
+    middle = cast(float, comparison.estimate)
+    return float(middle - half_width), float(middle + half_width)
+
+
+def _inferred(
+    result: Welch,
+    of_families: Sequence[Welch],
+    arms: ArmTable,
+    sample: Sample,
+    described: Comparison,
+    inference: Inference,
+) -> dict[str, Any]:
+    """Return the fields of a comparison that its tests say."""
+    estimate, standard_error, df = (float(x) for x in (result.estimate, result.standard_error, result.df))
+    p_equivalence, everywhere = _equivalence(result, described.margin, of_families)
+    look = inference.looks.at(described.fewest_runs)
+    level = one_sided_level(look.nominal(2 * inference.level) / 2, float(result.regret))
+    # Beside pairs too, g says how large the difference is against the spread over runs.
+    whole = arms.sample(described.contrast, described.families, is_paired=False)
+    return {
+        "look": look,
+        "standard_error": standard_error,
+        "choice_error": math.sqrt(sample.choice.variance) if sample.choices else None,
+        "df": df,
+        "p": float(result.p),
+        "low": float(result.low),
+        "high": float(result.high),
+        "p_equivalence": p_equivalence,
+        "p_equivalence_everywhere": everywhere,
+        "smallest_margin": smallest_margin(estimate, standard_error, df, level),
+        "hedges_g": hedges_g(estimate, whole.arms),
+    }
+
+
+def _equivalence(
+    whole: Welch, margin: float | None, of_families: Sequence[Welch]
+) -> tuple[float | None, float | None]:
+    """Return p of the average's tests, and the largest of it and those in each family."""
+    if margin is None:
+        return None, None
+    p = _equivalence_of(whole, margin)
+    return p, max([p, *(_equivalence_of(family, margin) for family in of_families)])
+
+
+def _equivalence_of(result: Welch, margin: float) -> float:
+    if result.standard_error < NO_SPREAD:  # of one family, all whose runs score the same
+        return float(abs(result.estimate) >= margin)
+    return float(equivalence_p(result.estimate, result.standard_error, result.df, margin, result.regret))
+
+
+def compare_with_baseline(
+    arms: ArmTable,
+    baseline: Level,
+    variants: Sequence[Level],
+    inference: Inference,
+) -> list[Comparison]:
+    """Compare every variant with the baseline in every scope, each by itself, without any correction.
+
+    Args:
+        arms: The runs of one benchmark.
+        baseline: The variant that the others are compared with.
+        variants: The others, in the order wanted; those without a run give ``not estimable``.
+        inference: How.
+    """
+    pairs = [Contrast((name,), (baseline,)) for name in variants]
+    return [compare_arms(arms, pair, family, inference) for family in arms.scopes() for pair in pairs]
+
+
+def _described(
+    arms: ArmTable,
+    contrast: Contrast,
+    family: Family | None,
+    strata: tuple[Family, ...],
+    sample: Sample,
+    inference: Inference,
+) -> Comparison:
+    """What holds even where nothing can be inferred: who, how many, and the difference itself."""
+    counts = {(f, v): len(arms.runs.get((f, v), ())) for f in strata for v in contrast.weights()}
+    is_complete = bool(sample.arms) and all(len(arm) for arm in sample.arms)
+    is_above_chance = any(key in arms.above_chance for key in counts)
+    return Comparison(
+        benchmark=arms.benchmark,
+        metric=arms.metric,
+        digits=arms.digits(strata),
+        part=arms.part,
+        contrast=contrast,
+        family=family,
+        families=strata,
+        margin=arms.metric.margin,
+        num_runs_plus=sum(n for (_, v), n in counts.items() if v in contrast.plus),
+        num_runs_minus=sum(n for (_, v), n in counts.items() if v in contrast.minus),
+        fewest_runs=min(map(len, sample.arms), default=0),
+        confidence=inference.confidence,
+        estimate=float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])) if is_complete else None,
+        is_at_chance=not is_above_chance,
+        reason=sample.reason,
+        dropped=sample.dropped,
+    )
+
+
+def _welch(moments: np.ndarray, inference: Inference) -> Welch:
+    means, counts, weights, variances, variance_df, added, added_df = moments
+    return welch(means, variances, counts, weights, inference.confidence, added, added_df, variance_df)

@@ -14,9 +14,9 @@ from scipy import special
 from base.wording import first_few
 from report.significance.axes import Benchmark, Level
 from report.statistics.welch import NO_SPREAD
-from scores.outcome import Outcome
+from scores.metrics import Metric
 from scores.rows import RunKey, run_name
-from scores.suites.registry import HELD_OUT, is_percentage, unit_of
+from scores.suites import HELD_OUT, is_percentage, unit_of
 
 RUN = ["family", "variant", "seed"]
 SCORE = ["benchmark", "task", "metric", "head"]
@@ -92,7 +92,7 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     table = scored.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index()
     table = table[(table.fillna(0.0) != 0).any(axis=1)]
     is_percent = np.array([is_percentage(name) for name in table.columns.get_level_values("metric")], bool)
-    found: dict[tuple[RunKey, ...], bool] = {}
+    equal_runs: dict[tuple[RunKey, ...], bool] = {}
     for _, equal in table.groupby(list(table.columns), dropna=False, sort=False):
         if len(equal) < 2:
             continue
@@ -106,8 +106,8 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
         others = {run[:2] for run in table.index.difference(equal.index)}
         is_sure = digits >= FEWEST_DIGITS and not others.isdisjoint(run[:2] for run in equal.index)
         if is_sure or scores.count() > 1:
-            found[tuple(equal.index)] = is_sure
-    return dict(sorted(found.items()))
+            equal_runs[tuple(equal.index)] = is_sure
+    return dict(sorted(equal_runs.items()))
 
 
 def notes_on_scores(
@@ -115,7 +115,7 @@ def notes_on_scores(
     tasks: pd.DataFrame,
     runs: pd.DataFrame,
     runs_of_all: pd.DataFrame,
-    outcomes: Mapping[Benchmark, Outcome],
+    metrics: Mapping[Benchmark, Metric],
     baseline: Level,
 ) -> Iterator[str]:
     """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
@@ -125,25 +125,25 @@ def notes_on_scores(
         tasks: What ``comparable_scores`` returns of them.
         runs: What ``mean_scores`` returns of these: one score a run and benchmark.
         runs_of_all: Those of them that every variant was to have.
-        outcomes: What the scores of each benchmark are.
+        metrics: What the scores of each benchmark are.
         baseline: The variant that all others are compared with.
     """
-    yield from range_notes(tasks, outcomes)
+    yield from range_notes(tasks, metrics)
     yield from balance_notes(runs_of_all, baseline)
     yield from outlier_notes(find_outliers(runs))
     yield from item_notes(rows)
     yield from flat_notes(runs)
 
 
-def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:
+def range_notes(tasks: pd.DataFrame, metrics: Mapping[Benchmark, Metric]) -> list[str]:
     """Point out percentages that are none.
 
     Args:
         tasks: What ``comparable_scores`` returns.
-        outcomes: What the scores of each benchmark are.
+        metrics: What the scores of each benchmark are.
     """
     doubtful = tasks[(tasks.score < 0) | (tasks.score > 100)]
-    is_percent = np.array([outcomes[name].is_percentage for name in doubtful["benchmark"]], bool)
+    is_percent = np.array([metrics[name].is_percentage for name in doubtful["benchmark"]], bool)
     is_correlation = np.array([unit_of(metric) == "correlation" for metric in doubtful["metric"]], bool)
     outside = doubtful[is_percent & ~(is_correlation & doubtful.score.between(-100, 100).to_numpy())]
     if outside.empty:
@@ -176,8 +176,8 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
     return notes
 
 
-def _with_benchmarks(found: dict[str, list[str]]) -> list[str]:
-    return [f"{name} ({', '.join(benchmarks)})" for name, benchmarks in found.items()]
+def _with_benchmarks(arms: dict[str, list[str]]) -> list[str]:
+    return [f"{name} ({', '.join(benchmarks)})" for name, benchmarks in arms.items()]
 
 
 def flat_notes(scores: pd.DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""The factor whose levels are compared: the FFN, the classification head, both, or an axis of the study.
+"""What is compared: the levels of a factor (FFN, head, both, or an axis of the study), and contrasts of them.
 
 Comparisons know a family, a variant, a seed and a benchmark. Rows of scores are relabelled once, before
 anything is computed, so that the levels of the factor are the variants (``report.significance.axes``):
@@ -15,6 +15,7 @@ anything is computed, so that the levels of the factor are the variants (``repor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,10 +37,9 @@ from report.significance.axes import (
     places_of,
     plain,
 )
-from scores.columns import of_each_row
-from scores.heads.registry import DEFAULT_HEAD, FROZEN, head_name
-from scores.rows import NO_HEAD
-from scores.suites.registry import is_graded
+from scores.heads import DEFAULT_HEAD, FROZEN, head_name
+from scores.rows import NO_HEAD, of_each_row
+from scores.suites import is_graded
 
 Factor = str
 """``ffn``, ``head``, ``both``, or the name of an axis of the study."""
@@ -67,8 +67,9 @@ def check_factor(text: str, axes: Iterable[str], what: str = "--factor") -> Fact
     Raises:
         UsageError: If it is neither one that every table may have nor an axis.
     """
-    if text not in (known := (*FACTORS, *axes)):
-        raise unknown_name(what, text, known)
+    factors = (*FACTORS, *axes)
+    if text not in factors:
+        raise unknown_name(what, text, factors)
     return text
 
 
@@ -93,9 +94,9 @@ def levels(
 def default_baseline(factor: Factor, present: Sequence[Level], axes: Axes | None = None) -> str:
     """Name the level that others are compared with where nobody named one: of an axis the first."""
     usual = levels(factor, (BASELINE,), DEFAULT_HEADS, axes)
-    written = {str(level).lower(): level for level in reversed(present)}  # somebody's GELU is gelu, too
-    found = (written.get(str(level).lower()) for level in usual)
-    return str(next((level for level in found if level is not None), (*usual, *present)[0]))
+    by_label = {str(level).lower(): level for level in reversed(present)}  # somebody's GELU is gelu, too
+    matches = [by_label[label] for level in usual if (label := str(level).lower()) in by_label]
+    return str((*matches, *usual, *present)[0])
 
 
 def is_paired(factor: Factor) -> bool:
@@ -114,9 +115,9 @@ def listed_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
     Raises:
         UsageError: For a head that does not exist.
     """
-    named = finetune.get("head") or (DEFAULT_HEAD,)
+    head = finetune.get("head") or (DEFAULT_HEAD,)
     is_frozen = bool(finetune.get("freeze_backbone"))
-    texts = [named] if isinstance(named, str) else named
+    texts = [head] if isinstance(head, str) else head
     heads = [head_name(f"{text} {FROZEN}" if is_frozen else str(text)) for text in texts]
     return tuple(dict.fromkeys(heads))
 
@@ -213,38 +214,41 @@ class Relabelling:
             head = str(find_level("head", head, sorted(of_heads["head"].unique()), f"head in {origin}"))
         variants, heads = listed
         with_heads = rows[rows["benchmark"].isin(of_heads["benchmark"])]
-        found = {
-            str(benchmark): _wanted([*heads, *sorted(rows_of["head"].unique())], head)
-            for benchmark, rows_of in with_heads.groupby("benchmark")
+        heads_of = {
+            str(benchmark): tuple(
+                name
+                for name in dict.fromkeys([*heads, *sorted(part["head"].unique())])
+                if head is None or name in (head, NO_HEAD)
+            )
+            for benchmark, part in with_heads.groupby("benchmark")
         }
         ffns = {*variants, *(of_heads if factor in OF_HEADS else rows)["variant"]}
         families = tuple(dict.fromkeys(map(plain, rows["family"].unique())))
-        return cls(factor, found, len(ffns) > 1, head, axes or {}, families)
+        return cls(factor, heads_of, len(ffns) > 1, head, axes or {}, families)
 
     def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return what is compared, in the order in which it stands, as the factor names it."""
         is_headless = rows["head"] == NO_HEAD
         if self.factor in OF_HEADS:
-            chosen = rows[~is_headless]
+            compared = rows[~is_headless]
         else:
-            chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
+            compared = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
         # One object for all its rows, which grouping then tells at once.
-        named = of_each_row(chosen[["benchmark", "head", "metric"]], self.benchmark)
-        chosen = _with(chosen, "benchmark", list(named))
+        columns = {"benchmark": of_each_row(compared[["benchmark", "head", "metric"]], self.benchmark)}
         if self.factor != "ffn":
-            names = chosen[["family", "variant", "head"]]
-            models = of_each_row(names[["family", "variant"]], self.family)
-            chosen = _with(chosen, "variant", list(of_each_row(names, self.level)))
-            chosen = _with(chosen, "family", list(models))
-        # A graded metric stands for its task in an outcome of its own.
-        has_own = np.array([bool(benchmark.metric) for benchmark in chosen["benchmark"]], bool)
-        return chosen.assign(primary=chosen["primary"] | has_own).reset_index(drop=True)
+            columns["variant"] = of_each_row(compared[["family", "variant", "head"]], self.level)
+            columns["family"] = of_each_row(compared[["family", "variant"]], self.family)
+        # A graded metric stands for its task as a benchmark of its own.
+        is_graded_one = np.array([bool(benchmark.metric) for benchmark in columns["benchmark"]], bool)
+        series = {name: pd.Series(list(x), compared.index, dtype="object") for name, x in columns.items()}
+        primary = compared["primary"] | is_graded_one
+        return compared.assign(**series, primary=primary).reset_index(drop=True)
 
     def benchmark(self, benchmark: str, head: str = NO_HEAD, metric: str = "") -> Benchmark:
         """Name what a benchmark's scores under one head in one metric are scores of."""
         has_several = self.factor not in OF_HEADS and len(self.heads.get(benchmark, ())) > 1
-        own = metric if is_graded(benchmark, metric) else ""
-        return Benchmark(benchmark, head if has_several else NO_HEAD, own)
+        graded = metric if is_graded(benchmark, metric) else ""
+        return Benchmark(benchmark, head if has_several else NO_HEAD, graded)
 
     def benchmarks(self, benchmark: str) -> tuple[Benchmark, ...]:
         """Return all that a benchmark's scores are scores of."""
@@ -256,8 +260,8 @@ class Relabelling:
         if self.factor in ("ffn", "both"):
             return family
         places = tuple(place for place in places_of(family) if place[0] != self.factor)
-        own = str(variant) if self.has_several_ffns else ""
-        return Settings(self.families, self.axes).setting(plain(family), places, own)
+        ffn = str(variant) if self.has_several_ffns else ""
+        return Settings(self.families, self.axes).setting(plain(family), places, ffn)
 
     def level(self, family: Family, variant: Level, head: str = NO_HEAD) -> Level:
         """Name what is compared, of the scores of an FFN variant in a family or setting under a head."""
@@ -270,9 +274,47 @@ class Relabelling:
         )
 
 
-def _with(rows: pd.DataFrame, column: str, values: Sequence[object]) -> pd.DataFrame:
-    return rows.assign(**{column: pd.Series(list(values), rows.index, dtype="object")})
+@dataclass(frozen=True)
+class Contrast:
+    """Two groups of variants, written ``relu+silu - prelu+swish``; within a group variants weigh the same."""
+
+    plus: tuple[Level, ...]
+    minus: tuple[Level, ...]
+
+    def __str__(self) -> str:
+        return f"{self.compared} - {'+'.join(map(str, self.minus))}"
+
+    @property
+    def compared(self) -> str:
+        """The first group, written out: what is compared with the baseline, where the second one is that."""
+        return "+".join(map(str, self.plus))
+
+    def weights(self) -> dict[Level, float]:
+        """Weight of each variant: +1 shared over the first group, -1 over the second."""
+        return {name: sign / len(arm) for arm, sign in ((self.plus, 1.0), (self.minus, -1.0)) for name in arm}
 
 
-def _wanted(heads: Iterable[str], head: str | None) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(heads) if head is None or name in (head, NO_HEAD))
+def parse_contrast(
+    text: str, variants: Sequence[Level], baseline: Level | None = None, factor: Factor = "ffn"
+) -> Contrast:
+    """Read ``a+b - c+d``; ``a`` alone means minus the baseline. Names hold hyphens: spaces around the minus.
+
+    Args:
+        text: What to read.
+        variants: Every name that there is.
+        baseline: What a single group is compared with.
+        factor: What a variant is; with ``head`` and ``both``, heads may be written with options in any order
+            and at their defaults.
+
+    Raises:
+        UsageError: For an unknown variant, an empty side, or a variant named twice.
+    """
+    sides = [[name.strip() for name in side.split("+")] for side in re.split(r"\s+-\s+", text.strip())]
+    if len(sides) == 1 and baseline is not None:
+        sides.append([str(baseline)])
+    if len(sides) != 2 or not all(name for side in sides for name in side):
+        raise UsageError(f"contrast {text!r} is not of the form 'a+b - c+d' (a minus with spaces around it)")
+    plus, minus = (tuple(find_level(factor, name, variants) for name in side) for side in sides)
+    if len({*plus, *minus}) < len(plus) + len(minus):
+        raise UsageError(f"contrast {text!r} names a {noun(factor)} twice; each may stand on one side only")
+    return Contrast(plus, minus)

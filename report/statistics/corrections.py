@@ -7,27 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 PValues = Sequence[float | None]
-
-
-class Correction(Protocol):
-    """A way of correcting several p-values together."""
-
-    def adjust(self, p_values: PValues) -> list[float | None]:
-        """Return corrected p-values."""
-        ...
-
-    def levels(self, p_values: PValues, level: float) -> list[float | None]:
-        """Return the two-sided level of each interval.
-
-        What is not shown has a p that is not below its level, so that its interval holds zero. What is shown
-        may have an interval that reaches beyond zero, and is to be cut there.
-        """
-        ...
 
 
 class Holm:
@@ -35,16 +18,19 @@ class Holm:
 
     def adjust(self, p_values: PValues) -> list[float | None]:
         """Multiply the smallest p by their number, the next by one less, and so on."""
-        known = _ascending(p_values)
+        ascending = _ascending(p_values)
         corrected: list[float | None] = [None] * len(p_values)
         running = 0.0
-        for rank, (p, index) in enumerate(known):
-            running = max(running, min(1.0, (len(known) - rank) * p))
+        for rank, (p, index) in enumerate(ascending):
+            running = max(running, min(1.0, (len(ascending) - rank) * p))
             corrected[index] = running
         return corrected
 
     def levels(self, p_values: PValues, level: float) -> list[float | None]:
-        """Share the level among all (Bonferroni): so all intervals hold together, whatever is true.
+        """Return the two-sided level of each simultaneous interval: the level shared among all (Bonferroni).
+
+        What is not shown has a p that is not below its level, so that its interval holds zero. What is shown
+        may have an interval that reaches beyond zero, and is to be cut there.
 
         Intervals that share it only among what is not shown would agree with Holm's tests, too. But where
         many differences are real and a few of them are missed, they often miss those: what is not shown has
@@ -71,20 +57,20 @@ class MaxT:
     def __init__(self, *kinds: np.ndarray) -> None:
         # Comparisons first, as each of thousands of corrections of a report walks along them.
         self._kinds = [np.ascontiguousarray(np.where(np.isnan(p), 1.0, p).T) for p in kinds]
-        self._together: dict[tuple[frozenset[int], float], float] = {}
+        self._critical: dict[tuple[frozenset[int], float], float] = {}
 
     def adjust(self, p_values: PValues) -> list[float | None]:
         """Correct m p-values; None stays None and is not counted. No p becomes smaller than it was.
 
         The observed study counts as one draw more, so that no corrected p is below 1 / (B + 1).
         """
-        known = _ascending(p_values)
+        ascending = _ascending(p_values)
         corrected: list[float | None] = [None] * len(p_values)
-        largest = np.zeros(len(known))
+        largest = np.zeros(len(ascending))
         for null_p in self._kinds:
-            largest = np.maximum(largest, _shares_as_small(null_p, known))
+            largest = np.maximum(largest, _shares_as_small(null_p, ascending))
         running = 0.0
-        for (p, index), share in zip(known, largest, strict=True):
+        for (p, index), share in zip(ascending, largest, strict=True):
             running = max(running, float(share), p)
             corrected[index] = running
         return corrected
@@ -95,26 +81,29 @@ class MaxT:
         What is not shown has a p that is not below it. Where the interval of what is shown holds zero, it is
         to be cut there.
         """
-        known = _ascending(p_values)
-        if not known:
+        places = frozenset(index for index, p in enumerate(p_values) if p is not None)
+        if not places:
             return [None] * len(p_values)
-        places = frozenset(index for _, index in known)
-        if (places, level) not in self._together:
+        if (places, level) not in self._critical:
             smallest = [null_p[sorted(places)].min(0) for null_p in self._kinds]
-            self._together[places, level] = min(_critical(of_kind, level) for of_kind in smallest)
-        return [None if p is None else self._together[places, level] for p in p_values]
+            self._critical[places, level] = min(_critical(of_kind, level) for of_kind in smallest)
+        return [None if p is None else self._critical[places, level] for p in p_values]
 
 
-def _shares_as_small(null_p: np.ndarray, known: list[tuple[float, int]]) -> list[float]:
+Correction = Holm | MaxT
+"""A way of correcting several p-values together."""
+
+
+def _shares_as_small(null_p: np.ndarray, ascending: list[tuple[float, int]]) -> list[float]:
     """Return in how many draws the smallest p of the comparisons from each on is no larger than its own.
 
     Args:
         null_p: (m, B) p-values of draws.
-        known: Observed p-values in rising order, with their places among the m.
+        ascending: Observed p-values in rising order, with their places among the m.
     """
     smallest = np.ones(null_p.shape[1])
     shares: list[float] = []
-    for p, index in reversed(known):
+    for p, index in reversed(ascending):
         np.minimum(smallest, null_p[index], out=smallest)
         shares.append((1 + np.count_nonzero(smallest <= p)) / (1 + len(smallest)))
     return shares[::-1]

@@ -1,6 +1,6 @@
 """Draws of a whole study as if nothing differed, with everything that its comparisons share.
 
-Comparisons share the runs of their baseline, seeds where these are paired, and runs of which several outcomes
+Comparisons share the runs of their baseline, seeds where these are paired, and runs of which several metrics
 are scores. What is drawn are whole runs of whole studies, and each study is judged by the rule that judges
 the real one, so that all of it comes in by itself.
 
@@ -10,8 +10,8 @@ three within a factor of 1.5; those whose baseline spreads thrice as far; and, w
 numbers of runs, those whose small arms do.
 
 Shapes: A arms, S rows (runs of an arm; where seeds are paired those of a family stand side by side), O
-outcomes, m comparisons, C cells, B draws. A cell has a mean and a variance of its own in Welch's formula: an
-arm's scores of one outcome or, of pairs, a family's differences of one comparison.
+metrics, m comparisons, C cells, B draws. A cell has a mean and a variance of its own in Welch's formula: an
+arm's scores of one metric or, of pairs, a family's differences of one comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, special
 
-from report.statistics.variances import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
+from report.statistics.welch import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
 
 SPREAD_OF_SPREADS = 0.4
 """Standard deviation of the logarithm of arms' standard deviations about what is usual."""
@@ -38,11 +38,11 @@ class Cells:
     """What is averaged, and how comparisons are made of it."""
 
     values: np.ndarray
-    """(S, C), nan where a run lacks an outcome or a pair is not complete."""
+    """(S, C), nan where a run lacks a metric or a pair is not complete."""
     groups: np.ndarray
     """(C,) cells of one group come from the same runs: those of an arm or, of pairs, of a family."""
     laws: np.ndarray
-    """(C,) cells of one law are arms of one family and outcome: their variances tell what is usual. Of pairs
+    """(C,) cells of one law are arms of one family and metric: their variances tell what is usual. Of pairs
     each cell is a law of its own."""
     weights: np.ndarray
     """(m, C) of every cell in every comparison."""
@@ -69,14 +69,12 @@ class Draws(NamedTuple):
 
     t: np.ndarray
     df: np.ndarray
-    error: np.ndarray
-    """What t is divided by."""
 
 
 def cells_of_arms(
     scores: np.ndarray,
     weights: np.ndarray,
-    outcomes: np.ndarray,
+    metrics: np.ndarray,
     families: np.ndarray,
     choices: np.ndarray | None = None,
     variants: np.ndarray | None = None,
@@ -84,33 +82,33 @@ def cells_of_arms(
     """Make cells of independent arms.
 
     Args:
-        scores: (A, S, O), nan where an arm has no such run or a run no such outcome.
+        scores: (A, S, O), nan where an arm has no such run or a run no such metric.
         weights: (m, A) of every arm in every comparison.
-        outcomes: (m,) number of the outcome that each comparison is about.
+        metrics: (m,) number of the metric that each comparison is about.
         families: (A,) family of every arm.
         choices: (2, A, O) what the choice of a rate adds to the variance of a mean, and its degrees of
             freedom; None where nothing was tuned.
         variants: (A,) number of the variant of every arm, where something was tuned.
     """
-    num_arms, num_rows, num_outcomes = scores.shape
-    is_about = np.eye(num_outcomes)[outcomes]
+    num_arms, num_rows, num_metrics = scores.shape
+    is_about = np.eye(num_metrics)[metrics]
     family = np.unique(families, return_inverse=True)[1]
-    none = np.stack([np.zeros((num_arms, num_outcomes)), np.full((num_arms, num_outcomes), np.inf)])
+    none = np.stack([np.zeros((num_arms, num_metrics)), np.full((num_arms, num_metrics), np.inf)])
     return Cells(
         values=scores.transpose(1, 0, 2).reshape(num_rows, -1),
-        groups=np.repeat(np.arange(num_arms), num_outcomes),
-        laws=(family[:, None] * num_outcomes + np.arange(num_outcomes)).ravel(),
+        groups=np.repeat(np.arange(num_arms), num_metrics),
+        laws=(family[:, None] * num_metrics + np.arange(num_metrics)).ravel(),
         weights=(weights[:, :, None] * is_about[:, None, :]).reshape(len(weights), -1),
-        correlation=np.kron(np.eye(num_arms), correlation_of_outcomes(scores)),
+        correlation=np.kron(np.eye(num_arms), correlation_of_metrics(scores)),
         choices=(none if choices is None else choices).reshape(2, -1),
-        tuned=np.repeat(np.arange(num_arms) if variants is None else variants, num_outcomes),
+        tuned=np.repeat(np.arange(num_arms) if variants is None else variants, num_metrics),
     )
 
 
 def cells_of_pairs(
     scores: np.ndarray,
     weights: np.ndarray,
-    outcomes: np.ndarray,
+    metrics: np.ndarray,
     families: np.ndarray,
     choices: np.ndarray | None = None,
 ) -> Cells:
@@ -122,14 +120,14 @@ def cells_of_pairs(
     Args:
         scores: As of ``cells_of_arms``; a row is a seed.
         weights: As of ``cells_of_arms``.
-        outcomes: As of ``cells_of_arms``.
+        metrics: As of ``cells_of_arms``.
         families: (A,) family of every arm.
         choices: (2, F, m) what the choices of rates add to the variance of each difference within each
             family, in the order of their names, and its degrees of freedom; None where nothing was tuned.
     """
-    own = _without_seeds(scores, families)
-    spread = np.sqrt(_own_variances(own, families))[:, outcomes]
-    between = correlation_of_outcomes(_without_mirrors(own, families))[np.ix_(outcomes, outcomes)]
+    residuals = _without_seeds(scores, families)
+    spread = np.sqrt(_arm_variances(residuals, families))[:, metrics]
+    between = correlation_of_metrics(_without_mirrors(residuals, families))[np.ix_(metrics, metrics)]
     values, shares, blocks = [], [], []
     for family in np.unique(families):
         of_family = np.where(families == family, weights, 0.0)
@@ -137,7 +135,7 @@ def cells_of_pairs(
         of_family = (of_family / np.where(share > 0, share, 1.0)[:, None]).T  # (A, m)
         # 0 x nan is nan: a run that has no part in a comparison must not make its pair incomplete.
         part = of_family[:, None] != 0
-        terms = np.where(part, of_family[:, None] * scores[:, :, outcomes], 0.0)
+        terms = np.where(part, of_family[:, None] * scores[:, :, metrics], 0.0)
         values.append(np.where(share > 0, terms.sum(0), np.nan))
         shares.append(np.diag(share))
         loads = (of_family * spread).T
@@ -168,13 +166,13 @@ def simulated(cells: Cells, draws: int, rng: np.random.Generator) -> list[Draws]
     choice, choice_df = cells.choices
     is_tuned = choice > 0
     added = np.zeros_like(sums)
-    drawn_df = np.where(np.isfinite(choice_df), choice_df, 1e9)[is_tuned]
-    added[:, is_tuned] = choice[is_tuned] * rng.chisquare(drawn_df, (draws, is_tuned.sum())) / drawn_df
-    found = []
+    finite_df = np.where(np.isfinite(choice_df), choice_df, 1e9)[is_tuned]
+    added[:, is_tuned] = choice[is_tuned] * rng.chisquare(finite_df, (draws, is_tuned.sum())) / finite_df
+    kinds = []
     for spread in _spreads(cells, draws, rng):
         moved = sums * spread + cells.counts * np.sqrt(choice) * regrets
-        found.append(_studentized(cells, cells.counts * 1.0, moved, squares * spread**2, added))
-    return found
+        kinds.append(_studentized(cells, moved, squares * spread**2, added))
+    return kinds
 
 
 def _unit_runs(cells: Cells, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -186,27 +184,26 @@ def _unit_runs(cells: Cells, draws: int, rng: np.random.Generator) -> tuple[np.n
         root = _root(cells.correlation[np.ix_(here, here)])
         for row in present[:, here]:
             if row.any():
-                drawn = rng.standard_normal((draws, len(here))) @ (root.T * row)
-                sums[:, here] += drawn
-                squares[:, here] += drawn**2
+                scores = rng.standard_normal((draws, len(here))) @ (root.T * row)
+                sums[:, here] += scores
+                squares[:, here] += scores**2
     return sums, squares - sums**2 / np.maximum(cells.counts, 1)
 
 
 def _spreads(cells: Cells, draws: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield the standard deviations of cells in studies of each kind: (C,) or (B, C)."""
-    own = _variances(cells.values.T[:, :, None])[:, 0]
-    df = cells.counts - 1
-    seen, usual = own.copy(), own.copy()
-    has_few_arms = np.zeros(len(own), dtype=bool)
+    variances, df = _variances(cells.values.T[:, :, None])[:, 0], cells.counts - 1
+    judged, usual = variances.copy(), variances.copy()
+    has_few_arms = np.zeros(len(variances), dtype=bool)
     for law in cells.of_each_law():
-        seen[law] = judged_variances(own[law], df[law]).variance
-        usual[law] = usual_variance(own[law], df[law])
+        judged[law] = judged_variances(variances[law], df[law]).variance
+        usual[law] = usual_variance(variances[law], df[law])
         has_few_arms[law] = (df[law] > 0).sum() < FEWEST_ARMS
-    yield np.sqrt(seen)
+    yield np.sqrt(judged)
     if len(np.unique(cells.laws)) == len(cells.laws):  # of pairs, no two of which have one law
         return
     usual = np.sqrt(np.nan_to_num(usual))
-    yield usual * np.exp(SPREAD_OF_SPREADS * rng.standard_normal((draws, len(own))))
+    yield usual * np.exp(SPREAD_OF_SPREADS * rng.standard_normal((draws, len(usual))))
     is_shared = (cells.weights != 0).sum(0) > 1
     if is_shared.any():
         yield usual * np.where(is_shared, WIDE, 1.0)
@@ -220,15 +217,15 @@ def p_of_t(draws: Draws) -> np.ndarray:
     return 2 * special.stdtr(draws.df, -np.abs(draws.t))
 
 
-def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
-    """Estimate how outcomes of one run correlate within arms, alike in all of them.
+def correlation_of_metrics(scores: np.ndarray) -> np.ndarray:
+    """Estimate how metrics of one run correlate within arms, alike in all of them.
 
     Residuals are divided by their arm's standard deviation and pooled. The estimate is shrunk towards none by
     as much as its noise asks for (Schaefer and Strimmer 2005): few runs must not feign dependence, as a
     correction that believes in it would be too mild.
 
     Args:
-        scores: (A, S, O), nan where missing; outcomes that hardly any runs share count as independent.
+        scores: (A, S, O), nan where missing; metrics that hardly any runs share count as independent.
 
     Returns:
         (O, O)
@@ -240,12 +237,12 @@ def correlation_of_outcomes(scores: np.ndarray) -> np.ndarray:
     together = np.einsum("aso,asp->aop", present, present)
     df = np.maximum(together - 1, 0).sum(0)
     products = np.einsum("aso,asp->op", standard, standard)
-    found = _normalised(products)
+    correlation = _normalised(products)
     others = ~np.eye(len(df), dtype=bool) & (df >= FEWEST_DF)
-    noise = ((1 - found**2) ** 2 / np.maximum(df, 1))[others].sum()
-    signal = (found**2)[others].sum()
+    noise = ((1 - correlation**2) ** 2 / np.maximum(df, 1))[others].sum()
+    signal = (correlation**2)[others].sum()
     share = 1.0 if signal == 0 else min(1.0, noise / signal)
-    return np.where(others, (1 - share) * found, 0.0) + np.eye(len(df))
+    return np.where(others, (1 - share) * correlation, 0.0) + np.eye(len(df))
 
 
 def _means(values: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -262,31 +259,31 @@ def _variances(scores: np.ndarray) -> np.ndarray:
 
 def _without_seeds(scores: np.ndarray, families: np.ndarray) -> np.ndarray:
     """Take the mean over a family's arms off every row of (A, S, O) scores."""
-    own = scores.copy()
+    residuals = scores.copy()
     for family in np.unique(families):
-        own[families == family] -= _means(scores[families == family])
-    return own
+        residuals[families == family] -= _means(scores[families == family])
+    return residuals
 
 
-def _without_mirrors(own: np.ndarray, families: np.ndarray) -> np.ndarray:
+def _without_mirrors(residuals: np.ndarray, families: np.ndarray) -> np.ndarray:
     """Leave out one of the two arms of a family: without their seeds each says what the other says."""
     _, first, counts = np.unique(families, return_index=True, return_counts=True)
-    return np.delete(own, first[counts == 2], axis=0)
+    return np.delete(residuals, first[counts == 2], axis=0)
 
 
-def _own_variances(own: np.ndarray, families: np.ndarray) -> np.ndarray:
+def _arm_variances(residuals: np.ndarray, families: np.ndarray) -> np.ndarray:
     """(A, O) variances of arms from what is left of them without their seeds (Grubbs 1948).
 
     Of two arms both get the same, as nothing tells whose the spread is.
     """
-    found = _variances(own)
+    variances = _variances(residuals)
     for family in np.unique(families):
         here = families == family
         count = int(here.sum())
         if count > 2:
-            of_means = found[here].sum(0) / (count * (count - 1))
-            found[here] = np.maximum(found[here] - of_means, 0.0) * count / (count - 2)
-    return found
+            of_means = variances[here].sum(0) / (count * (count - 1))
+            variances[here] = np.maximum(variances[here] - of_means, 0.0) * count / (count - 2)
+    return variances
 
 
 def _normalised(covariance: np.ndarray) -> np.ndarray:
@@ -304,7 +301,6 @@ def _root(correlation: np.ndarray) -> np.ndarray:
 
 def _studentized(
     cells: Cells,
-    counts: np.ndarray,
     sums: np.ndarray,
     about_mean: np.ndarray,
     added: np.ndarray,
@@ -313,12 +309,11 @@ def _studentized(
 
     Args:
         cells: What is averaged.
-        counts: (C,) runs of each cell.
-        sums: (B, C) of the deviations of its runs from its true mean.
+        sums: (B, C) of the deviations of a cell's runs from its true mean.
         about_mean: (B, C) sums of squares about its mean.
         added: (B, C) what the choice of a rate adds to the variance of its mean.
     """
-    weights = cells.weights
+    weights, counts = cells.weights, cells.counts * 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.repeat((counts - 1)[None], len(sums), axis=0)
         variances = about_mean / df
@@ -335,4 +330,4 @@ def _studentized(
                 variance = variance + regrets
                 denominator = denominator + regrets * ((added / cells.choices[1]) @ (side**2).T)
         t = np.where(is_unknown | (variance <= 0), np.nan, estimate / np.sqrt(variance))
-        return Draws(t, variance**2 / denominator, np.sqrt(variance))
+        return Draws(t, variance**2 / denominator)

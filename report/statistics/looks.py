@@ -1,4 +1,4 @@
-"""What a p-value is worth that is looked at several times while runs are added.
+"""Interim analyses: p-values of a study that is tested several times while runs are added.
 
 ``looks.at(num_runs)`` is one look. It turns the p-value of the test made there into the sequential
 p-value, the smallest level at which this look would have rejected (Liu and Anderson 2008), and a level into
@@ -7,9 +7,8 @@ each comparison spends its own local level (Maurer and Bretz 2013).
 
 One-sided tests (the two of an equivalence) spend half of a symmetric two-sided plan: ``one_sided``.
 
-Levels of the tests at several looks that together spend one level (Lan and DeMets 1983).
-
-A look is a test made while runs are still being added. Its information is its number of runs in every arm,
+Several looks together spend one level (Lan and DeMets 1983). A look is a test made while runs are still being
+added. Its information is its number of runs in every arm,
 n, over that of the last look planned. What may be spent by then, on each side, is O'Brien and Fleming's share
 2 (1 - Phi(z / sqrt(information))). So early looks find overwhelming differences only, and the last one tests
 at nearly the whole level.
@@ -25,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import optimize, special
@@ -54,19 +53,19 @@ def boundaries(spent: Sequence[float], information: Sequence[float]) -> np.ndarr
     Returns:
         (K,) distances from 0, in standard errors.
     """
-    found = [min(float(-special.ndtri(spent[0] / 2)), FARTHEST)]
-    points = _points(found[0])
+    distances = [min(float(-special.ndtri(spent[0] / 2)), FARTHEST)]
+    points = _points(distances[0])
     mass = points[1] * np.exp(-(points[0] ** 2) / 2) / np.sqrt(2 * np.pi)
     for look in range(1, len(spent)):
         correlation = np.sqrt(information[look - 1] / information[look])
         spread = np.sqrt(1 - correlation**2)
         centres = correlation * points[0]
-        found.append(_crossed(centres, mass, spread, spent[look] - spent[look - 1]))
-        points = _points(found[-1])
+        distances.append(_boundary(centres, mass, spread, spent[look] - spent[look - 1]))
+        points = _points(distances[-1])
         steps = (points[0][:, None] - centres) / spread
         density = (mass * np.exp(-(steps**2) / 2)).sum(1) / spread / np.sqrt(2 * np.pi)
         mass = points[1] * density
-    return np.array(found)
+    return np.array(distances)
 
 
 def _points(bound: float) -> tuple[np.ndarray, np.ndarray]:
@@ -75,8 +74,11 @@ def _points(bound: float) -> tuple[np.ndarray, np.ndarray]:
     return half * _POINTS, half * _WEIGHTS
 
 
-def _crossed(centres: np.ndarray, mass: np.ndarray, spread: float, chance: float) -> float:
-    """Find what is crossed, on either side, with this chance by those who have crossed nothing before."""
+def _boundary(centres: np.ndarray, mass: np.ndarray, spread: float, chance: float) -> float:
+    """Find the boundary that a study not stopped yet crosses with probability ``chance``, two-sided.
+
+    Its statistic is a mixture of normals with these centres, this mass and one spread.
+    """
 
     def excess(bound: float) -> float:
         return float(2 * (mass * special.ndtr((centres - bound) / spread)).sum()) - chance
@@ -96,26 +98,6 @@ MOST_LOOKS = 30
 # Levels between which nominal levels are interpolated, as distances of normal statistics: 1 to 1e-10.
 _LEVELS = np.linspace(0.0, 6.5, 131)
 _LOWEST = float(2 * special.ndtr(-_LEVELS[-1]))
-
-
-class Look(Protocol):
-    """One look: p(p) < level exactly where p < nominal(level)."""
-
-    def p(self, p: float) -> float:
-        """Return the sequential p-value; never below ``p``."""
-        ...
-
-    def nominal(self, level: float) -> float:
-        """Return the level of the test made at this look."""
-        ...
-
-
-class Looks(Protocol):
-    """When a study is looked at."""
-
-    def at(self, num_runs: int) -> Look:
-        """Return the look at a comparison whose smaller arm has so many runs."""
-        ...
 
 
 def read_plan(value: Any, where: str) -> Plan | None:
@@ -140,11 +122,6 @@ def read_plan(value: Any, where: str) -> Plan | None:
     return tuple(numbers) or None
 
 
-def find_looks(plan: Plan | None) -> Looks:
-    """Return the looks of a plan."""
-    return OneLook() if plan is None else PlannedLooks(plan)
-
-
 def one_sided(look: Look, p: float) -> float:
     """Return the sequential p-value of a one-sided test.
 
@@ -158,7 +135,7 @@ def one_sided(look: Look, p: float) -> float:
 class OneLook:
     """No looks: the test is made once, and is its own look."""
 
-    def at(self, num_runs: int) -> Look:
+    def at(self, num_runs: int) -> OneLook:
         """Return the only look."""
         return self
 
@@ -181,8 +158,8 @@ class PlannedLooks:
 
     plan: tuple[int, ...]
 
-    def at(self, num_runs: int) -> Look:
-        """Return a look."""
+    def at(self, num_runs: int) -> PlannedLook:
+        """Return the look at a comparison whose smaller arm has so many runs."""
         return _planned(self.path(num_runs), self.plan[-1])
 
     def path(self, num_runs: int) -> tuple[int, ...]:
@@ -192,17 +169,23 @@ class PlannedLooks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
-    """A planned look: normal distances of ascending levels, and those of its test at each."""
+class PlannedLook:
+    """One look: ``p(p) < level`` exactly where ``p < nominal(level)``.
+
+    Levels stand as distances of a normal statistic: those of the study in ascending order, and that of the
+    test made at this look for each.
+    """
 
     levels: np.ndarray
     tests: np.ndarray
 
     def p(self, p: float) -> float:
+        """Return the sequential p-value; never below ``p``."""
         distance = min(float(-special.ndtri(p / 2)), FARTHEST)
         return max(p, float(2 * special.ndtr(-np.interp(distance, self.tests, self.levels))))
 
     def nominal(self, level: float) -> float:
+        """Return the level of the test made at this look."""
         if level < _LOWEST:
             return 0.0
         distance = float(-special.ndtri(level / 2))
@@ -222,8 +205,19 @@ def nominal_levels(path: Sequence[int], last: int, level: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _planned(path: tuple[int, ...], last: int) -> _Table:
+def _planned(path: tuple[int, ...], last: int) -> PlannedLook:
     """Tabulate the last look of a path."""
-    found = [nominal_levels(path, last, float(2 * special.ndtr(-z)))[-1] for z in _LEVELS]
-    distances = np.minimum(-special.ndtri(np.array(found) / 2), FARTHEST)
-    return _Table(_LEVELS, np.maximum.accumulate(np.maximum(distances, _LEVELS)))
+    nominal = [nominal_levels(path, last, float(2 * special.ndtr(-z)))[-1] for z in _LEVELS]
+    distances = np.minimum(-special.ndtri(np.array(nominal) / 2), FARTHEST)
+    return PlannedLook(_LEVELS, np.maximum.accumulate(np.maximum(distances, _LEVELS)))
+
+
+Look = OneLook | PlannedLook
+"""One look at a comparison, with ``p`` and ``nominal``."""
+Looks = OneLook | PlannedLooks
+"""When a study is looked at, with ``at``."""
+
+
+def find_looks(plan: Plan | None) -> Looks:
+    """Return the looks of a plan."""
+    return OneLook() if plan is None else PlannedLooks(plan)

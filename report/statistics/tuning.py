@@ -38,11 +38,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from report.statistics.welch import sum_of_regrets
+from report.statistics.welch import PRIOR_DF, sum_of_regrets, usual_variance
 
-PRIOR_DF = 2.0
-"""Of what is usual among variants, when it is weighed against a variant's own runs: few, as spreads do differ
-from variant to variant."""
 WINDOW = 5
 """Rates that the curve goes through."""
 FEWEST = 3
@@ -134,7 +131,7 @@ class Curves(NamedTuple):
     @property
     def coefficients(self) -> np.ndarray:
         """(..., V, 3) a, b and c."""
-        return (self.fit * _known(self.means)[..., None, :]).sum(-1)
+        return (self.fit * _or_zero(self.means)[..., None, :]).sum(-1)
 
 
 def moderated_noise(variances: ArrayLike, df: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -146,19 +143,15 @@ def moderated_noise(variances: ArrayLike, df: ArrayLike) -> tuple[np.ndarray, np
 
     Args:
         variances: (..., V) unbiased, each of the runs at a variant's best rate; whatever where df is zero.
-        df: (..., V) their degrees of freedom.
+        df: (V,) their degrees of freedom, or one number for all.
 
     Returns:
         Variances and degrees of freedom, (..., V); variances are nan where no variant has any.
     """
-    variances, df = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (variances, df)))
-    is_known = df > 0
-    own = np.where(is_known, variances, 0.0)
-    known_df = np.where(is_known, df, 1.0)
-    low = 2 * special.gammaincinv(known_df / 2, 0.5) / known_df  # the median of a chi-square over its df
-    usual = np.ma.median(np.ma.array(own / low, mask=~is_known), axis=-1, keepdims=True)
-    usual = np.ma.filled(usual.astype(float), np.nan)
-    return (PRIOR_DF * usual + df * own) / (PRIOR_DF + df), PRIOR_DF + df
+    df = np.broadcast_to(np.asarray(df, dtype=float), np.shape(variances)[-1:])
+    of_runs = np.where(df > 0, variances, 0.0)
+    moderated = (PRIOR_DF * usual_variance(of_runs, df) + df * of_runs) / (PRIOR_DF + df)
+    return moderated, np.broadcast_to(PRIOR_DF + df, moderated.shape)
 
 
 def own_noise(groups: Sequence[ArrayLike]) -> Noise:
@@ -168,14 +161,14 @@ def own_noise(groups: Sequence[ArrayLike]) -> Noise:
         groups: Losses, such as those of tuning runs and of main runs, which differ in what they are
             judged on.
     """
-    known = [np.asarray(x, dtype=float) for x in groups if len(np.asarray(x)) > 1]
-    df = sum(len(x) - 1 for x in known)
-    squares = sum(float(((x - x.mean()) ** 2).sum()) for x in known)
+    repeated = [np.asarray(x, dtype=float) for x in groups if len(np.asarray(x)) > 1]
+    df = sum(len(x) - 1 for x in repeated)
+    squares = sum(float(((x - x.mean()) ** 2).sum()) for x in repeated)
     return Noise(squares / df if df else math.nan, df)
 
 
 def fit_curves(
-    rates: ArrayLike, losses: ArrayLike, chosen: ArrayLike, noise: ArrayLike, df: ArrayLike, more: int = 0
+    rates: ArrayLike, losses: ArrayLike, best: ArrayLike, noise: ArrayLike, df: ArrayLike, more: int = 0
 ) -> Curves:
     """Lay a curve through the losses of each variant about its chosen rate.
 
@@ -183,19 +176,19 @@ def fit_curves(
         rates: (R,) logarithms.
         losses: (..., V, R, T) of the tuning of one setting, nan where there is no run or it diverged. The
             curve goes through rates with as many runs as the chosen one.
-        chosen: (..., V) places of the chosen rates.
+        best: (..., V) places of the chosen rates.
         noise: (..., V) variance of a run over seeds at the chosen rate.
         df: (..., V) its degrees of freedom.
         more: Further seeds that the rates of the curve are supposed to have, with these means.
     """
     rates, losses, noise, df = (np.asarray(x, dtype=float) for x in (rates, losses, noise, df))
-    chosen = np.asarray(chosen)
+    best = np.asarray(best)
     counts = np.isfinite(losses).sum(-1)
-    seeds = np.take_along_axis(counts, chosen[..., None], -1)[..., 0]
-    means = _means_at_equal_seeds(losses, chosen)
-    steps = np.arange(len(rates)) - chosen[..., None]
-    places = rates - rates[chosen][..., None]
-    heights = means - np.take_along_axis(means, chosen[..., None], -1)
+    seeds = np.take_along_axis(counts, best[..., None], -1)[..., 0]
+    means = _means_at_equal_seeds(losses, best)
+    steps = np.arange(len(rates)) - best[..., None]
+    places = rates - rates[best][..., None]
+    heights = means - np.take_along_axis(means, best[..., None], -1)
     heights = np.where(counts == seeds[..., None], heights, np.nan)
     variance = np.maximum(noise / np.maximum(seeds + more, 1), LEAST_ERROR**2)
     used = _in_window(heights, steps, np.sqrt(variance))
@@ -208,12 +201,12 @@ def fit_curves(
     has_curve = number >= FEWEST
     design = np.stack([places**2, places, np.ones_like(places), places**3], -1)
     straight, _ = _least_squares(design[..., :3], weights * has_curve[..., None], 0.0)
-    bend = BEND * (straight[..., 0, :] * _known(means)).sum(-1)
+    bend = BEND * (straight[..., 0, :] * _or_zero(means)).sum(-1)
     fit, inverse = _least_squares(
         design, weights * has_curve[..., None], apart / np.maximum(bend**2, NEGLIGIBLE)
     )
-    coefficients = (fit * _known(means)[..., None, :]).sum(-1)
-    misses = _known(means) - (design * coefficients[..., None, :]).sum(-1)
+    coefficients = (fit * _or_zero(means)[..., None, :]).sum(-1)
+    misses = _or_zero(means) - (design * coefficients[..., None, :]).sum(-1)
     squares = (weights * misses**2).sum(-1)
     df = df + more
     apart = np.maximum(apart, (df * apart + squares) / (df + np.maximum(number - FEWEST, 0)))
@@ -227,7 +220,7 @@ def fit_curves(
     return Curves(places, means, errors, *parts, low - beyond, high + beyond, df)
 
 
-def _means_at_equal_seeds(losses: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _means_at_equal_seeds(losses: np.ndarray, best: np.ndarray) -> np.ndarray:
     """(..., V, R) means over seeds; of a rate with fewer, as if it had those of the chosen rate.
 
     A seed that is hard is hard at all rates. Where seeds 1 and 2 of the chosen rate have 3.0 and 3.2, and
@@ -235,12 +228,12 @@ def _means_at_equal_seeds(losses: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """
     has_run = np.isfinite(losses)
     counts = has_run.sum(-1)
-    of_chosen = np.take_along_axis(losses, chosen[..., None, None], -2)
+    of_chosen = np.take_along_axis(losses, best[..., None, None], -2)
     both = has_run & np.isfinite(of_chosen)
-    in_common = np.where(both, _known(of_chosen), 0.0).sum(-1) / np.maximum(both.sum(-1), 1)
-    all_of_chosen = _known(of_chosen).sum(-1) / np.maximum(np.isfinite(of_chosen).sum(-1), 1)
+    in_common = np.where(both, _or_zero(of_chosen), 0.0).sum(-1) / np.maximum(both.sum(-1), 1)
+    all_of_chosen = _or_zero(of_chosen).sum(-1) / np.maximum(np.isfinite(of_chosen).sum(-1), 1)
     shifts = np.where(both.any(-1), all_of_chosen - in_common, 0.0)
-    return np.where(counts, _known(losses).sum(-1) / np.maximum(counts, 1) + shifts, np.nan)
+    return np.where(counts, _or_zero(losses).sum(-1) / np.maximum(counts, 1) + shifts, np.nan)
 
 
 def _least_squares(
@@ -261,7 +254,8 @@ def _least_squares(
     return np.einsum("...ij,...rj,...r->...ir", inverse, design, weights), inverse
 
 
-def _known(values: np.ndarray) -> np.ndarray:
+def _or_zero(values: np.ndarray) -> np.ndarray:
+    """Values, with 0 where a run diverged or there is none."""
     return np.where(np.isfinite(values), values, 0.0)
 
 
@@ -298,8 +292,8 @@ def _growth_and_correlation(
         return np.zeros(losses.shape[:-3]), np.zeros(losses.shape[:-3])
     seeds = np.isfinite(losses).sum(-1)
     trust = np.where(seeds > 1, trust, 0.0)
-    means = _known(losses).sum(-1, keepdims=True) / np.maximum(seeds, 1)[..., None]
-    off = _known(losses - means)
+    means = _or_zero(losses).sum(-1, keepdims=True) / np.maximum(seeds, 1)[..., None]
+    off = _or_zero(losses - means)
     spreads = np.log((off**2).sum(-1) + LEAST_ERROR**2) / 2
     total = np.maximum(trust.sum(-1, keepdims=True), NEGLIGIBLE)
     centred = steps - (trust * steps).sum(-1, keepdims=True) / total
@@ -359,7 +353,7 @@ def _lowest_place(a: np.ndarray, b: np.ndarray, low: np.ndarray, high: np.ndarra
         return np.where(a > 0, np.clip(-b / (2 * a), low, high), end)
 
 
-def squared_regret_of_few(means: ArrayLike, error: float, df: float, chosen: int) -> float:
+def squared_regret_of_few(means: ArrayLike, error: float, df: float, best: int) -> float:
     """Return the same of two rates, or of values between which nothing lies.
 
     It is the sum over the other values of the expected squares by which each may be better: exact of two, and
@@ -369,12 +363,12 @@ def squared_regret_of_few(means: ArrayLike, error: float, df: float, chosen: int
         means: (R,) over tuning seeds.
         error: Standard error of each.
         df: Its degrees of freedom; up to 2 the expectation is infinite.
-        chosen: Place of the chosen value.
+        best: Place of the chosen value.
     """
     if df <= 2:
         return math.inf
     means, apart = np.asarray(means, dtype=float), math.sqrt(2) * max(error, LEAST_ERROR)
-    x = (means[chosen] - np.delete(means, chosen)) / apart
+    x = (means[best] - np.delete(means, best)) / apart
     density = np.exp(special.gammaln((df + 1) / 2) - special.gammaln(df / 2)) / math.sqrt(df * math.pi)
     density = density * (1 + x**2 / df) ** (-(df + 1) / 2)
     squares = df * (df - 1) / (df - 2) * special.stdtr(df - 2, x * math.sqrt((df - 2) / df))
@@ -382,14 +376,14 @@ def squared_regret_of_few(means: ArrayLike, error: float, df: float, chosen: int
     return float(apart**2 * squares.sum())
 
 
-def curve(curves: Curves, chosen: float) -> Curve:
+def curve(curves: Curves, best: float) -> Curve:
     """Say where the loss of one variant is lowest, and what a threefold wrong rate costs.
 
     Between rates the loss is that of the curve and, linearly between them, what means lie above it.
 
     Args:
         curves: Of one variant, without the dimension V.
-        chosen: Logarithm of its chosen rate.
+        best: Logarithm of its chosen rate.
     """
     is_known = np.isfinite(curves.means)
     places, losses = curves.places[is_known], curves.means[is_known]
@@ -405,4 +399,4 @@ def curve(curves: Curves, chosen: float) -> Curve:
         return float(np.polyval(coefficients, place) + above) - lowest
 
     wrong = math.log(WRONG_FACTOR)
-    return Curve(optimum=math.exp(optimum + chosen), loss=lowest, lower=cost(-wrong), higher=cost(wrong))
+    return Curve(optimum=math.exp(optimum + best), loss=lowest, lower=cost(-wrong), higher=cost(wrong))

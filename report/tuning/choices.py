@@ -21,11 +21,10 @@ from report.significance.axes import Benchmark, Family, Level, places_of, plain
 from report.significance.factor import OF_HEADS
 from report.statistics import tuning as statistics
 from report.statistics.tuning import Curve, Curves, Noise, Selection
-from scores.outcome import Outcome
+from scores.metrics import Metric
 from scores.stages import SHARED, TUNE
-from scores.suites.registry import HELD_OUT
-from scores.tuning import Choice, Tuning, read_tuning
-from scores.tuning_rules import Point, Value, is_number
+from scores.suites import HELD_OUT
+from scores.tuning import Choice, Point, Tuning, Value, is_number, read_tuning
 
 TUNED_BY = Benchmark(HELD_OUT)
 """What a study's tuning selects by."""
@@ -312,14 +311,14 @@ def _selection_of_few(noise: Noise | None, losses: np.ndarray, chosen: int) -> S
     return Selection(statistics.squared_regret_of_few(means, error, noise.df, chosen), noise.df)
 
 
-def shared_table(source: Source, seen: Source, benchmark: Benchmark, outcome: Outcome) -> ArmTable | None:
+def shared_table(source: Source, seen: Source, benchmark: Benchmark, metric: Metric) -> ArmTable | None:
     """Return the held-out losses of the runs at the shared rates, by the names that the report gives.
 
     Args:
         source: The study.
         seen: The same by the factor of the report, with the same runs in the same order.
         benchmark: What the losses are called.
-        outcome: What they are.
+        metric: What they are.
     """
     keys, losses = _report_keys(source, seen), dict[Key, dict[int, float]]()
     for run in source.stages.get(SHARED, ()):
@@ -328,4 +327,4 @@ def shared_table(source: Source, seen: Source, benchmark: Benchmark, outcome: Ou
         if key is not None and run.eval_loss is not None:
             losses.setdefault(key, {})[run.seed] = run.eval_loss
     arms = {key: pd.Series(arm).sort_index() for key, arm in losses.items()}
-    return ArmTable(arms, benchmark, outcome=outcome) if arms else None
+    return ArmTable(arms, benchmark, metric=metric) if arms else None

@@ -9,11 +9,16 @@ from dataclasses import dataclass, replace
 from report.document.names import family_label, title
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
-from report.significance.claims import Claims, contrasts_of, corrected_together, question
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import DIFFERENT, INCONCLUSIVE, NEGLIGIBLE, Comparison, Inference
-from report.significance.contrasts import Contrast
-from report.significance.factor import OF_HEADS, Factor, noun
+from report.significance.comparison import (
+    DIFFERENT,
+    INCONCLUSIVE,
+    NEGLIGIBLE,
+    Comparison,
+    Inference,
+    compare_with_baseline,
+)
+from report.significance.factor import OF_HEADS, Contrast, Factor, noun
+from report.significance.multiple_comparisons import MultipleComparisons, question
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Findings:
 
 
 def find(
-    claims: Claims,
+    claims: MultipleComparisons,
     factor: Factor,
     families: Sequence[Family],
     baseline: Level,
@@ -149,8 +154,8 @@ def find(
         for arms in claims.tables.values()
         for comparison in compare_with_baseline(arms, baseline, others, how)
     ]
-    asked = contrasts_of(claims, contrasts)
-    comparisons, asked = corrected_together(claims, alone, asked)
+    asked = claims.compare(contrasts)
+    comparisons, asked = claims.correct_with(alone, asked)
     return Findings(
         factor=factor,
         inference=how,
@@ -174,7 +179,7 @@ def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | N
     """
     if shared is None or benchmark not in found.tables:
         return found
-    table = ArmTable(shared.runs, benchmark, outcome=shared.outcome, decided=found.tables[benchmark].decided)
+    table = ArmTable(shared.runs, benchmark, metric=shared.metric, decided=found.tables[benchmark].decided)
     alone = compare_with_baseline(table, found.baseline, found.others, found.inference)
     at_shared = {(c.family, c.contrast): c for c in alone}
     own = [c for c in found.comparisons if c.benchmark == benchmark]

@@ -53,9 +53,7 @@ def shipped_table(source: Path) -> Path:
             f"beside it: ffn-ablations report SOURCE --published {name}"
         )
     if table not in COMPARED[_OF_RUNS]:
-        raise unknown_name(
-            "published table", str(source), [f"{name}:{known}" for known in COMPARED[_OF_RUNS]]
-        )
+        raise unknown_name("published table", str(source), [f"{name}:{each}" for each in COMPARED[_OF_RUNS]])
     return _installed(FOLDER / f"{name}-{table}.csv")
 
 

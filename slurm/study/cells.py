@@ -17,7 +17,7 @@ from ffn_variants.files import absolute_place, load_variant, names_file, variant
 from pretrain.config import RunConfig
 from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, Stage
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 from slurm.study.axes import split_file
 from slurm.survey import describe_levels
 

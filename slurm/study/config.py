@@ -19,11 +19,10 @@ from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from report.significance.axes import Benchmark
 from report.significance.axes import Level as Compared
-from report.significance.contrasts import parse_contrast
-from report.significance.factor import check_factor, find_level, levels, listed_heads, noun
+from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
-from scores.heads.registry import check_head, parse_head
-from scores.suites.registry import HELD_OUT, SUITES
+from scores.heads import check_head, parse_head
+from scores.suites import HELD_OUT, SUITES
 from slurm.study.axes import (
     SET_BY_STUDY,
     SIZE,

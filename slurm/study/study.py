@@ -26,9 +26,8 @@ from base.mistakes import check, explain
 from base.run.folders import StudyFolder
 from eval.classification.schema import benchmarks_asked_for
 from pretrain.config import OutputConfig, RunConfig
-from report.significance.contrasts import parse_contrast
-from scores.decisions import Decisions, read_decisions
-from scores.stages import MAIN, SHARED, TUNE
+from report.significance.factor import parse_contrast
+from scores.stages import MAIN, SHARED, TUNE, Decisions, read_decisions
 from scores.tuning import Tuning, TuningPlan, read_tuning
 from slurm.study.axes import canonical, canonical_contrast
 from slurm.study.cells import (

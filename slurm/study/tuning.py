@@ -19,8 +19,7 @@ from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir
 from scores.stages import MAIN, SHARED, TUNE
-from scores.tuning import Tuning, TuningPlan, Wanted
-from scores.tuning_rules import Point, Value, is_number, widest
+from scores.tuning import Point, Trial, Tuning, TuningPlan, Value, is_number, widest
 from slurm.study.axes import put, write_value
 from slurm.study.cells import RunCell, at_seed
 
@@ -172,8 +171,8 @@ def tuning_cells(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
 
     Runs that were added about choices follow.
     """
-    of_first = [_at_point(_template(one, untuned), one) for one in tuning.wanted()]
-    further = (cells_of(one, seeds, untuned) for one, seeds in tuning.wanted_further())
+    of_first = [_at_point(_template(one, untuned), one) for one in tuning.trials()]
+    further = (cells_of(one, seeds, untuned) for one, seeds in tuning.further_trials())
     planned = [at_seed(cell, seed) for seed in tuning.plan.seeds for cell in of_first]
     return [*planned, *itertools.chain.from_iterable(further)]
 
@@ -190,7 +189,7 @@ def growth_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
     return [cell for cell in tuning_cells(most, untuned) if cell.run_id not in due]
 
 
-def cells_of(trial: Wanted, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:
+def cells_of(trial: Trial, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:
     """Return the tuning runs of a variant at one point, by seed."""
     cell = _at_point(_template(trial, untuned), trial)
     return [at_seed(cell, seed) for seed in seeds]
@@ -270,7 +269,7 @@ def check_values(cells: Sequence[RunCell], tune: TuneConfig) -> None:
             raise UsageError(f"tune: {name}:{why} {error}") from None
 
 
-def _at_point(cell: RunCell, trial: Wanted) -> RunCell:
+def _at_point(cell: RunCell, trial: Trial) -> RunCell:
     """A tuning run; only its held-out loss is wanted."""
     tuning_run = with_values(cell, trial.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in trial.point.items()))
@@ -278,7 +277,7 @@ def _at_point(cell: RunCell, trial: Wanted) -> RunCell:
     return replace(tuning_run, stage=TUNE, evaluation=nothing, places=places)
 
 
-def _template(trial: Wanted, untuned: Sequence[RunCell]) -> RunCell:
+def _template(trial: Trial, untuned: Sequence[RunCell]) -> RunCell:
     """The first cell of a variant in a setting."""
     group = (trial.family, trial.places, trial.variant)
     return next(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) == group)

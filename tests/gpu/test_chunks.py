@@ -11,7 +11,7 @@ from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import TOKENS_PER_CHUNK, PaddedEncoder
 from eval.classification.heads import build_head
 from eval.classification.tokens import Encoded, Segmented
-from scores.heads.registry import parse_head
+from scores.heads import parse_head
 
 LENGTH, NUM_SEGMENTS = 100, 120
 

@@ -24,8 +24,8 @@ from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.run.run_dir import sole_writer
 from scores.rows import ROW_COLUMNS, read_rows
-from scores.suites.registry import SUITES
-from scores.summary import summary
+from scores.run_scores import summary
+from scores.suites import SUITES
 from tests.processes import run_command
 
 GLUE = FinetuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)

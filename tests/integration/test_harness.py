@@ -25,9 +25,9 @@ from ffn_variants import UsageError
 from ffn_variants.models.loading import load_language_model
 from pretrain.data.embedded import minimal_pairs, stories
 from report.inputs.sources import read_source
-from scores.baselines import read_baselines
-from scores.suites.lm_eval_metrics import PERCENT_METRICS, PERPLEXITIES
-from scores.suites.registry import HARNESS_METRICS
+from scores.lm_eval_metrics import PERCENT_METRICS, PERPLEXITIES
+from scores.store import read_baselines
+from scores.suites import HARNESS_METRICS
 
 LM_EVAL = "import eval.zero_shot.lm_eval_tasks, lm_eval.__main__\nlm_eval.__main__.cli_evaluate()"
 """lm-eval's own command line with the models of this project, as docs/evaluation.md has it."""

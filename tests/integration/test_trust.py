@@ -239,7 +239,7 @@ def test_a_pickled_mark_would_have_been_left(mark: Path):
 
 
 def test_texts_of_tables_are_not_computed(tmp_path: Path):
-    from scores.columns import to_csv
+    from scores.rows import to_csv
 
     formulas = ["=1+1", "+1", "-1", "@a", '=HYPERLINK("http://a")']
     text = to_csv(pd.DataFrame({"variant": formulas, "score": [-1.5, 2, 3, 4, 5]}))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+import scores.suites
 from base import files
 from base.run.folders import Inside, RunFolder, StudyFolder
 from eval.config import EvalConfig
@@ -22,7 +23,6 @@ from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
 from ffn_variants.check import CHECKS
 from pretrain.resolution import load_config
-from scores.suites import registry as eval_suites
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -393,8 +393,8 @@ def test_the_files_shown_in_the_page_on_adding_a_variant_work(
 def test_the_suite_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs/adding-a-suite.md").read_text(encoding="utf-8")
     module, entry, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    spec = eval(entry, dict(vars(eval_suites)))
-    monkeypatch.setitem(eval_suites.SUITES, spec.name, spec)
+    spec = eval(entry, dict(vars(scores.suites)))
+    monkeypatch.setitem(scores.suites.SUITES, spec.name, spec)
     shown = ModuleType(spec.finder.partition(":")[0])
     monkeypatch.setitem(sys.modules, shown.__name__, shown)
     exec(module, vars(shown))

@@ -159,7 +159,7 @@ def _frame(**columns: object) -> pd.DataFrame:
         (lambda: ffa.compare("nowhere.csv"), "nowhere.csv does not exist"),
         (lambda: ffa.compare(made_scores(), baseline="gleu"), "did you mean 'gelu'?"),
         (lambda: ffa.compare(made_scores(), margins="x"), "is 'x'; it must be a number"),
-        (lambda: ffa.compare(made_scores(), margins={"held": 1}), "unknown outcome in --margin 'held'"),
+        (lambda: ffa.compare(made_scores(), margins={"held": 1}), "unknown metric in --margin 'held'"),
         (lambda: ffa.compare(made_scores(), margins={LOSS: -1}), "margin"),
         (lambda: ffa.compare(made_scores(), margins={LOSS: None}), "must be a number"),
         (lambda: ffa.compare(made_scores(), primary=[3]), "must be text"),

@@ -21,7 +21,7 @@ from report.command import main
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import read_source
 from report.paper.methods import escape, methods, read_references
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""
 DOCUMENT = r"""\documentclass[10pt]{article}

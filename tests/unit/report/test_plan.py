@@ -44,9 +44,9 @@ def scores(tmp_path: Path) -> Path:
     return path
 
 
-def block(printed: str, outcome: str) -> str:
+def block(printed: str, metric: str) -> str:
     """The part of one outcome."""
-    return next(part for part in printed.split("## ") if part.startswith(f"{outcome}\n"))
+    return next(part for part in printed.split("## ") if part.startswith(f"{metric}\n"))
 
 
 def spread_said(part: str) -> list[float]:

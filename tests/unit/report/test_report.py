@@ -21,8 +21,8 @@ from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source
 from report.write import write_report
-from scores.baselines import write_baselines
 from scores.rows import ROW_COLUMNS, write_rows
+from scores.store import write_baselines
 from tests.cases import first_is_fast
 from tests.processes import run_command
 from tests.unit.report import rendering
@@ -167,7 +167,7 @@ def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
     (kan, corrected), (swish, last) = p_values["kan"], p_values["swish"]
     assert kan < corrected < 20 * kan + 1e-3  # of all metrics and families together
     assert swish <= last
-    margins = {name: outcome["margin"] for name, outcome in report["outcome_definitions"].items()}
+    margins = {name: metric["margin"] for name, metric in report["outcome_definitions"].items()}
     assert margins == {"held-out-loss": 0.02, "embedded-pairs": 1.0, "embedded-glue": 1.0}
     assert len(report["seeds"]) == 17 * 3
 

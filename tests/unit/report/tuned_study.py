@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from base.run.folders import RunFolder, StudyFolder
-from scores.tuning import Tuning, TuningPlan, Wanted, write_tuning
+from scores.tuning import Trial, Tuning, TuningPlan, write_tuning
 
 FAMILY, FIELD = "gpt_neo", "optim.learning_rate"
 RATES = (3e-4, 1e-3, 3e-3)
@@ -52,7 +52,7 @@ def tune(
 
 
 def losses_of(
-    diverged: Sequence[tuple[str, float]], wanted: Wanted, seeds: Sequence[int]
+    diverged: Sequence[tuple[str, float]], wanted: Trial, seeds: Sequence[int]
 ) -> tuple[float | None, ...]:
     """Return what runs of a variant at a point come to, by seed; nothing of those that diverge."""
     rate = float(wanted.point[FIELD])

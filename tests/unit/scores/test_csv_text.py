@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from report.inputs.sources import read_source
-from scores.columns import to_csv, unmark
+from scores.rows import to_csv, unmark
 
 TEXTS = ["=1+1", "+a", "-b", "@c", "\tx", "'=1", "'plain", "plain", "", "a=b", "relu - gelu"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from base.run.folders import RunFolder
-from scores.scale import cut_input_notes, cut_inputs
+from scores.items import cut_input_notes, cut_inputs
 
 
 def items(**truncated: list[bool]) -> pd.DataFrame:

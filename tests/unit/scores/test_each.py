@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from scores.columns import of_each, of_each_row
+from scores.rows import of_each, of_each_row
 
 
 def test_each_row_has_the_value_of_a_plain_loop_and_each_name_is_looked_up_once():

@@ -24,11 +24,11 @@ from eval.zero_shot.choices import FORMS, ChoiceTask
 from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source
-from scores.graded import GRADES, graded_rows
-from scores.outcome import Declared
+from scores.items import GRADES, graded_rows
+from scores.metrics import Declared
 from scores.rows import ROW_COLUMNS, check_rows, read_rows
 from scores.store import ResultStore
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
 RUNS = [(f, v, seed) for f in ("gpt_neo", "roberta") for v in ("gelu", "kan") for seed in (1, 2)]
 PAIRS = {"agreement": ("syntax", 40), "order": ("syntax", 25), "number": ("morphology", 30)}
@@ -149,8 +149,8 @@ def test_a_study_is_compared_on_them_as_on_means_over_tasks(study: Path):
         of_tasks = (items.score_good - items.score_bad).groupby(items.task).mean()
         assert len(of_tasks) == len(PAIRS)
         assert run.score == pytest.approx(of_tasks.mean(), rel=1e-12)
-    outcomes = [analysis.outcome(found[name]) for name in graded_names]
-    assert [(o.better, o.unit, o.chance, o.is_relative) for o in outcomes] == [
+    metrics = [analysis.metric(found[name]) for name in graded_names]
+    assert [(o.better, o.unit, o.chance, o.is_relative) for o in metrics] == [
         ("higher", "nats", 0, False), ("higher", "nats", 0, False), ("higher", "percent", 20, False)
     ]  # fmt: skip
     arms = analysis.runs[analysis.runs.family == "roberta"].groupby(["benchmark", "variant"]).score.mean()
@@ -170,18 +170,18 @@ def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Pa
     there, here = analyse(read_source(study)), analyse(read_source(path))
     assert there.benchmarks == here.benchmarks
     for one, other in zip(there.comparisons, here.comparisons, strict=True):
-        assert (one.outcome, one.verdict, one.contrast) == (other.outcome, other.verdict, other.contrast)
+        assert (one.metric, one.verdict, one.contrast) == (other.metric, other.verdict, other.contrast)
         assert (one.estimate, one.p) == pytest.approx((other.estimate, other.p), rel=1e-9)
 
 
 def test_what_is_said_of_a_suite_is_not_said_of_its_degrees(study: Path):
     said = Declared(margins={"blimp": 2.0}, chances={"blimp": 49.0, "blimp log odds": 0.1})
     analysis = analyse(read_source(study), Request(declared=said))
-    outcomes = {str(name): outcome for name, outcome in analysis.outcomes.items()}
-    assert (outcomes["blimp"].margin, outcomes["blimp"].chance) == (2, 49)
+    metrics = {str(name): metric for name, metric in analysis.metrics.items()}
+    assert (metrics["blimp"].margin, metrics["blimp"].chance) == (2, 49)
     (of_suite, _) = SUITES["blimp"].graded
-    assert (outcomes["blimp log odds"].margin, outcomes["blimp log odds"].chance) == (of_suite.margin, 0.1)
-    assert outcomes["blimp log odds per token"].chance == 0
+    assert (metrics["blimp log odds"].margin, metrics["blimp log odds"].chance) == (of_suite.margin, 0.1)
+    assert metrics["blimp log odds per token"].chance == 0
 
 
 def test_what_suites_call_graded_can_be_made_and_is_no_metric_of_theirs():
@@ -251,10 +251,6 @@ def infinite(path: Path) -> None:
     change(path, lambda items: items.assign(margin=items.margin.where(items.task != "order", np.inf)))
 
 
-def means(path: Path) -> None:
-    change(path, lambda items: items.assign(protocol="native,reduction=mean 0123456789ab"))
-
-
 @pytest.mark.parametrize(
     ("spoil", "reason", "lacking"),
     [
@@ -263,7 +259,6 @@ def means(path: Path) -> None:
         (no_task, "which has no readable items", PAIR_METRICS),
         (no_count, "whose items are from before they held what it is made of", ["log_odds_per_token"]),
         (no_number, "whose items are not as they should be (Failed to parse string", PAIR_METRICS),
-        (means, "whose scores are means over tokens (reduction=mean)", PAIR_METRICS),
     ],
 )
 @pytest.mark.ci
@@ -282,7 +277,8 @@ def test_a_task_with_a_score_that_is_not_finite_is_left_out_alone(study: Path):
     infinite(items_of(study, "blimp"))
     found, notes = graded(study)
     assert notes[0] == (
-        "blimp: no log_odds of roberta/kan/seed1-0a1b2c3d, of which items of order have no finite margin"
+        "blimp: no log_odds of roberta/kan/seed1-0a1b2c3d, whose items of order are not all there with a "
+        "finite margin"
     )
     own = found[(found.run_id == "roberta/kan/seed1-0a1b2c3d") & (found.metric == "log_odds")]
     assert set(own.task) == {"agreement", "number"}

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from base.run.folders import RunFolder
-from scores.columns import unmark
-from scores.rows import check_rows
+from scores.rows import check_rows, unmark
 from scores.store import ResultStore, Scores, read_scores
 
 PROTOCOL = {"version": 2}

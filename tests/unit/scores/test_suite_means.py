@@ -8,9 +8,8 @@ import pytest
 from report.analyse import analyse
 from report.exports import number_tables
 from report.inputs.sources import read_source
-from scores.run_scores import is_percent, normalise_rows, run_scores
-from scores.suites.blimp_paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
-from scores.summary import suite_means
+from scores.run_scores import is_percent, normalise_rows, run_scores, suite_means
+from scores.suites import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
 
 
 def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = "accuracy") -> pd.DataFrame:
@@ -133,7 +132,7 @@ def test_a_report_with_perplexity_misses_nothing(tmp_path):
     study_rows().to_csv(path, index=False)
     analysis = analyse(read_source(path))
     assert tuple(map(str, analysis.benchmarks)) == ("blimp", "perplexity", "lm-eval-lambada")
-    assert [analysis.outcome(name).better for name in analysis.benchmarks] == ["higher", "lower", "higher"]
+    assert [analysis.metric(name).better for name in analysis.benchmarks] == ["higher", "lower", "higher"]
     assert analysis.missing.empty
     means = (
         number_tables(analysis)["tasks"]

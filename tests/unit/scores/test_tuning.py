@@ -13,7 +13,7 @@ import pytest
 from base.errors import UsageError
 from base.records import parse_record, write_record
 from base.run.folders import StudyFolder
-from scores.tuning import Further, Losses, Tuning, TuningPlan, Wanted, read_tuning, write_tuning
+from scores.tuning import Further, Losses, Trial, Tuning, TuningPlan, read_tuning, write_tuning
 
 RATE = "optim.learning_rate"
 OPTIMA = {"gelu": 1e-3, "kan": 3e-3, "relu": 1e-3}
@@ -37,7 +37,7 @@ def plan(**changes) -> TuningPlan:
 def losses_of(optima: dict[str, float]) -> Losses:
     """A bowl around each variant's optimum, the same at every seed."""
 
-    def losses(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...]:
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...]:
         distance = abs(one.point[RATE] / optima[one.variant] - 1)
         return (2.0 + distance, 2.1 + distance)
 
@@ -46,7 +46,7 @@ def losses_of(optima: dict[str, float]) -> Losses:
 
 def rates(tuning: Tuning, variant: str) -> list[float]:
     """What was tried for a variant, or is to be, in order."""
-    return [one.point[RATE] for one in tuning.wanted() if one.variant == variant]
+    return [one.point[RATE] for one in tuning.trials() if one.variant == variant]
 
 
 def chosen(tuning: Tuning) -> dict[str, float]:
@@ -73,7 +73,7 @@ def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
     tuning = Tuning(plan=plan())
     first = {(name, rate) for name in OPTIMA for rate in (3e-4, 1e-3, 3e-3)}
 
-    def of_first(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+    def of_first(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return losses_of(OPTIMA)(one, seeds) if (one.variant, one.point[RATE]) in first else None
 
     wider = tuning.advanced(of_first, "today")
@@ -105,7 +105,7 @@ def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
 
 
 def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowest():
-    def losses(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...]:
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...]:
         return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one, seeds)
 
     tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today")
@@ -118,7 +118,7 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     places = (("size", "0.1M"),), (("size", "0.5M"),)
     tuning = Tuning(plan=plan(settings=(("gpt_neo", places[0]), ("gpt_neo", places[1]))))
 
-    def losses(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return losses_of(dict.fromkeys(OPTIMA, 1e-3))(one, seeds) if one.places == places[1] else None
 
     now = tuning.advanced(losses, "today")
@@ -145,10 +145,10 @@ def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_
     tuning = replace(CHOSEN, further=(FURTHER,))
     assert tuning.is_over
     assert tuning.awaits_further
-    points = [(one.variant, one.point, seeds) for one, seeds in tuning.wanted_further()]
+    points = [(one.variant, one.point, seeds) for one, seeds in tuning.further_trials()]
     assert points == [("kan", {RATE: 3e-4}, (103, 104)), ("kan", {RATE: 1e-3}, (103, 104))]
 
-    def of_one(one: Wanted, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+    def of_one(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return (0.1, None) if one.point[RATE] == 3e-4 else None
 
     assert tuning.advanced(of_one, "later") == tuning

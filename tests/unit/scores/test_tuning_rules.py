@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scores.tuning_rules import best, beyond, edges, mean_loss, open_sides, points, widened
+from scores.tuning import best, beyond, edges, mean_loss, open_sides, points, widened
 
 RATES = {"optim.learning_rate": (0.0003, 0.001, 0.003)}
 
@@ -73,14 +73,14 @@ def test_the_lowest_mean_is_best_and_a_run_that_diverged_is_worse_than_any_loss(
     assert mean_loss([2.0, 3.0, 4.0]) == 3.0
     assert mean_loss([1.0, None, 1.0]) == math.inf
     losses = [(at(0.0003), 3.0), (at(0.001), 2.5), (at(0.003), mean_loss([1.0, None]))]
-    assert best(RATES, losses) == at(0.001)
+    assert best(RATES, losses)[0] == at(0.001)
 
 
 def test_of_equal_losses_the_lower_rate_is_best_whatever_their_order():
     losses = [(at(0.003), 2.0), (at(0.001), 2.0), (at(0.0003), 2.1)]
-    assert best(RATES, losses) == at(0.001)
+    assert best(RATES, losses)[0] == at(0.001)
     nothing = [(at(rate), math.inf) for rate in (0.003, 0.001, 0.0003)]
-    assert best(RATES, nothing) == at(0.0003)
+    assert best(RATES, nothing)[0] == at(0.0003)
 
 
 def test_ends_at_which_a_point_lies():

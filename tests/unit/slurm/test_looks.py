@@ -23,8 +23,8 @@ from report.analyse import analyse
 from report.inputs.looks import decided_remark
 from report.inputs.sources import read_source
 from report.write import write_report
-from scores.decisions import Decisions, read_decisions
 from scores.rows import write_rows
+from scores.stages import Decisions, read_decisions
 from slurm import launch, stages, todo
 from slurm.cell_state import start_state, write_state
 from slurm.commands import study_run as submit

@@ -23,7 +23,7 @@ from eval.evaluate import evaluate_run
 from eval.finetuning import FinetuneConfig
 from eval.work_units import check_sources, is_evaluated
 from ffn_variants import UsageError
-from scores.baselines import read_baselines
+from scores.store import read_baselines
 
 WORDS = {"weather": ("rain", "sun"), "food": ("mud", "cake")}
 

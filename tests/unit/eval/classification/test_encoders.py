@@ -14,7 +14,7 @@ from eval.classification.heads import build_head
 from eval.classification.prediction import features
 from eval.classification.tokens import Encoded, Segmented
 from ffn_variants import build_model
-from scores.heads.registry import HEADS, parse_head
+from scores.heads import HEADS, parse_head
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 FAMILIES = ("gpt_neo", "roberta")

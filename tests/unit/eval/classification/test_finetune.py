@@ -28,7 +28,7 @@ from eval.finetuning import FinetuneConfig, Finetuning
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
-from scores.baselines import read_baselines, write_baselines
+from scores.store import read_baselines, write_baselines
 from tests.cases import diagonal_is_fast
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -19,7 +19,7 @@ from scipy.special import expit
 from base.errors import UsageError
 from eval.classification.heads import build_head, count_parameters, mlp_width
 from eval.classification.listing import list_heads, table_rows
-from scores.heads.registry import (
+from scores.heads import (
     DEFAULT_HEAD,
     HEAD_NAMES,
     HEADS,
@@ -87,10 +87,9 @@ def test_a_head_is_named_as_in_rows_without_loading_it(text):
     assert head_name(text) == str(check_head(parse_head(text)))
 
 
-def test_one_head_has_one_name_also_where_an_option_has_no_effect():
-    """Without layers there is nothing that positions could be added for."""
-    assert head_name("swipe positions=sine") == head_name("swipe") == "swipe"
-    assert head_name("swipe num_layers=1 positions=sine") == "swipe num_layers=1 positions=sine"
+def test_one_head_has_one_name_without_options_at_their_defaults():
+    assert head_name("swipe positions=none pooling=max") == head_name("swipe") == "swipe"
+    assert head_name("swipe num_layers=1 positions=none") == "swipe num_layers=1"
 
 
 def test_what_no_head_takes_is_left_in_its_name():
@@ -106,7 +105,7 @@ def test_the_builder_takes_the_options_of_the_registry(name):
 def test_heads_are_named_without_loading_one():
     code = (
         "import sys\n"
-        "from scores.heads.registry import check_head, head_name, parse_head\n"
+        "from scores.heads import check_head, head_name, parse_head\n"
         "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
         "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
     )

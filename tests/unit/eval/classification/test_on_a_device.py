@@ -21,7 +21,7 @@ from eval.classification.prediction import features, predict
 from eval.classification.tokens import Encoded, Segmented
 from eval.finetuning import Finetuning
 from ffn_variants import build_model
-from scores.heads.registry import get_head, parse_head
+from scores.heads import get_head, parse_head
 
 CPU = torch.device("cpu")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -12,7 +12,7 @@ from eval.classification.data import segmentation_of
 from eval.classification.heads import build_head, count_parameters
 from eval.classification.tokens import Segmentation
 from eval.finetuning import Finetuning
-from scores.heads.registry import HEADS, parse_head
+from scores.heads import HEADS, parse_head
 
 D, C, COUNTS = 8, 3, (4, 1, 6)
 

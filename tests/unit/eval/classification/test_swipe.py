@@ -16,7 +16,7 @@ from eval.classification.encoders import embed_in_chunks
 from eval.classification.heads import SwipeHead, build_head, count_parameters, sines
 from eval.classification.tokens import Encoded, Segmentation
 from eval.finetuning import Finetuning
-from scores.heads.registry import check_head, get_head, head_name, parse_head
+from scores.heads import check_head, get_head, head_name, parse_head
 
 D, C = 12, 3
 POOLINGS = ("max", "gated-max", "sum", "gated-sum")
@@ -153,13 +153,12 @@ def test_numbers_of_parameters() -> None:
     assert count("swipe num_layers=2") == 2 * (12 * 768**2 + 13 * 768) + 768 * 4 + 4
 
 
-def test_names_with_layers_say_what_positions_these_have() -> None:
-    # Without the word, "swipe num_layers=2" is a row of a version that added sines.
+def test_a_name_holds_the_options_that_are_not_at_their_defaults() -> None:
     for typed, named in {
         "swipe": "swipe",
         "swipe positions=none": "swipe",
-        "swipe num_layers=2": "swipe num_layers=2 positions=none",
-        "swipe num_layers=2 positions=none": "swipe num_layers=2 positions=none",
+        "swipe num_layers=2": "swipe num_layers=2",
+        "swipe num_layers=2 positions=none": "swipe num_layers=2",
         "swipe positions=sine num_layers=2 pooling=sum": "swipe num_layers=2 pooling=sum positions=sine",
     }.items():
         assert str(check_head(parse_head(typed))) == head_name(typed) == named

@@ -27,7 +27,7 @@ from eval.work_units import classification_protocol
 from ffn_variants import UsageError
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
-from scores.heads.registry import HeadChoice
+from scores.heads import HeadChoice
 
 CONFIG = EvalConfig(suites=())
 ROWS = [{"text": "it rained", "label": "bad"}, {"text": "it shone", "label": "good"}]

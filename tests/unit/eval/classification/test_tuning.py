@@ -18,7 +18,7 @@ from eval.classification.find_tasks import find_task
 from eval.classification.prediction import predict
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
-from scores.heads.registry import parse_head
+from scores.heads import parse_head
 
 RATES = (1e-6, 3e-3, 0.1)
 

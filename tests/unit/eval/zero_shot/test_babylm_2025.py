@@ -25,7 +25,7 @@ from eval.zero_shot.task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
-from scores.outcome import Declared, find_outcome
+from scores.metrics import Declared, find_metric
 from tests.babylm_data import write_data
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -178,16 +178,16 @@ def test_full_blimp_and_its_supplement_are_found(scorers, data):
 )
 def test_what_a_report_is_told_of_each(suite, metric, unit, chance, margin):
     label = f"{suite} {metric}" if metric == "log_odds" else None
-    outcome = find_outcome(suite, [metric], [1.0, 2.0], Declared(), label)
+    outcome = find_metric(suite, [metric], [1.0, 2.0], Declared(), label)
     assert (outcome.name, outcome.better) == (label or suite, "higher")
     assert (outcome.unit, outcome.chance, outcome.margin) == (unit, chance, margin)
     # A number for all outcomes in percent is for those that have none of their own; one by name goes before.
     own = margin == 0.1
-    assert find_outcome(suite, [metric], [1.0, 2.0], Declared(margin=3.0), label).margin == (
+    assert find_metric(suite, [metric], [1.0, 2.0], Declared(margin=3.0), label).margin == (
         margin if own else 3
     )
     named = Declared(margins={label or suite: 0.5}, margin=3.0)
-    assert find_outcome(suite, [metric], [1.0, 2.0], named, label).margin == 0.5
+    assert find_metric(suite, [metric], [1.0, 2.0], named, label).margin == 0.5
 
 
 BAD_ROWS = {

@@ -14,8 +14,7 @@ from eval.files import read_rows
 from eval.zero_shot.choices import ChoiceTask, read_items
 from eval.zero_shot.task import find_suite_tasks, find_text_tasks, missing_tasks
 from ffn_variants import UsageError
-from scores.suites.blimp_paradigms import BLIMP_PARADIGMS
-from scores.suites.registry import SUITES
+from scores.suites import BLIMP_PARADIGMS, SUITES
 
 
 def write_lines(path: Path, rows: list[object]) -> Path:

@@ -29,7 +29,7 @@ from eval.classification.prediction import features, predict
 from eval.classification.tokens import Encoded, Segmentation, encode, encode_segments, tokenizer_key
 from eval.config import EvalConfig
 from ffn_variants import build_model
-from scores.heads.registry import parse_head
+from scores.heads import parse_head
 
 PAIRS = [
     ("the film is good .", "it is bad"),

@@ -21,7 +21,7 @@ from inside.classifier.measures import (
     labels_of_segments,
     turn_labels,
 )
-from scores.heads.registry import HeadChoice
+from scores.heads import HeadChoice
 
 NEUTRAL = [
     "the cat sat",

@@ -9,14 +9,14 @@ import pytest
 from report.document.markdown import amount, interval, signed
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
-from report.significance.contrasts import Contrast
-from scores.outcome import Outcome
+from report.significance.factor import Contrast
+from scores.metrics import Metric
 
 
 def between(low: float, high: float) -> Comparison:
     return Comparison(
         benchmark=Benchmark("x"),
-        outcome=Outcome(name="x"),
+        metric=Metric(name="x"),
         digits=1,
         contrast=Contrast(("a",), ("b",)),
         family="f",
@@ -42,7 +42,7 @@ def test_what_few_runs_leave_open_is_no_row_of_digits():
     percent = between(-38_968.9, 7_359_932_210_872.9)
     assert interval(percent) == "[-38968.9, +7e+12]"
     assert [amount(x, percent) for x in (99.96, 100.0, 7e12)] == ["100.0 points", "any size", "any size"]
-    assert amount(120.0, replace(percent, outcome=Outcome(name="x", unit="nats"))) == "120.0 nats"
+    assert amount(120.0, replace(percent, metric=Metric(name="x", unit="nats"))) == "120.0 nats"
 
 
 @pytest.mark.parametrize(

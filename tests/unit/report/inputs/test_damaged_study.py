@@ -15,9 +15,8 @@ from base.errors import UsageError
 from base.run.folders import RunFolder, StudyFolder
 from base.run.manifest import read_completion, write_completion
 from report.inputs.sources import Source, read_source
-from scores.baselines import write_baselines
 from scores.rows import ROW_COLUMNS
-from scores.store import ResultStore
+from scores.store import ResultStore, write_baselines
 from tests.cases import diagonal_is_fast
 from tests.unit.report.tuned_study import BEST, tune, write_study
 

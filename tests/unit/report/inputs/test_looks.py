@@ -17,7 +17,7 @@ from report.inputs.sources import read_source
 from report.parts.design import questions_note
 from report.parts.methods import methods_text
 from report.statistics.looks import nominal_levels
-from scores.outcome import Declared
+from scores.metrics import Declared
 from scores.rows import ROW_COLUMNS, write_rows
 from tests.unit.report.rendering import render
 

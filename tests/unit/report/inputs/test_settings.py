@@ -25,8 +25,8 @@ from report.inputs.design import design_from
 from report.inputs.sources import read_source, source_of_frame
 from report.page import answer
 from report.significance.axes import Benchmark, Setting, in_order
-from scores.decisions import Decisions, Look
 from scores.rows import ROW_COLUMNS, write_rows
+from scores.stages import Decisions, Look
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import numbers, render
 from tests.unit.report.significance.comparing import compare

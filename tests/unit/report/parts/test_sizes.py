@@ -19,7 +19,7 @@ from report.part import Page
 from report.parts import sizes
 from report.parts.sizes import Sizes, draw_sizes, fit_power_law
 from report.significance.axes import Benchmark, places_of, plain
-from scores.outcome import Declared
+from scores.metrics import Declared
 
 PARAMETERS = {"0.2M": 2e5, "0.5M": 5.4e5, "2M": 2.09e6}
 LOSS = Benchmark("held-out-loss")

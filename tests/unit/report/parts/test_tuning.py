@@ -25,9 +25,8 @@ from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning import fit_curves, squared_regret, squared_regret_of_few
 from report.tuning.choices import TUNED_BY, Line
-from scores.decisions import Decisions, write_decisions
-from scores.tuning import Further, Tuning, write_tuning
-from scores.tuning_rules import Value
+from scores.stages import Decisions, write_decisions
+from scores.tuning import Further, Tuning, Value, write_tuning
 from tests.unit.report.tuned_study import (
     BEST,
     FAMILY,

@@ -17,7 +17,7 @@ from report.analysis import Analysis, Request
 from report.inputs.sources import read_source
 from report.part import Page
 from report.parts.power import PART
-from scores.outcome import Declared
+from scores.metrics import Declared
 from tests.unit.report import rendering
 
 VARIANTS, FAMILIES, SEEDS = ("gelu", "kan", "relu", "swish"), ("gpt_neo", "roberta"), (1, 2, 3, 4, 5)
@@ -200,13 +200,13 @@ def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path
         "sst2": {"accuracy": 51.0},
     }
     (benchmark,) = analyse(source).benchmarks
-    assert analyse(source).outcome(benchmark).chance is None
+    assert analyse(source).metric(benchmark).chance is None
     found = analyse(replace(source, baselines={"glue": known}))
-    assert found.outcome(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
+    assert found.metric(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
     said = Request(declared=Declared(chances={"glue": 40.0}))
-    assert analyse(replace(source, baselines={"glue": known}), said).outcome(benchmark).chance == 40
+    assert analyse(replace(source, baselines={"glue": known}), said).metric(benchmark).chance == 40
     del known["cola"]
-    assert analyse(replace(source, baselines={"glue": known})).outcome(benchmark).chance is None
+    assert analyse(replace(source, baselines={"glue": known})).metric(benchmark).chance is None
 
 
 def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path: Path):

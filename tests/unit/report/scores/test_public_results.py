@@ -28,7 +28,7 @@ from report.significance.comparison import (
     NEGLIGIBLE,
     Comparison,
 )
-from scores.outcome import Declared
+from scores.metrics import Declared
 from tests.unit.report.significance.comparing import table
 
 # Mean and standard deviation of ten seeds, in percent: experiments/results/babylm_seed_stats/summary.json of
@@ -122,7 +122,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 def test_the_p_values_of_a_peer_come_out(peer: Analysis, benchmark: str, variant: str):
     found = one(peer, benchmark, variant)
     assert found.p == pytest.approx(PEER_P[benchmark, variant], rel=1e-5)
-    assert found.outcome.unit == "percent"
+    assert found.metric.unit == "percent"
     assert found.margin == 1.0
     if benchmark == "blimp":
         assert found.p_equivalence == pytest.approx(PEER_EQUIVALENCE[variant], rel=1e-4)
@@ -171,7 +171,7 @@ def test_a_leaderboard_of_bits_per_byte(tmp_path: Path, name: str):
     assert found.estimate == pytest.approx(np.mean(latter) - np.mean(former))
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.p == pytest.approx(expected.pvalue)
-    assert (found.outcome.better, found.outcome.unit) == ("lower", "bits per byte")
+    assert (found.metric.better, found.metric.unit) == ("lower", "bits per byte")
     assert found.is_better
     assert found.verdict == DIFFERENT
     wide = analysis_of(tmp_path / "stacks.csv", baseline=worse, declared=Declared(margins={"val_bpb": 0.01}))

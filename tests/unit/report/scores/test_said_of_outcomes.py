@@ -18,7 +18,7 @@ from report.inputs.sources import read_source
 from report.part import Page
 from report.parts import phenomena
 from report.significance.comparison import EQUIVALENT
-from scores.outcome import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss
+from scores.metrics import Declared, Metric, find_direction, find_metric, looks_like_a_loss
 
 VARIANTS, SEEDS = ("gelu", "kan"), (1, 2, 3)
 PERCENT, LOSSES, FRACTIONS = (50.0, 1.0), (3.0, 0.02), (0.6, 0.01)
@@ -84,11 +84,11 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Callable
 @pytest.mark.parametrize(
     ("frame", "flags", "message"),
     [
-        (table("blimp"), ["--margin", "blmp=1"], "unknown outcome in --margin 'blmp'; did you mean 'blimp'"),
-        (table("blimp"), ["--lower-is-better", "los"], "unknown outcome in --lower-is-better 'los'"),
-        (table("blimp"), ["--chance", "ewok=50"], "unknown outcome in --chance 'ewok'; Available: blimp"),
-        (table("val_bpb", LOSSES), ["--margin", "1"], "no outcome is in percent; name that of "
-         "each outcome in bits per byte: --margin val_bpb=0.002"),
+        (table("blimp"), ["--margin", "blmp=1"], "unknown metric in --margin 'blmp'; did you mean 'blimp'"),
+        (table("blimp"), ["--lower-is-better", "los"], "unknown metric in --lower-is-better 'los'"),
+        (table("blimp"), ["--chance", "ewok=50"], "unknown metric in --chance 'ewok'; Available: blimp"),
+        (table("val_bpb", LOSSES), ["--margin", "1"], "no metric is in percent; name that of "
+         "each metric in bits per byte: --margin val_bpb=0.002"),
         (table("blimp"), ["--margin", "blimp=0.02nats"], "'0.02nats'; it must be a number, without a unit"),
         (table("val_bpb", LOSSES), ["--margin", "val_bpb=5"], "margin 5 of val_bpb is too wide"),
         (table("blimp"), ["--margin", "blimp=0"], "margin 0 of blimp is not a positive number"),
@@ -138,14 +138,14 @@ def test_scales_that_do_not_fit(refusal: Callable[..., str]):
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_names_that_say_no_direction_ask_for_it(name: str):
     with pytest.raises(UsageError, match=f"--lower-is-better {name} or --higher-is-better {name}"):
-        find_outcome(name, ["score"], [30.0], Declared())
+        find_metric(name, ["score"], [30.0], Declared())
 
 
 @pytest.mark.parametrize("metric", ["toxicity", "latency_ms", "ties"])
 def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_higher(metric: str):
     benchmark = "blimp" if metric == "ties" else "mine"
     with pytest.raises(UsageError, match=f"nothing says which scores of {metric} are better"):
-        find_outcome(benchmark, [metric], [30.0], Declared())
+        find_metric(benchmark, [metric], [30.0], Declared())
     for is_lower in (True, False):
         told = Declared(lower_is_better={metric: is_lower})
         assert find_direction(benchmark, metric, told) == ("lower" if is_lower else "higher")
@@ -153,9 +153,9 @@ def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_hig
 
 @pytest.mark.parametrize("name", LOSS_NAMES)
 def test_losses_are_better_when_lower(name: str):
-    assert find_outcome(name, ["score"], [3.0], Declared()).better == "lower"
-    assert find_outcome("mine", [name], [3.0], Declared()).better == "lower"
-    assert find_outcome(name, ["score"], [3.0], Declared(lower_is_better={name: False})).better == "higher"
+    assert find_metric(name, ["score"], [3.0], Declared()).better == "lower"
+    assert find_metric("mine", [name], [3.0], Declared()).better == "lower"
+    assert find_metric(name, ["score"], [3.0], Declared(lower_is_better={name: False})).better == "higher"
 
 
 def test_a_report_says_what_it_took_from_a_name(tmp_path: Path):
@@ -178,14 +178,14 @@ def test_a_report_says_what_it_took_for_want_of_a_word(tmp_path: Path):
 @pytest.mark.parametrize("name", ["latency_ms", "train_time", "FID", "params", "GFLOPs", "miss_rate", "rank"])
 def test_a_cost_is_not_taken_for_a_score(name: str):
     with pytest.raises(UsageError, match=f"nothing says which scores of {name} are better"):
-        find_outcome(name, ["score"], [30.0], Declared())
+        find_metric(name, ["score"], [30.0], Declared())
 
 
 @pytest.mark.parametrize("name", ["accuracy \u2193", "latency (lower is better)", "PPL \u2193"])
 def test_an_arrow_in_a_name_says_its_direction(name: str):
-    assert find_outcome(name, ["score"], [30.0], Declared()).better == "lower"
+    assert find_metric(name, ["score"], [30.0], Declared()).better == "lower"
     assert (
-        find_outcome(
+        find_metric(
             name.replace("\u2193", "\u2191").replace("lower", "higher"), ["score"], [30.0], Declared()
         ).better
         == "higher"
@@ -237,9 +237,9 @@ def analysis_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Analy
     return analyse(read_source(tmp_path / "scores.csv"), Request(**request))
 
 
-def outcome_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Outcome:
-    (outcome,) = analysis_of(tmp_path, frame, **request).outcomes.values()
-    return outcome
+def metric_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Metric:
+    (metric,) = analysis_of(tmp_path, frame, **request).metrics.values()
+    return metric
 
 
 @pytest.mark.parametrize(
@@ -254,25 +254,25 @@ def outcome_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Outcom
     ],
 )
 def test_known_names_say_what_they_are(tmp_path: Path, name: str, unit: str, margin: float | None):
-    outcome = outcome_of(tmp_path, table(name, LOSSES))
-    assert (outcome.better, outcome.unit, outcome.margin) == ("lower", unit, margin)
+    metric = metric_of(tmp_path, table(name, LOSSES))
+    assert (metric.better, metric.unit, metric.margin) == ("lower", unit, margin)
 
 
 def test_what_nobody_named_is_not_called_equivalent(tmp_path: Path):
     """A loss whose unit nobody said has no margin, whichever way is better."""
     for is_lower in (True, False):
         analysis = analysis_of(tmp_path, table("val_loss", LOSSES, lower_is_better=is_lower))
-        (outcome,), (comparison,) = analysis.outcomes.values(), analysis.comparisons
-        assert (outcome.unit, outcome.margin) == (None, None)
-        assert outcome.better == ("lower" if is_lower else "higher")
+        (metric,), (comparison,) = analysis.metrics.values(), analysis.comparisons
+        assert (metric.unit, metric.margin) == (None, None)
+        assert metric.better == ("lower" if is_lower else "higher")
         assert comparison.verdict != EQUIVALENT
 
 
 def test_columns_and_flags_say_the_same(tmp_path: Path):
     frame = table("val_loss", LOSSES)
-    by_columns = outcome_of(tmp_path, frame.assign(lower_is_better="true", unit="nats", chance=9.2))
+    by_columns = metric_of(tmp_path, frame.assign(lower_is_better="true", unit="nats", chance=9.2))
     said = Declared(lower_is_better={"val_loss": True}, units={"val_loss": "nats"}, chances={"val_loss": 9.2})
-    assert by_columns == outcome_of(tmp_path, frame, declared=said)
+    assert by_columns == metric_of(tmp_path, frame, declared=said)
     assert (by_columns.better, by_columns.unit, by_columns.chance) == ("lower", "nats", 9.2)
 
 
@@ -293,8 +293,8 @@ def test_fractions_become_percentages(tmp_path: Path):
 def test_what_cannot_be_percentages_has_no_margin_of_a_point(tmp_path: Path, level: float):
     table("score", (level, 0.02)).to_csv(tmp_path / "scores.csv", index=False)
     analysis = analyse(read_source(tmp_path / "scores.csv"))
-    (outcome,) = analysis.outcomes.values()
-    assert (outcome.unit, outcome.margin) == (None, None)
+    (metric,) = analysis.metrics.values()
+    assert (metric.unit, metric.margin) == (None, None)
     assert all(comparison.verdict != EQUIVALENT for comparison in analysis.comparisons)
 
 
@@ -302,8 +302,8 @@ def test_one_score_above_100_leaves_the_others_percentages(tmp_path: Path):
     frame = table("blimp")
     frame.loc[0, "score"] = 501.0
     frame.to_csv(tmp_path / "scores.csv", index=False)
-    (outcome,) = analyse(read_source(tmp_path / "scores.csv")).outcomes.values()
-    assert outcome.unit == "percent"
+    (metric,) = analyse(read_source(tmp_path / "scores.csv")).metrics.values()
+    assert metric.unit == "percent"
 
 
 def test_a_name_of_two_words_is_quoted_for_the_shell(refusal: Callable[..., str]):

@@ -9,12 +9,10 @@ import pandas as pd
 
 from report.significance.arms import ArmTable
 from report.significance.axes import with_settings
-from report.significance.compare import compare_arms, outcomes
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import parse_contrast
+from report.significance.comparison import Comparison, Inference, compare_arms, metrics
 from report.significance.data_checks import clean_rows
-from report.significance.factor import Factor, Relabelling, is_paired
-from scores.outcome import Declared
+from report.significance.factor import Factor, Relabelling, is_paired, parse_contrast
+from scores.metrics import Declared
 from scores.run_scores import comparable_scores, mean_scores, normalise_rows
 
 
@@ -44,8 +42,8 @@ def compare(
     tasks = comparable_scores(Relabelling.of_rows(rows, factor, axes=levels).rows(clean_rows(rows)[0]))
     scores, _ = mean_scores(tasks)
     (name,) = (x for x in scores.benchmark.unique() if benchmark is None or str(x) == benchmark)
-    outcome = outcomes(tasks, declared or Declared(), [name])[name]
-    arms = ArmTable.of_scores(scores[scores.benchmark == name], name, outcome=outcome)
+    metric = metrics(tasks, declared or Declared(), [name])[name]
+    arms = ArmTable.of_scores(scores[scores.benchmark == name], name, metric=metric)
     scope = next((x for x in arms.families if str(x) == family), None)
     how = inference or Inference()
     how = replace(how, paired=how.paired or is_paired(factor))

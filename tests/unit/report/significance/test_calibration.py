@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from report.statistics.corrections import Holm
-from report.statistics.equivalence import equivalence_p
-from report.statistics.welch import Welch, welch
+from report.statistics.welch import Welch, equivalence_p, welch
 from tests.unit.report.significance.source_study import source_study_interval
 
 STUDIES = 100_000

@@ -14,11 +14,10 @@ from scipy import stats
 from base.errors import UsageError
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.claims import Claims
-from report.significance.compare import compare_arms, compare_with_baseline
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import parse_contrast
-from scores.outcome import Declared
+from report.significance.comparison import Comparison, Inference, compare_arms, compare_with_baseline
+from report.significance.factor import parse_contrast
+from report.significance.multiple_comparisons import MultipleComparisons
+from scores.metrics import Declared
 from scores.run_scores import normalise_rows, run_scores
 from tests.unit.report.significance.comparing import compare, table
 
@@ -72,7 +71,7 @@ def test_published_seeds_group_contrast_and_claims(shared_data: Path):
     scores, _ = run_scores(normalise_rows(rows))
     cells = ArmTable.of_scores(scores[scores.benchmark == "blimp"], Benchmark("blimp"))
     others = ["kan", "learnable-gelu", "none", "prelu", "relu", "silu", "swish"]
-    claims = Claims({cells.benchmark: cells}, [cells.benchmark], Inference())
+    claims = MultipleComparisons({cells.benchmark: cells}, [cells.benchmark], Inference())
     found = claims.correct(compare_with_baseline(cells, "gelu", others, Inference()))
     neo = {c.contrast.compared: c for c in found if c.family == "gpt_neo"}
     # By Welch's p and Holm's correction 0.0050 and 0.0350, and 0.0100 and 0.0602.
@@ -204,34 +203,11 @@ def test_equal_scores_everywhere_are_not_estimable():
         ("rte", {"accuracy", "f1"}, "accuracy"),
     ],
 )
-def test_of_older_rows_the_primary_metric_is_known(task: str, metrics: set[str], expected: str):
+def test_of_rows_that_do_not_say_it_the_primary_metric_is_known(task: str, metrics: set[str], expected: str):
     schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
     table = pd.DataFrame([("f", "a", 1, "glue", task, metric, 1.0) for metric in metrics], columns=schema)
     rows = normalise_rows(table)
     assert rows.loc[rows["primary"], "metric"].tolist() == [expected]
-
-
-def test_older_rows_of_a_classification_begin_with_its_headline():
-    """Before the column, a task of a user's own told its headline by nothing but the order of its rows."""
-    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
-
-    def score(task: str, metrics: dict[str, float], head: str = "default") -> float:
-        rows = [("f", "a", 1, "own", task, name, x, head) for name, x in metrics.items()]
-        return run_scores(normalise_rows(pd.DataFrame(rows, columns=schema)))[0].score.item()
-
-    assert score("weather", {"macro_f1": 40.0, "accuracy": 70.0}) == 40
-    assert score("weather", {"accuracy": 70.0, "macro_f1": 40.0}) == 70
-    assert score("weather", {"micro_f1": 50.0, "macro_f1": 40.0}) == 50
-    # One's own task may have the name of a known one, and other metrics.
-    assert score("cola", {"macro_f1": 40.0, "accuracy": 70.0}) == 40
-    # A task that is known here, and scores without a head, do not depend on the order.
-    for known, metric in (("cola", "matthews_correlation"), ("multiwoz", "macro_f1")):
-        assert score(known, {"accuracy": 70.0, metric: 10.0}) == score(
-            known, {metric: 10.0, "accuracy": 70.0}
-        )
-        assert score(known, {"accuracy": 70.0, metric: 10.0}) == 10
-    assert score("weather", {"macro_f1": 40.0, "accuracy": 70.0}, head="") == 70
-    assert score("weather", {"f1": 1.0, "mean_accuracy_f1": 35.0}) == 35
 
 
 def test_contrast_groups_weigh_their_variants_equally():

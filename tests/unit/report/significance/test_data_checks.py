@@ -14,7 +14,7 @@ from base.run.folders import RunFolder
 from report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
 from report.significance import data_checks
 from report.significance.axes import Benchmark
-from report.significance.compare import outcomes
+from report.significance.comparison import metrics
 from report.significance.data_checks import (
     balance_notes,
     clean_rows,
@@ -24,7 +24,7 @@ from report.significance.data_checks import (
     range_notes,
 )
 from report.significance.factor import Relabelling
-from scores.outcome import Declared
+from scores.metrics import Declared
 from scores.run_scores import comparable_scores, normalise_rows, run_scores
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.significance.comparing import table
@@ -120,7 +120,7 @@ def test_ranges(metric: str, scores: list[float], said: str | None):
                         columns=["family", "variant", "seed", "benchmark", "metric", "score"])  # fmt: skip
     rows = normalise_rows(rows)
     tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
-    assert range_notes(tasks, outcomes(tasks, Declared(), [Benchmark("x")])) == ([said] if said else [])
+    assert range_notes(tasks, metrics(tasks, Declared(), [Benchmark("x")])) == ([said] if said else [])
 
 
 def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:

@@ -10,12 +10,10 @@ import pytest
 
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.claims import Claims
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Comparison, Inference
-from report.significance.dependence import cells_of
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
+from report.significance.multiple_comparisons import MultipleComparisons, cells_of
 from report.statistics.looks import PlannedLooks
-from scores.outcome import Declared, find_outcome
+from scores.metrics import Declared, find_metric
 
 
 def tables(seed: int, missing: bool) -> dict[Benchmark, ArmTable]:
@@ -32,13 +30,15 @@ def tables(seed: int, missing: bool) -> dict[Benchmark, ArmTable]:
         own["score"] *= np.where((own.family == "b") & (name == "held-out-loss"), 2.0, 1.0)
         if missing and name == "glue":
             own = own[~((own.family == "a") & (own.variant == "kan") & (own.seed > 3))]
-        outcome = find_outcome(name, [name], own.score, Declared(), label=name)
-        found[Benchmark(name)] = ArmTable.of_scores(own, Benchmark(name), outcome=outcome)
+        metric = find_metric(name, [name], own.score, Declared(), label=name)
+        found[Benchmark(name)] = ArmTable.of_scores(own, Benchmark(name), metric=metric)
     return found
 
 
-def compared(found: dict[Benchmark, ArmTable], inference: Inference) -> tuple[Claims, list[Comparison]]:
-    claims = Claims(found, tuple(found), inference)
+def compared(
+    found: dict[Benchmark, ArmTable], inference: Inference
+) -> tuple[MultipleComparisons, list[Comparison]]:
+    claims = MultipleComparisons(found, tuple(found), inference)
     alone = [
         c for arms in found.values() for c in compare_with_baseline(arms, "gelu", ("relu", "kan"), inference)
     ]
@@ -69,8 +69,8 @@ def test_whole_studies_are_milder_than_holm_which_corrects_planned_looks():
         (by_holm, holm), (claims, found) = (
             compared(tables(seed, missing=False), how) for how in (of_looks, Inference())
         )
-        assert not by_holm.drawn
-        assert len(claims.drawn) == 5  # the primary ones, and two metrics in each of two families
+        assert not by_holm._corrections
+        assert len(claims._corrections) == 5  # the primary ones, and two metrics in each of two families
         for drawn, corrected in zip(found, holm, strict=True):
             assert drawn.p == corrected.p
             assert (drawn.p or 0) <= (drawn.p_corrected or 0)
@@ -81,6 +81,6 @@ def test_whole_studies_are_milder_than_holm_which_corrects_planned_looks():
 def test_what_a_study_shares_is_drawn_once():
     """Of other p-values of the same claims, as without one run, the same draws are asked."""
     claims, found = compared(tables(5, missing=False), Inference())
-    drawn = [*claims.drawn.values()]
+    drawn = [*claims._corrections.values()]
     claims.correct([replace(c, p=0.5) for c in found])
-    assert [*claims.drawn.values()] == drawn
+    assert [*claims._corrections.values()] == drawn

@@ -21,8 +21,8 @@ from report.exports import number_tables
 from report.inputs.sources import read_source
 from report.significance.axes import Benchmark, Combination, Setting
 from report.significance.factor import Relabelling, levels, listed_heads
-from scores.baselines import write_baselines
 from scores.rows import ROW_COLUMNS, with_primary, write_rows
+from scores.store import write_baselines
 from tests.unit.report import rendering
 from tests.unit.report.rendering import render
 

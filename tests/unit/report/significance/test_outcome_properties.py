@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from report.significance.comparison import Comparison
-from scores.outcome import Declared
+from scores.metrics import Declared
 from tests.unit.report.significance.comparing import compare
 
 FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from report.statistics.equivalence import equivalence_p, smallest_margin
-from report.statistics.welch import welch
+from report.statistics.welch import equivalence_p, smallest_margin, welch
 
 SIZES = [(2, 2), (3, 3), (6, 5), (12, 4)]
 

@@ -13,27 +13,27 @@ from report.statistics.joint_null import (
     Cells,
     cells_of_arms,
     cells_of_pairs,
-    correlation_of_outcomes,
+    correlation_of_metrics,
     p_of_t,
     simulated,
 )
 
 
-def design(num_variants: int, num_outcomes: int, num_families: int = 1):
+def design(num_variants: int, num_metrics: int, num_families: int = 1):
     """Weights, outcomes and families: every variant with the first arm of its family, on every outcome."""
-    weights = np.zeros((num_variants, num_outcomes, num_families, num_variants + 1))
+    weights = np.zeros((num_variants, num_metrics, num_families, num_variants + 1))
     weights[..., 0] = -1 / num_families
     for variant in range(num_variants):
         weights[variant, ..., 1 + variant] = 1 / num_families
-    outcomes = np.tile(np.arange(num_outcomes), num_variants)
+    metrics = np.tile(np.arange(num_metrics), num_variants)
     families = np.repeat(np.arange(num_families), num_variants + 1)
-    return weights.reshape(num_variants * num_outcomes, -1), outcomes, families
+    return weights.reshape(num_variants * num_metrics, -1), metrics, families
 
 
-def run_scores(rng: np.random.Generator, num_arms: int, num_runs: int, num_outcomes: int, correlation=0.0):
+def run_scores(rng: np.random.Generator, num_arms: int, num_runs: int, num_metrics: int, correlation=0.0):
     """(A, S, O) normal scores of runs whose outcomes correlate."""
     common = rng.normal(size=(num_arms, num_runs, 1))
-    own = rng.normal(size=(num_arms, num_runs, num_outcomes))
+    own = rng.normal(size=(num_arms, num_runs, num_metrics))
     return np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
 
 
@@ -49,10 +49,10 @@ def by_the_book(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 def test_cells_of_arms_are_welchs_test():
     scores = run_scores(np.random.default_rng(0), 3, 6, 2)
     scores[1, 2, 0] = np.nan
-    weights, outcomes, families = design(2, 2)
-    t, _ = by_the_book(cells_of_arms(scores, weights, outcomes, families))
-    for place, (row, outcome) in enumerate(zip(weights, outcomes, strict=True)):
-        arms = [scores[a, :, outcome] for a in (int(row.argmax()), 0)]
+    weights, metrics, families = design(2, 2)
+    t, _ = by_the_book(cells_of_arms(scores, weights, metrics, families))
+    for place, (row, metric) in enumerate(zip(weights, metrics, strict=True)):
+        arms = [scores[a, :, metric] for a in (int(row.argmax()), 0)]
         expected = stats.ttest_ind(*[arm[~np.isnan(arm)] for arm in arms], equal_var=False)
         assert t[place] == pytest.approx(expected.statistic)
 
@@ -60,8 +60,8 @@ def test_cells_of_arms_are_welchs_test():
 def test_cells_of_pairs_are_the_paired_test_averaged_over_families():
     scores = run_scores(np.random.default_rng(1), 6, 5, 2)
     scores[1, 2, 0] = np.nan  # of the first variant in the first family
-    weights, outcomes, families = design(2, 2, num_families=2)
-    cells = cells_of_pairs(scores, weights, outcomes, families)
+    weights, metrics, families = design(2, 2, num_families=2)
+    cells = cells_of_pairs(scores, weights, metrics, families)
     t, df = by_the_book(cells)
     whole = scores[[4, 3], :, 1]
     both = [scores[1, :, 1] - scores[0, :, 1], whole[0] - whole[1]]
@@ -86,7 +86,7 @@ def test_a_comparison_without_runs_has_no_p():
 def test_simulated_studies_share_what_real_ones_share(is_paired):
     """Correlations of t between comparisons, against studies of the same truth simulated directly."""
     truth = np.random.default_rng(3)
-    weights, outcomes, families = design(2, 2, num_families=2)
+    weights, metrics, families = design(2, 2, num_families=2)
     spread = np.array([1.0, 2.0, 1.0, 1.0, 2.0, 1.0])[:, None, None]
 
     def study(rng):
@@ -95,9 +95,9 @@ def test_simulated_studies_share_what_real_ones_share(is_paired):
 
     def cells(scores):
         return (
-            cells_of_pairs(scores, weights, outcomes, families)
+            cells_of_pairs(scores, weights, metrics, families)
             if is_paired
-            else cells_of_arms(scores, weights, outcomes, families)
+            else cells_of_arms(scores, weights, metrics, families)
         )
 
     direct = np.array([by_the_book(cells(study(truth)))[0] for _ in range(2_000)])
@@ -111,16 +111,16 @@ def test_simulated_studies_share_what_real_ones_share(is_paired):
 
 def test_few_runs_do_not_feign_dependence_and_many_show_it():
     rng = np.random.default_rng(9)
-    sizes = [np.abs(correlation_of_outcomes(run_scores(rng, 2, 3, 6)) - np.eye(6)).max() for _ in range(200)]
+    sizes = [np.abs(correlation_of_metrics(run_scores(rng, 2, 3, 6)) - np.eye(6)).max() for _ in range(200)]
     assert np.median(sizes) < 0.35  # plain correlations of four degrees of freedom: about 0.9
-    found = correlation_of_outcomes(run_scores(rng, 20, 10, 3, correlation=0.9))
+    found = correlation_of_metrics(run_scores(rng, 20, 10, 3, correlation=0.9))
     assert found == pytest.approx(0.9 + 0.1 * np.eye(3), abs=0.05)
 
 
 def test_outcomes_of_different_runs_are_independent():
     scores = run_scores(np.random.default_rng(10), 3, 8, 2, correlation=0.9)
     scores[:, :4, 0] = scores[:, 4:, 1] = np.nan
-    assert correlation_of_outcomes(scores) == pytest.approx(np.eye(2))
+    assert correlation_of_metrics(scores) == pytest.approx(np.eye(2))
 
 
 def test_one_outcome_with_equal_spread_is_dunnetts_test():
@@ -138,11 +138,11 @@ def test_one_outcome_with_equal_spread_is_dunnetts_test():
 @pytest.mark.parametrize("is_paired", [False, True])
 @pytest.mark.ci
 def test_a_study_of_the_full_size_takes_a_second(is_paired):
-    weights, outcomes, families = design(9, 6, num_families=2)
+    weights, metrics, families = design(9, 6, num_families=2)
     scores = run_scores(np.random.default_rng(12), 20, 10, 6, correlation=0.5)
     start = time.process_time()
-    cells = cells_of_pairs(scores, weights, outcomes, families) if is_paired else None
-    cells = cells or cells_of_arms(scores, weights, outcomes, families)
+    cells = cells_of_pairs(scores, weights, metrics, families) if is_paired else None
+    cells = cells or cells_of_arms(scores, weights, metrics, families)
     MaxT(*map(p_of_t, simulated(cells, 10_000, np.random.default_rng(0)))).adjust([0.01] * 54)
     assert time.process_time() - start < 6
 
@@ -161,11 +161,11 @@ def test_studies_of_several_kinds_are_drawn():
 
 def test_a_choice_of_rates_moves_all_families_of_a_variant_together():
     """With many runs the variance of t's numerator is that of the regrets: their roots add over families."""
-    weights, outcomes, families = design(1, 1, num_families=2)
+    weights, metrics, families = design(1, 1, num_families=2)
     scores = run_scores(np.random.default_rng(14), 4, 400, 1)
     choices = np.stack([np.full((4, 1), 0.5), np.full((4, 1), 1e6)])
-    cells = cells_of_arms(scores, weights, outcomes, families, choices, np.array([0, 1, 0, 1]))
+    cells = cells_of_arms(scores, weights, metrics, families, choices, np.array([0, 1, 0, 1]))
     as_seen, *_ = simulated(cells, 20_000, np.random.default_rng(2))
     assert as_seen.t.std() == pytest.approx(1.0, abs=0.02)
-    alone = cells_of_arms(scores, weights, outcomes, families, choices, np.arange(4))
+    alone = cells_of_arms(scores, weights, metrics, families, choices, np.arange(4))
     assert simulated(alone, 20_000, np.random.default_rng(2))[0].t.std() == pytest.approx(0.5**0.5, abs=0.02)

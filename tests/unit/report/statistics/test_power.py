@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from report.statistics.equivalence import equivalence_power
 from report.statistics.power import (
     balanced,
     detection_power,
@@ -15,7 +14,7 @@ from report.statistics.power import (
     runs_to_show_equivalence,
 )
 from report.statistics.tuning import Selection
-from report.statistics.welch import welch
+from report.statistics.welch import equivalence_power, welch
 
 VARIANCES, WEIGHTS = [1.0, 4.0, 0.5, 2.0], [0.5, -0.5, 0.5, -0.5]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.statistics.signal_noise import expected_range, signal_noise
+from report.statistics.power import expected_range, signal_noise
 
 
 def published_ratio(runs: dict[str, list[float]]) -> float:

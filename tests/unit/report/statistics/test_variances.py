@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from report.statistics.variances import judged_variances, usual_variance
+from report.statistics.welch import judged_variances, usual_variance
 
 
 def test_what_is_usual_is_the_median_over_that_of_a_chi_square():

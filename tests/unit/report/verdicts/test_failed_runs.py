@@ -17,11 +17,10 @@ from report.inputs.sources import read_source
 from report.inputs.study_checks import FailedRun, failed_runs
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.claims import Claims
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Comparison, Inference
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
+from report.significance.multiple_comparisons import MultipleComparisons
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
-from scores.outcome import Outcome
+from scores.metrics import Metric
 from scores.rows import ROW_COLUMNS, write_rows
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import render
@@ -42,8 +41,8 @@ def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
 def analysed(cells: dict[tuple[str, str], list[float]]) -> tuple[tuple[FailureCount, ...], list[Comparison]]:
     """What is said of cells in which a run that diverged scores nan; the first variant is the baseline."""
     scores = scores_of(cells)
-    outcome = Outcome(name="x", better="higher", margin=1.0)
-    claims = Claims({NAME: ArmTable.of_scores(scores, NAME, outcome=outcome)}, [NAME], Inference())
+    metric = Metric(name="x", better="higher", margin=1.0)
+    claims = MultipleComparisons({NAME: ArmTable.of_scores(scores, NAME, metric=metric)}, [NAME], Inference())
     variants = list(dict.fromkeys(variant for _, variant in cells))
     alone = compare_with_baseline(claims.tables[NAME], variants[0], variants[1:], claims.inference)
     failed = [
@@ -92,7 +91,7 @@ def test_families_are_counted_whatever_was_scored_in_which():
     scores = scores_of({("f", v): [1.0, 2.0] for v in ("a", "b")})
     more = scores_of({("g", v): [1.0, 2.0] for v in ("a", "b")}).assign(benchmark=other)
     tables = {n: ArmTable.of_scores(x, n) for n, x in ((NAME, scores), (other, more))}
-    claims = Claims(tables, list(tables), Inference())
+    claims = MultipleComparisons(tables, list(tables), Inference())
     alone = [c for t in tables.values() for c in compare_with_baseline(t, "a", ["b"], Inference())]
     failed = [FailedRun(run_id="g/b/seed3-0", has_diverged=True)]
     found = count_failures(failed, [], claims.correct(alone))

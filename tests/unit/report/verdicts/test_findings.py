@@ -30,9 +30,9 @@ from report.significance.axes import Benchmark
 from report.significance.comparison import Inference
 
 
-def truth(variants: int, outcomes: int, difference: float) -> np.ndarray:
+def truth(variants: int, metrics: int, difference: float) -> np.ndarray:
     """(2, V, O) the first variant differs."""
-    found = np.zeros((2, variants, outcomes))
+    found = np.zeros((2, variants, metrics))
     found[:, 0] = difference
     return found
 

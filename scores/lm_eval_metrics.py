@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from scores.suites.registry import HARNESS_METRICS, RAW_PREFIX, is_percentage
+from scores.suites import HARNESS_METRICS, RAW_PREFIX
 
 # Metrics of lm-eval that are a share from 0 to 1 or a correlation, and their names in rows, in percent.
 PERCENT_METRICS = {
@@ -21,8 +21,6 @@ PERCENT_METRICS = {
 # Metrics of rows that count how often the right one of several choices is preferred.
 CHOICE_METRICS = tuple(name for metric, name in PERCENT_METRICS.items() if metric.startswith("acc"))
 PERPLEXITIES = tuple(metric.name for metric in HARNESS_METRICS if metric.better == "lower")
-# GLUE's headline of tasks that lm-eval measures in accuracy, too.
-HEADLINES = {"mrpc": "f1", "qqp": "f1"}
 
 
 def metrics_of(results: Mapping[str, Any], is_masked: bool = False) -> dict[str, float]:
@@ -72,12 +70,6 @@ def row_metric(metric: str, pipeline: str = "none", is_masked: bool = False) -> 
 def row_score(metric: str, value: float) -> float:
     """Return a value of one of lm-eval's metrics as rows have it."""
     return 100 * value if metric in PERCENT_METRICS else value
-
-
-def primary_metric(task: str, metrics: Iterable[str]) -> str:
-    """Choose what stands for a task: a percentage where it has one, and accuracy before any other."""
-    ordered = sorted(metrics, key=lambda name: (not is_percentage(name), name))
-    return next((name for name in (HEADLINES.get(task), "accuracy") if name in ordered), ordered[0])
 
 
 def is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""How sure a run was: graded metrics, computed from the items that were stored when it was scored.
+"""What is read from the items stored with a run's scores: graded metrics, and how many inputs were cut.
 
 Accuracy asks of an item only whether the right answer scored higher. By how much it did is stored with the
 item, and a mean of that moves less from seed to seed. Of sums of log-likelihoods over tokens (for masked
@@ -30,18 +30,13 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from base.errors import UsageError
-from base.run.folders import StudyFolder
+from base.run.folders import RunFolder, StudyFolder
+from base.wording import first_few
 from scores.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
-from scores.suites.registry import SUITES
+from scores.suites import SUITES
 
-# In the name of a protocol under which a score is a mean over tokens, so that a difference says nothing of a
-# pair's odds. No preset has it.
-_MEANS = "reduction=mean"
-_UNREADABLE = "which has no readable items"
-_OTHERS = "whose items do not give the accuracy of their row; were they copied from another run?"
 _ABSENT, _OLDER = "which has no items", "whose items are from before they held what it is made of"
 _SHOWN = 3
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -105,108 +100,109 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     parts = scored.groupby(["benchmark", "run_id"], sort=False)
     for (benchmark, run_id), of_run in tqdm(parts, "graded items", unit="run", leave=False, disable=None):
         metrics = [m.name for m in SUITES[benchmark].graded if m.name not in set(of_run["metric"])]
-        run = StudyFolder(folder).run(run_id)
-        num_items = dict(zip(of_run["task"], of_run["n_items"], strict=True))
-        for metric, found in grade_items(run.items_file(benchmark), metrics, of_run):
-            if isinstance(found, str):
-                reasons[benchmark, metric, found].append(run_id)
-                continue
-            is_whole = found["n_items"] == found["task"].map(num_items)
-            if not is_whole.all():
-                parts = some_of(sorted(found["task"][~is_whole]), _SHOWN)
-                reasons[benchmark, metric, f"whose items of {parts} are not all there"].append(run_id)
-            graded.append(found[is_whole].assign(metric=metric, benchmark=benchmark, run_id=run_id))
+        path = StudyFolder(folder).run(run_id).items_file(benchmark)
+        for metric, table, reason in _grade(path, metrics, of_run):
+            if reason:
+                reasons[benchmark, metric, reason].append(run_id)
+            if table is not None:
+                graded.append(table.assign(metric=metric, benchmark=benchmark, run_id=run_id))
     table = _as_rows(graded, scored) if graded else rows.iloc[:0]
-    known = set(zip(table["benchmark"], table["metric"], strict=True))
+    is_graded_anywhere = set(zip(table["benchmark"], table["metric"], strict=True))
     notes = [
         f"{benchmark}: no {metric} of {some_of(runs, _SHOWN)}, {reason}"
         for (benchmark, metric, reason), runs in reasons.items()
-        if (benchmark, metric) in known or reason not in (_ABSENT, _OLDER)
+        if (benchmark, metric) in is_graded_anywhere or reason not in (_ABSENT, _OLDER)
     ]
     return table, notes
 
 
-def grade_items(
+def _grade(
     path: Path, metrics: Sequence[str], rows: pd.DataFrame
-) -> Iterator[tuple[str, pd.DataFrame | str]]:
-    """Grade one run on one suite.
+) -> Iterator[tuple[str, pd.DataFrame | None, str]]:
+    """Yield each metric of one run on one suite with a table of task, score and n_items, and what is amiss.
 
     Args:
         path: Its items.
         metrics: Names of ``GRADES``.
         rows: The run's scores on it; items of other tasks are passed over.
-
-    Yields:
-        Each metric with a table of score and n_items by task, or with words for what is amiss; with both,
-        one after the other, where that holds for some of the tasks.
     """
-    items = _read(
-        path, {"task", "protocol", "correct"}.union(*(GRADES[metric].columns for metric in metrics))
-    )
-    if not isinstance(items, str) and _are_of_others(items, rows):
-        items = _OTHERS
-    for metric in metrics:
-        if isinstance(items, str):
-            yield metric, items
-        elif not GRADES[metric].columns.keys() <= set(items.column_names):
-            yield metric, _OLDER
-        else:
-            yield from ((metric, part) for part in _means(items, GRADES[metric], set(rows["task"])))
-
-
-def _read(path: Path, columns: set[str]) -> pa.Table | str:
-    """Read those of the columns that there are, or say what is amiss."""
-    if not path.is_file():
-        return _ABSENT
+    columns = {"task"}.union(*(GRADES[metric].columns for metric in metrics))
     try:
-        present = sorted(columns & set(pq.read_schema(path).names))
-        texts = [name for name in ("task", "protocol") if name in present]
-        items = read_table(path, present, read_dictionary=texts)
+        present = sorted(columns & set(pq.read_schema(path).names)) if path.is_file() else []
+        items = read_table(path, present, read_dictionary=["task"]) if present else None
     except (OSError, pa.ArrowInvalid, UsageError):
-        return _UNREADABLE
-    if "task" not in present or items["task"].null_count:
-        return _UNREADABLE
-    names = items["protocol"].unique().to_pylist() if "protocol" in present else []
-    if any(_MEANS in str(name) for name in names):
-        return f"whose scores are means over tokens ({_MEANS})"
-    return items
+        items = pa.table({})
+    num_items = dict(zip(rows["task"], rows["n_items"], strict=True))
+    for metric in metrics:
+        if items is None:
+            yield metric, None, _ABSENT
+        elif "task" not in items.column_names or items["task"].null_count:
+            yield metric, None, "which has no readable items"
+        elif not GRADES[metric].columns.keys() <= set(items.column_names):
+            yield metric, None, _OLDER
+        else:
+            yield metric, *_means(items, GRADES[metric], num_items)
 
 
-def _are_of_others(items: pa.Table, rows: pd.DataFrame) -> bool:
-    """Whether items of a task that are all there give another accuracy than its row has."""
-    if "correct" not in items.column_names:
-        return False
+def _means(items: pa.Table, grade: Grade, num_items: Mapping[str, int]) -> tuple[pd.DataFrame | None, str]:
+    """Average the items of each task; tasks of which not every item has a finite value are named instead."""
     try:
-        shares = items.group_by("task").aggregate([("correct", "mean"), ("correct", "count")]).to_pandas()
-    except pa.ArrowException:  # no numbers
-        return True
-    told = rows[rows["metric"] == "accuracy"].merge(shares.astype({"task": str}), on="task")
-    whole = told[told["correct_count"] == told["n_items"]]
-    return bool(((100 * whole["correct_mean"] - whole["score"]).abs() > _ROUNDING).any())
-
-
-def _means(items: pa.Table, grade: Grade, tasks: set[str]) -> Iterator[pd.DataFrame | str]:
-    """Average the items of each task; tasks with an item whose value is not finite are named instead."""
-    try:
-        table = items.select(list(grade.columns)).cast(pa.schema(grade.columns))
-        values = grade.of_items(table)
+        values = grade.of_items(items.select(list(grade.columns)).cast(pa.schema(grade.columns)))
     except (ValueError, pa.ArrowException) as error:
-        yield f"whose items are not as they should be ({' '.join(str(error).split())[:100]})"
-        return
+        return None, f"whose items are not as they should be ({' '.join(str(error).split())[:100]})"
     of_item = items["task"].combine_chunks()
-    names, codes = of_item.dictionary.to_numpy(zero_copy_only=False).astype(str), of_item.indices.to_numpy()
-    wanted, size = np.isin(names, list(tasks)), np.bincount(codes, minlength=len(names))
-    is_finite = np.bincount(codes, ~np.isfinite(values), minlength=len(names)) == 0
-    if not is_finite[wanted].all():
-        bad = some_of(sorted(names[wanted & ~is_finite]), _SHOWN)
-        yield f"of which items of {bad} have no finite {' or '.join(grade.columns)}"
-    total, good = np.bincount(codes, values, minlength=len(names)), wanted & is_finite
-    yield pd.DataFrame({"task": names[good], "score": total[good] / size[good], "n_items": size[good]})
+    tasks, codes = of_item.dictionary.to_numpy(zero_copy_only=False).astype(str), of_item.indices.to_numpy()
+    is_finite = np.isfinite(values)
+    total = np.bincount(codes, np.where(is_finite, values, 0.0), minlength=len(tasks))
+    size = np.bincount(codes[is_finite], minlength=len(tasks))
+    is_scored = np.isin(tasks, list(num_items))
+    is_whole = is_scored & (size == [num_items.get(task, 0) for task in tasks])
+    bad = some_of(sorted(tasks[is_scored & ~is_whole]), _SHOWN)
+    reason = (
+        f"whose items of {bad} are not all there with a finite {' or '.join(grade.columns)}" if bad else ""
+    )
+    whole = {"task": tasks[is_whole], "score": total[is_whole] / size[is_whole], "n_items": size[is_whole]}
+    return pd.DataFrame(whole), reason
 
 
 def _as_rows(graded: Sequence[pd.DataFrame], scored: pd.DataFrame) -> pd.DataFrame:
     """Give the scores of tasks what the rows of their runs say of family, variant, seed and group."""
     of_task = ["run_id", "benchmark", "task", "family", "variant", "seed", "group"]
-    known = scored[of_task].drop_duplicates(of_task[:3])
-    rows = pd.concat(graded, ignore_index=True).merge(known, on=of_task[:3])
+    facts = scored[of_task].drop_duplicates(of_task[:3])
+    rows = pd.concat(graded, ignore_index=True).merge(facts, on=of_task[:3])
     return rows.assign(head=NO_HEAD, primary=False)[list(ROW_COLUMNS)]
+
+
+CUT = "truncated"
+"""The column of items that says whether an input lost tokens."""
+MOST = 0.5
+"""A larger share of a task's inputs is worth a note."""
+
+
+def cut_inputs(items: pd.DataFrame) -> dict[str, float]:
+    """Return the tasks of which most inputs lost tokens, to the share of those that did."""
+    if CUT not in items:
+        return {}
+    shares = items.groupby("task")[CUT].mean()
+    return {str(task): float(share) for task, share in shares.items() if share > MOST}
+
+
+def describe_cut(task: str, share: float) -> str:
+    """Say it of one task."""
+    return f"{task}: {share:.0%} of the inputs are longer than what the model reads, and cut"
+
+
+def cut_input_notes(runs: Mapping[str, RunFolder]) -> list[str]:
+    """Say of which tasks of a study most inputs are cut, and in which of its runs."""
+    runs_of_note: dict[str, list[str]] = defaultdict(list)
+    for run_id, run in runs.items():
+        for path in sorted(run.items_dir.glob("*.parquet")):
+            try:
+                if not {"task", CUT} <= set(pq.read_schema(path).names):
+                    continue
+                items = read_table(path, ["task", CUT]).to_pandas()
+            except (OSError, pa.ArrowInvalid, UsageError):
+                continue  # reported by whoever needs the items
+            for task, share in cut_inputs(items).items():
+                runs_of_note[describe_cut(f"{path.stem}/{task}", share)].append(run_id)
+    return [f"{note}, in {first_few(run_ids, _SHOWN)}" for note, run_ids in runs_of_note.items()]

@@ -16,19 +16,18 @@ from base.errors import UsageError
 from report.document.markdown import interval
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
-from report.significance.claims import Claims, Together, contrasts_of, corrected_together, find_primary
-from report.significance.compare import compare_with_baseline
-from report.significance.comparison import Comparison, Inference
-from report.significance.contrasts import Contrast, parse_contrast
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
+from report.significance.factor import Contrast, parse_contrast
+from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons, find_primary
 from report.statistics.looks import PlannedLooks
 from report.statistics.tuning import Selection
-from scores.outcome import Outcome
+from scores.metrics import Metric
 
 BLIMP, EWOK, LOSS = Benchmark("blimp"), Benchmark("ewok"), Benchmark("held-out-loss")
 OUTCOMES = {
-    BLIMP: Outcome(name="blimp", chance=50.0, margin=1.0),
-    EWOK: Outcome(name="ewok", margin=1.0),
-    LOSS: Outcome(name="held-out-loss", better="lower", unit="nats", margin=0.02, is_relative=True),
+    BLIMP: Metric(name="blimp", chance=50.0, margin=1.0),
+    EWOK: Metric(name="ewok", margin=1.0),
+    LOSS: Metric(name="held-out-loss", better="lower", unit="nats", margin=0.02, is_relative=True),
 }
 VARIANTS = ["kan", "relu", "silu", "swish"]
 MORE_VARIANTS = [*VARIANTS, "glu", "mish", "sine"]
@@ -41,14 +40,14 @@ DIFFERENT = ("different", "different but negligible")
 class Study:
     """Scores, and everything that a report says of them."""
 
-    claims: Claims
+    claims: MultipleComparisons
     comparisons: list[Comparison]
 
     def asked(self, *texts: str) -> list[Comparison]:
         """Compare what is asked for beside the comparisons with the baseline."""
         contrasts = [parse_contrast(text, ["gelu", *VARIANTS], "gelu") for text in texts]
-        alone = contrasts_of(self.claims, contrasts)
-        return corrected_together(self.claims, self.comparisons, alone)[1]
+        alone = self.claims.compare(contrasts)
+        return self.claims.correct_with(self.comparisons, alone)[1]
 
 
 def study(
@@ -59,7 +58,7 @@ def study(
 ) -> Study:
     known = {arms.benchmark: arms for arms in tables}
     how = inference or Inference()
-    claims = Claims(known, [name for name in known if name in primary], how)
+    claims = MultipleComparisons(known, [name for name in known if name in primary], how)
     alone = [c for arms in known.values() for c in compare_with_baseline(arms, "gelu", variants, how)]
     return Study(claims, claims.with_intervals(claims.correct(alone)))
 
@@ -83,7 +82,7 @@ def scores(
             own = spread * (rng.random() > 0.05) * rng.normal(size=number)
             runs[family, variant] = pd.Series(level + shift + own, range(number))
     choices = {key: Selection((spread * rng.uniform(0, 0.6)) ** 2, rng.uniform(2, 8)) for key in runs}
-    return ArmTable(runs, benchmark, outcome=OUTCOMES[benchmark], choices=choices if is_tuned else None)
+    return ArmTable(runs, benchmark, metric=OUTCOMES[benchmark], choices=choices if is_tuned else None)
 
 
 def random_study(seed: int, how: Inference = WAYS[0]) -> Study:
@@ -135,8 +134,8 @@ def test_no_verdict_contradicts_its_interval_or_another_verdict(seed: int, how: 
     found = random_study(seed, how)
     texts = ("kan", "gelu - kan", "swish - relu", "relu - swish", "relu+silu - gelu+kan")
     contrasts = [parse_contrast(text, ["gelu", *VARIANTS], "gelu") for text in texts]
-    alone = contrasts_of(found.claims, contrasts)
-    comparisons, asked = corrected_together(found.claims, found.comparisons, alone)
+    alone = found.claims.compare(contrasts)
+    comparisons, asked = found.claims.correct_with(found.comparisons, alone)
     for comparison in (*comparisons, *asked):
         assert_agree(comparison)
     said: dict[object, set[tuple[object, ...]]] = {}
@@ -189,7 +188,7 @@ def test_primary_comparisons_are_corrected_over_all_of_them_and_the_rest_by_scop
 
 def arm_table(benchmark: Benchmark, runs: dict[tuple[str, str], list[float]]) -> ArmTable:
     arms = {key: pd.Series(values, range(len(values)), dtype=float) for key, values in runs.items()}
-    return ArmTable(arms, benchmark, outcome=OUTCOMES[benchmark])
+    return ArmTable(arms, benchmark, metric=OUTCOMES[benchmark])
 
 
 def ascending(rng: np.random.Generator, benchmark: Benchmark, step: float) -> ArmTable:
@@ -280,7 +279,7 @@ def test_a_primary_outcome_without_scores_is_refused_on_the_command_line_and_wai
     assert find_primary(["blimp", "glue"], [BLIMP], is_strict=False) == (BLIMP,)
     assert find_primary(["glue"], [BLIMP], is_strict=False) == ()
     for name in ("glu", ""):
-        with pytest.raises(UsageError, match=rf"outcome in --primary .{name}.; Available: blimp"):
+        with pytest.raises(UsageError, match=rf"metric in --primary .{name}.; Available: blimp"):
             find_primary([name], [BLIMP, Benchmark("blimp", metric="margin")], is_strict=True)
 
 
@@ -289,8 +288,8 @@ def test_contrasts_are_corrected_with_all_primary_comparisons_and_asked_twice_co
     arms = ascending(rng, EWOK, step=0.5)
     pairs = study([arms])
     found = pairs.asked("kan", "swish - relu", "relu - swish", "silu - kan", "gelu - swish")
-    alone = contrasts_of(pairs.claims, [c.contrast for c in found])
-    together, _ = corrected_together(pairs.claims, pairs.comparisons, alone)
+    alone = pairs.claims.compare([c.contrast for c in found])
+    together, _ = pairs.claims.correct_with(pairs.comparisons, alone)
     by_name = {str(c.contrast): c for c in found}
     of_scipy = [
         stats.ttest_ind(arms.runs["t5", a], arms.runs["t5", b], equal_var=False).pvalue
@@ -321,7 +320,7 @@ def test_an_exchanged_comparison_is_corrected_among_those_that_stay(seed: int):
     found = study([scores(rng, name, ["gpt_neo"], 6) for name in (BLIMP, LOSS)])
     place = int(rng.choice([place for place, c in enumerate(found.comparisons) if c.p is not None]))
     other = replace(found.comparisons[place], p=float(rng.uniform(0, 0.02)), p_corrected=None)
-    (corrected,) = Together(found.claims, found.comparisons).correct({place: other}).values()
+    (corrected,) = CorrectedGroups(found.claims, found.comparisons).correct({place: other}).values()
     all_again = [other if number == place else c for number, c in enumerate(found.comparisons)]
     assert corrected.p_corrected == found.claims.correct(all_again)[place].p_corrected
     assert corrected.p_equivalence_holm == found.comparisons[place].p_equivalence_holm

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from eval.config import EvalConfig
-from scores.suites.registry import HARNESS_METRICS, SUITES, asks_for_classes, unit_of
-from scores.suites.spec import MetricSpec
+from scores.suites import HARNESS_METRICS, SUITES, MetricSpec, asks_for_classes, unit_of
 from tests.babylm_data import write_data
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}

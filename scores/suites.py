@@ -1,17 +1,155 @@
-"""Every suite of the evaluation, and what follows from their specs.
+"""Every suite of the evaluation as data (tasks, metrics, means, finder), and what follows from that.
 
-``SUITES`` is the one place where a suite is defined. Whatever else needs to know of a suite asks its spec, so
-that a new suite is one module, with its finder, and one entry here (see ``docs/adding-a-suite.md``).
+``SUITES`` is the one place where a suite is defined. Whatever else needs to know of a suite looks into its
+spec, so a new suite is one module, with its finder, and one entry here (``docs/adding-a-suite.md``).
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Literal
 
-from scores.suites.blimp_paradigms import FILTERED_TASKS, PARADIGMS, SUPPLEMENT_TASKS
-from scores.suites.spec import MEAN_OF_TASKS, PERCENTAGES, MeanSpec, MetricSpec, SuiteSpec, Unit
+Kind = Literal["minimal pairs", "choices", "text", "classification"]
+Better = Literal["higher", "lower"]
+Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
+PERCENTAGES: tuple[Unit | None, ...] = ("percent", "correlation")
+"""Units whose scores share the scale of percentages."""
+USUAL_MARGINS: dict[Unit, float] = {"percent": 1.0, "correlation": 1.0, "nats": 0.02, "bits per byte": 0.002}
+"""The largest difference called negligible where nobody names one.
+
+0.02 nats a token are 2% of a perplexity; public leaderboards of bits per byte count steps of thousandths.
+What is negligible in a ratio depends on the ratio.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSpec:
+    """One metric of a suite, or of any task.
+
+    Attributes:
+        name: As in rows. A name with it at the start of a word, as ``pseudo_perplexity`` has ``perplexity``,
+            has its unit, too.
+        better: Which scores are better; None where a number only describes, as the share of ties does.
+        unit: None where it comes without one. Rows hold a correlation times 100, so that it shares an axis
+            with percentages.
+        chance: What guessing scores, in the row's scale; None where that depends on the task or has no
+            meaning.
+        margin: The largest difference that is negligible, in the row's scale; None takes the unit's.
+    """
+
+    name: str
+    better: Better | None
+    unit: Unit | None
+    chance: float | None = None
+    margin: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanSpec:
+    """A mean that a suite is summed up by, called ``mean of <how many> <of>``.
+
+    Attributes:
+        of: What it is over, in the plural.
+        over: Tasks, groups of tasks (each the mean of its own), or paradigms, of which a task may hold
+            several and which only its items tell.
+        metric: The metric that is averaged; None is each task's primary one.
+        tasks: Only these; None is all that were scored.
+    """
+
+    of: str
+    over: Literal["task", "group", "paradigm"] = "task"
+    metric: str | None = None
+    tasks: tuple[str, ...] | None = None
+
+
+MEAN_OF_TASKS = MeanSpec(of="tasks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteSpec:
+    """One suite.
+
+    Attributes:
+        name: As typed after ``--suites``, and as ``benchmark`` in rows.
+        label: What ``--help`` says of it beside its name; may be empty.
+        kind: What a model is asked: to prefer one of two sentences, to choose a continuation, to predict a
+            text, or, fine-tuned, to name a class.
+        finder: Lists the suite's tasks, ``module:function``, called with the suite's name, the
+            ``EvalConfig`` and the run's folder, or None where no run is at hand. A name, since what it is
+            made of may be heavy to import.
+        metrics: Every metric that its rows may have, but the graded ones.
+        graded: Metrics of degree beside those that count right answers, made of its stored items; each is
+            compared as a metric of its own.
+        primary: The metric that stands for a task: the first of these that the task was scored in. Empty
+            where the task's file says it.
+        tasks: The tasks that it should have: without some of them its mean is another one. Empty where they
+            are not fixed.
+        noun: What its tasks are called, in the plural.
+        means: What it is summed up by, the headline first.
+    """
+
+    name: str
+    label: str = ""
+    kind: Kind
+    finder: str
+    metrics: tuple[MetricSpec, ...]
+    graded: tuple[MetricSpec, ...] = ()
+    primary: tuple[str, ...] = ("accuracy",)
+    tasks: tuple[str, ...] = ()
+    noun: str = "tasks"
+    means: tuple[MeanSpec, ...] = (MEAN_OF_TASKS,)
+
+    @property
+    def chance(self) -> float | None:
+        """What guessing scores in the primary metric; None where that depends on the task."""
+        return next((metric.chance for metric in self.metrics if metric.name in self.primary[:1]), None)
+
+    def find(self, config: Any, run_dir: Any = None) -> list[Any]:
+        """List its tasks, by its finder.
+
+        Args:
+            config: The ``EvalConfig``: where data are.
+            run_dir: The folder of the run to be scored, if one is at hand.
+
+        Raises:
+            UsageError: If its data are needed and absent.
+        """
+        return resolve_name(self.finder)(self.name, config, run_dir)
+
+    def headline(self, metrics: Iterable[str]) -> str:
+        """Name the primary one of a task's metrics, for a suite whose spec says it."""
+        scored = set(metrics)
+        return next(name for name in self.primary if name in scored)
+
+
+BLIMP_PARADIGMS: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("blimp_paradigms.json").read_text(encoding="utf-8")
+)
+"""The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
+
+The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label
+``s-selection`` belong to argument structure. ``filler_gap_dependency`` is BabyLM's ``filler_gap``.
+"""
+PARADIGMS = tuple(sorted(uid for uids in BLIMP_PARADIGMS.values() for uid in uids))
+FILTERED_TASKS = tuple(sorted(BLIMP_PARADIGMS))
+SUPPLEMENT_TASKS = (
+    "hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking",
+)  # fmt: skip
+"""What the BabyLM 2023 evaluation adds to BLiMP."""
+_PHENOMENA = {"s_selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
+
+
+@lru_cache(maxsize=4096)
+def phenomenon_name(label: str) -> str:
+    """Return a label of BLiMP's files under this project's one name for it, any other as it is."""
+    return _PHENOMENA.get("_".join(re.split(r"[-_\s]+", label.strip().lower())), label)
+
 
 HARNESS_PREFIX = "lm-eval-"
 """Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
@@ -44,7 +182,7 @@ GRADED_PAIRS = (
     MetricSpec(name="log_odds", better="higher", unit="nats", chance=0.0, margin=0.1),
     MetricSpec(name="log_odds_per_token", better="higher", unit="nats", chance=0.0, margin=0.03),
 )
-"""Of items that hold what ``scores.graded`` makes these of, as those of minimal pairs do."""
+"""Of items that hold what ``scores.items`` makes these of, as those of minimal pairs do."""
 TEXT_METRICS = (
     MetricSpec(name="perplexity", better="lower", unit="ratio"),
     # What 0.02 nats a token are at three bytes a token.
@@ -233,7 +371,7 @@ def suite_metric(benchmark: str, metric: str) -> MetricSpec | None:
 
 
 def is_graded(benchmark: str, metric: str) -> bool:
-    """Whether a metric of a suite is an outcome of its own beside the one that stands for a task."""
+    """Whether a metric of a suite is a metric of its own beside the one that stands for a task."""
     spec = SUITES.get(benchmark)
     return spec is not None and metric in {graded.name for graded in spec.graded}
 

@@ -1,4 +1,4 @@
-"""What is compared: one number a run, with everything that a reader must know of it.
+"""Metrics: what is compared, one number a run, with everything that a reader must know of it.
 
 A suite's spec says what its metrics are. Of any other name a table or a flag says it (``Declared``), else the
 name itself where it is that of a known metric. A name that looks like a loss is never taken for a percentage.
@@ -16,13 +16,24 @@ from typing import Any, TypeVar
 
 from base.errors import UsageError
 from scores.rows import NO_METRIC
-from scores.suites.registry import HELD_OUT, SUITES, is_graded, is_percentage, known_metric, suite_metric
-from scores.suites.spec import PERCENTAGES, USUAL_MARGINS, Better, MetricSpec, Unit
+from scores.suites import (
+    HELD_OUT,
+    PERCENTAGES,
+    SUITES,
+    USUAL_MARGINS,
+    Better,
+    MetricSpec,
+    Unit,
+    is_graded,
+    is_percentage,
+    known_metric,
+    suite_metric,
+)
 
 Value = TypeVar("Value")
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
 Name = str | tuple[str, str]
-"""Of what something is said: an outcome, a benchmark or a metric, or a metric of one benchmark."""
+"""What something is said of: a benchmark, a metric, or a metric of one benchmark."""
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -58,8 +69,8 @@ _NO_NAMES = (NO_METRIC, "value", "mean", "result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """An outcome of a run.
+class Metric:
+    """A metric of a run.
 
     Attributes:
         name: As a reader sees it.
@@ -98,7 +109,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What users said of outcomes, by the name of an outcome, its benchmark or its metric.
+    """What users said of metrics, by their label, benchmark or name.
 
     A table says it of a metric of one benchmark, the pair of both.
     """
@@ -108,26 +119,22 @@ class Declared:
     chances: Mapping[Any, float] = field(default_factory=dict)
     margins: Mapping[str, float] = field(default_factory=dict)
     margin: float | None = None
-    """In percentage points, of every outcome in percent that has none of its own."""
+    """In percentage points, of every metric in percent that has none of its own."""
 
     def over(self, other: Declared) -> Declared:
         """Return both, this one going before the other."""
-        return Declared(
-            lower_is_better={**other.lower_is_better, **self.lower_is_better},
-            units={**other.units, **self.units},
-            chances={**other.chances, **self.chances},
-            margins={**other.margins, **self.margins},
-            margin=other.margin if self.margin is None else self.margin,
-        )
+        names = ("lower_is_better", "units", "chances", "margins")
+        both = {name: {**getattr(other, name), **getattr(self, name)} for name in names}
+        return Declared(**both, margin=other.margin if self.margin is None else self.margin)
 
 
-def find_outcome(
+def find_metric(
     benchmark: str,
     metrics: Iterable[str],
     scores: Iterable[float],
     declared: Declared,
     label: str | None = None,
-) -> Outcome:
+) -> Metric:
     """Say what the scores of one benchmark are.
 
     Args:
@@ -135,53 +142,57 @@ def find_outcome(
         metrics: Those that stand for its tasks.
         scores: All of them, which say whether ratios can be taken.
         declared: What users said.
-        label: The outcome's name; None takes the benchmark's.
+        label: The metric's name; None takes the benchmark's.
 
     Raises:
         UsageError: For scores of which nobody said which are better, or of several directions or units.
     """
     label = label or benchmark
     scores = list(scores)
-    guessed: Unit | None = "percent" if _are_percentages(scores) else None
-    specs = {metric: _spec(benchmark, metric, label, declared, guessed) for metric in sorted(set(metrics))}
+    default_unit: Unit | None = "percent" if _are_percentages(scores) else None
+    specs = {
+        metric: _spec(benchmark, metric, label, declared, default_unit) for metric in sorted(set(metrics))
+    }
     _refuse_mixtures(label, specs)
     spec = next(iter(specs.values()))
-    is_own = any(is_graded(benchmark, metric) for metric in specs)
+    is_graded_one = any(is_graded(benchmark, metric) for metric in specs)
     names = tuple(dict.fromkeys(name for metric in specs for name in _names(benchmark, metric, label)))
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
-    chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
+    chance = _first_of(declared.chances, names, spec.chance if len(specs) == 1 else None)
     usual = USUAL_MARGINS.get(unit) if unit else None
     if spec.margin is not None:
         usual = spec.margin
     elif declared.margin is not None and unit in PERCENTAGES:
         usual = declared.margin
-    margin = _said(declared.margins, names, usual)
+    margin = _first_of(declared.margins, names, usual)
     if margin is not None and margin in (*declared.margins.values(), declared.margin):
         _refuse_margin(label, margin, unit, scores)
     is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
-    is_told = (
-        benchmark in SUITES or benchmark == HELD_OUT or _said(declared.lower_is_better, names) is not None
+    is_declared = (
+        benchmark in SUITES or benchmark == HELD_OUT or _first_of(declared.lower_is_better, names) is not None
     )
-    return Outcome(
+    return Metric(
         name=label,
         better=spec.better or "higher",
         unit=unit,
         chance=chance,
         margin=margin,
-        is_relative=is_loss and not is_own and _have_one_sign(scores),
+        is_relative=is_loss and not is_graded_one and _have_one_sign(scores),
         metrics=tuple(specs),
-        is_by_name=not is_told,
+        is_by_name=not is_declared,
         is_assumed=any(find_direction(benchmark, metric, declared, label) is None for metric in specs),
     )
 
 
-def _said(known: Mapping[Any, Value], names: Iterable[Name], otherwise: Value | None = None) -> Value | None:
-    """Return what is said under the first of the names of which anything is."""
-    return next((known[name] for name in names if name in known), otherwise)
+def _first_of(
+    values: Mapping[Any, Value], names: Iterable[Name], default: Value | None = None
+) -> Value | None:
+    """Return the value of the first of the names that has one."""
+    return next((values[name] for name in names if name in values), default)
 
 
 def _names(benchmark: str, metric: str, label: str) -> tuple[Name, ...]:
-    """Under what something may be said of an outcome, by the metric that stands for it.
+    """Under what names something may be said of a metric where it stands.
 
     What is said of a suite is about its own metric and no graded one: a margin of 1 point is no nat.
     """
@@ -198,11 +209,11 @@ def find_direction(
         benchmark: Where the metric stands.
         metric: Its name.
         declared: What users said, which goes before what is known of names.
-        label: The outcome that the metric stands for, of which something may be said, too; None for a metric
+        label: What the metric stands for, of which something may be said, too; None for a metric
             that stands beside it.
     """
     names = _names(benchmark, metric, label) if label else (metric, (benchmark, metric))
-    is_lower = _said(declared.lower_is_better, names)
+    is_lower = _first_of(declared.lower_is_better, names)
     if is_lower is not None:
         return "lower" if is_lower else "higher"
     if spec := suite_metric(benchmark, metric):
@@ -218,15 +229,15 @@ def _is_unnamed(benchmark: str, metric: str) -> bool:
 
 
 def _direction_of_name(name: str) -> Better | None:
-    text, known = _plain(name), known_metric(name)
+    text, spec = _plain(name), known_metric(name)
     for better, signs in _ARROWS.items():
         if any(sign in name.lower() for sign in signs):
             return better
     if _TURNED.search(text):
         return None
     is_loss = _LOSSES.search(text) is not None
-    if known is not None:
-        return None if is_loss and known.better == "higher" else known.better
+    if spec is not None:
+        return None if is_loss and spec.better == "higher" else spec.better
     if is_loss:
         return "lower"
     return "higher" if _GAINS.search(text) and not looks_like_a_loss(name) else None
@@ -236,28 +247,30 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
 
 
-def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: Unit | None) -> MetricSpec:
+def _spec(
+    benchmark: str, metric: str, label: str, declared: Declared, default_unit: Unit | None
+) -> MetricSpec:
     """What is known of a metric where it stands; a user's word goes before the registry's.
 
-    ``guessed`` is the unit where neither its name nor anybody says one.
+    ``default_unit`` is the unit where neither its name nor anybody says one.
     """
     names = _names(benchmark, metric, label)
     is_unnamed = _is_unnamed(benchmark, metric)
-    known = suite_metric(benchmark, metric) or known_metric(metric)
-    known = known or (_of_benchmark(benchmark) if is_unnamed else None)
-    is_lower, unit = _said(declared.lower_is_better, names), _said(declared.units, names)
+    registered = suite_metric(benchmark, metric) or known_metric(metric)
+    registered = registered or (_of_benchmark(benchmark) if is_unnamed else None)
+    is_lower, unit = _first_of(declared.lower_is_better, names), _first_of(declared.units, names)
     _refuse_other_than_its_suite(benchmark, metric, is_lower, unit)
     better = find_direction(benchmark, metric, declared, label)
-    if better is None and is_unnamed and guessed and not _is_doubtful(benchmark):
+    if better is None and is_unnamed and default_unit and not _is_doubtful(benchmark):
         better = "higher"  # as a table of scores in percent has them
     if better is None:
         raise _unknown_direction(benchmark if is_unnamed else metric)
-    spec = known or MetricSpec(name=metric, better="higher", unit=guessed)
-    is_of_losses = known is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
+    spec = registered or MetricSpec(name=metric, better="higher", unit=default_unit)
+    is_of_losses = registered is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
     if better != spec.better or is_of_losses:
         # A score of another direction than the name's is another one, of which the unit has to be said.
-        own_unit = None if better == "lower" or is_of_losses else spec.unit
-        spec = MetricSpec(name=metric, better=better, unit=own_unit)
+        other_unit = None if better == "lower" or is_of_losses else spec.unit
+        spec = MetricSpec(name=metric, better=better, unit=other_unit)
     return replace(spec, unit=unit) if unit is not None else spec
 
 
@@ -274,11 +287,11 @@ def _unknown_direction(name: str) -> UsageError:
     )
 
 
-def by_name_note(outcomes: Iterable[Outcome]) -> list[str]:
-    """Say of which outcomes a direction is taken by their name alone, or for want of any word of it."""
-    outcomes = list(outcomes)
-    lower = [x for x in outcomes if x.is_by_name and x.better == "lower"]
-    assumed = [x.name for x in outcomes if x.is_assumed]
+def by_name_note(metrics: Iterable[Metric]) -> list[str]:
+    """Say of which metrics a direction is taken by their name alone, or for want of any word of it."""
+    metrics = list(metrics)
+    lower = [x for x in metrics if x.is_by_name and x.better == "lower"]
+    assumed = [x.name for x in metrics if x.is_assumed]
     notes = []
     if lower:
         names = ", ".join(

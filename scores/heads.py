@@ -1,13 +1,63 @@
-"""Every classification head as data: formula, reference, options, and where its module is."""
+"""What the project knows of one classification head, as data that needs no torch.
+
+Shapes: n examples, M vectors of the longest example, D hidden_size, C labels.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from base import kan_layers
 from base.errors import UsageError, unknown_name
-from base.options import Option, Value, like, parse_option_text, write_option_text
-from scores.heads.spec import SEGMENT_KINDS, HeadSpec
+from base.options import Option, Value, like, parse_option_text, resolve_options, write_option_text
+
+Reads = Literal["example", "tokens", "segments"]
+SegmentKind = Literal["windows", "sentences", "turns"]
+SEGMENT_KINDS: tuple[str, ...] = get_args(SegmentKind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSpec:
+    """One entry of the registry."""
+
+    name: str
+    """As typed after ``--head``."""
+    reads: Reads
+    """One vector an example, the vectors of its tokens, or one of each of its segments."""
+    builder: str
+    """``module:function`` or a class, for ``pkgutil.resolve_name``: called with (hidden_size, num_labels,
+    **options), every option given but those of how texts are cut, it makes a module. Where the head reads
+    the example that takes (n, D) vectors to (n, C) logits; else its ``forward(vectors, mask)`` takes
+    (n, M, D) and a (n, M) mask that is true where there is a vector, and returns a ``HeadOutput``."""
+    formula: str
+    """Plain text, for the table of ``ffn-ablations list heads`` and the documents."""
+    reference: str
+    """Paper or repository."""
+    fits_multi_label: bool = True
+    """Whether its logits can be read one by one, so that an example may have several labels."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """What may be given behind the name: ``--head "fourier-kan grid_size=10"``."""
+    scores_segments: bool = False
+    """Whether it says what each segment adds to or says of each label."""
+
+    def named_options(self, values: Mapping[str, int | float | str]) -> dict[str, int | float | str]:
+        """Return those of given options that its name in rows holds: not at their defaults, in order.
+
+        Options that the head does not have are kept: the name may come from other code than this.
+        """
+        in_order = [name for name in self.options if name in values]
+        return {
+            name: values[name]
+            for name in (*in_order, *(name for name in values if name not in self.options))
+            if name not in self.options or values[name] != self.options[name].default
+        }
+
+    def resolve(self, options: Mapping[str, Any] | None = None) -> dict[str, int | float | str]:
+        """Return a value for every option; ``UsageError`` for one that does not exist or does not fit."""
+        return resolve_options(self.name, self.options, options, kind="head")
+
 
 DEFAULT_HEAD = "default"
 """The head that transformers gives a sequence classifier of the backbone's architecture."""
@@ -43,7 +93,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="cheby-kan",
         reads="example",
-        builder="ffn_variants.variants.cheby_kan:ChebyKANLinear",
+        builder="ffn_variants.variants.series_kan:ChebyKANLinear",
         formula="sum_i sum_k w_cik T_k(tanh x_i)",
         reference=kan_layers.CHEBY_KAN.reference,
         options=kan_layers.CHEBY_KAN.options,
@@ -51,7 +101,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="rbf-kan",
         reads="example",
-        builder="ffn_variants.variants.rbf_kan:RBFKANLinear",
+        builder="ffn_variants.variants.bump_kan:RBFKANLinear",
         formula="sum_i sum_g v_cig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
         reference=kan_layers.RBF_KAN.reference,
         options=kan_layers.RBF_KAN.options,
@@ -114,8 +164,6 @@ _SWIPE = HeadSpec(
         "positions": Option(default="none", choices=("none", "sine"), help="what tells these their order"),
         **SEGMENT_OPTIONS,
     },
-    # Rows of num_layers=2 alone are of a version that always added sines.
-    named_with={"positions": "num_layers"},
     scores_segments=True,
 )
 

@@ -1,1 +1,0 @@
-"""The heads of classifiers by name, as rows and studies name them."""

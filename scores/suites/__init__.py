@@ -1,1 +1,0 @@
-"""Suites of the evaluation as data, which every other part of it asks."""
