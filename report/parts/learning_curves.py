@@ -22,11 +22,22 @@ from base.wording import first_few
 from report.analysis import Analysis
 from report.document.markdown import listed, table
 from report.document.names import family_label
-from report.figures.crowd import ALONE, is_crowd, others_in_drawn_order, small_panels
-from report.figures.style import GREY, Panel, VariantStyle, add_legend, filled, panels, variant_styles
-from report.figures.training import draw_gradient_norms, has_gradient_norms
+from report.figures.crowd import ALONE, is_crowd, small_panels
+from report.figures.style import (
+    GREY,
+    Curve,
+    Panel,
+    VariantStyle,
+    add_legend,
+    filled,
+    label_log_axis,
+    panels,
+    thin,
+    variant_styles,
+)
 from report.inputs.run_facts import RunFacts
 from report.part import Draw, Drawing, Page, Part, Section
+from report.significance.arms import Key
 from report.significance.axes import Family, Level
 from report.statistics.welch import NO_SPREAD
 
@@ -48,6 +59,7 @@ NAMED = 4
 PANEL_IN = 2.4
 START = 0.2
 """Share of the training whose high losses may leave the axis, so that its end can be read."""
+NORM = "gradient norm (L2, before clipping)"
 TOKENS, NATS = "tokens (millions)", "nats per token"
 Shown = Literal["loss", "difference"]
 
@@ -81,7 +93,7 @@ def compute(analysis: Analysis) -> LearningCurves | None:
             curves.append(_curves(runs, analysis.baseline))
         if runs := [run for run in runs if run.word_frequency_loss is not None]:
             departures.append(_departures(runs))
-    if not curves and not has_gradient_norms(analysis):
+    if not curves and not gradient_norms(analysis):
         return None
     empty = pd.DataFrame()
     return LearningCurves(
@@ -293,14 +305,12 @@ def draw_learning_curves(analysis: Analysis, curves: pd.DataFrame) -> Drawing | 
 
 def _draw_crowd(analysis: Analysis, curves: pd.DataFrame) -> Figure:
     arms = dict(list(curves.groupby(["family", "variant"], sort=False)))
-    order = others_in_drawn_order(analysis)
-    shown = {f: [name for name in order if (f, name) in arms] for f in dict.fromkeys(curves.family)}
-    figure, drawn = small_panels(shown, TOKENS, f"difference to {analysis.baseline} ({NATS})")
-    for (family, name), axes in drawn.items():
-        _draw_runs(axes, arms[family, name], "difference", ALONE)
+    others = [arm for arm in arms if arm[1] != analysis.baseline]
+    figure, drawn = small_panels(analysis, others, TOKENS, f"difference to {analysis.baseline} ({NATS})")
+    for (family, variant), axes in drawn.items():
+        _draw_runs(axes, arms[family, variant], "difference", ALONE)
         axes.axhline(0, color=GREY, lw=0.8, zorder=0)
-    for family, names in shown.items():
-        _limit(drawn[family, names[0]], curves[curves.family == family], "difference")
+        _limit(axes, curves[curves.family == family], "difference")
     return figure
 
 
@@ -347,6 +357,35 @@ def _limit(axes: Axes, curves: pd.DataFrame, name: Shown) -> None:
 def _handles(analysis: Analysis, curves: pd.DataFrame) -> list[Line2D]:
     styles, present = variant_styles(analysis.variants), set(curves.variant)
     return [styles[name].line(str(name)) for name in analysis.variants if name in present]
+
+
+def draw_gradient_norms(analysis: Analysis) -> Drawing | None:
+    """Draw a small panel for each variant of each family, one line a run; None where none were logged."""
+    runs = gradient_norms(analysis)
+    if not runs:
+        return None
+    figure, drawn = small_panels(analysis, runs, "training step", filled(NORM, 20))
+    for arm, axes in drawn.items():
+        for curve in runs[arm]:
+            axes.plot(*zip(*thin(curve), strict=True), color=ALONE.colour, lw=0.7, alpha=0.6)
+        axes.set_yscale("log")
+        label_log_axis(axes.yaxis)
+        axes.locator_params(axis="x", nbins=3)
+    families = dict.fromkeys(family_label(family) for family, _ in drawn)
+    return figure, (
+        f"{NORM[0].upper()}{NORM[1:]} against training step, one line a run: a small panel for each "
+        f"{analysis.noun} of {', '.join(families)}; logarithmic axis"
+    )
+
+
+def gradient_norms(analysis: Analysis) -> dict[Key, list[Curve]]:
+    """Gradient norms of the runs that logged them, by family and variant."""
+    curves: dict[Key, list[Curve]] = {}
+    for facts in sorted(analysis.facts, key=lambda run: analysis.families.index(run.family)):
+        curve = [(step, value) for step, value in facts.grad_norms if value > 0]
+        if len(curve) > 1:
+            curves.setdefault((facts.family, facts.variant), []).append(curve)
+    return curves
 
 
 PART = Part(

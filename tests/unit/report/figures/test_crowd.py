@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 
 from report.analysis import Analysis
 from report.exports import draws
-from report.figures.cost import BY_VERDICT
 from report.figures.crowd import NOT_SHOWN
 from report.figures.forest import draw_forest
-from report.figures.seeds import draw_seeds
 from report.parts import learning_curves
+from report.parts.cost import BY_VERDICT
+from report.parts.scores import draw_seeds
 from tests.unit.report.figures.test_figures import BLIMP, NAMES, make_analysis
 
 FAMILIES = ("gpt_neo", "roberta")

@@ -10,12 +10,11 @@ import pytest
 
 from report.analyse import analyse
 from report.analysis import Analysis, Request
-from report.figures.cost import draw_cost, keep_apart
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import Source, source_of_frame
 from report.part import Page
 from report.parts import cost
-from report.parts.cost import Cost
+from report.parts.cost import Cost, draw_cost, keep_apart
 
 PAGE = Page(alternative_texts={"cost": "alt"})
 SEEDS = (1, 2, 3, 4)

@@ -12,11 +12,9 @@ import pytest
 from report.analyse import analyse
 from report.analysis import Analysis
 from report.exports import number_tables
-from report.figures.heat_map import draw_heat_map
 from report.inputs.sources import read_source, source_of_frame
 from report.part import Page
-from report.parts.phenomena import PART
-from report.plots import find_panel
+from report.parts.phenomena import PART, draw_heat_map
 from report.significance.axes import Benchmark
 
 PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})
@@ -124,7 +122,6 @@ def test_the_heat_map_shows_the_differences() -> None:
     assert high == pytest.approx(np.abs(expected.to_numpy()).max())  # no cell is four times the median one
     assert "percentage points" in scale.get_xlabel()
     assert "in each of 5 parts" in alternative
-    assert find_panel(analysis, "heat-map", None, None).height > 0
 
 
 def test_a_table_without_tasks_has_no_phenomena(tmp_path: Path) -> None:

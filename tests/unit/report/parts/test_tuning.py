@@ -15,12 +15,11 @@ from base.run.folders import StudyFolder
 from report.analyse import analyse
 from report.analysis import Analysis, Request
 from report.exports import number_tables
-from report.figures.tuning import draw_tuning
 from report.inputs.sources import read_source
 from report.page import warning_notes
 from report.part import Page
 from report.parts.methods import methods_text
-from report.parts.tuning import PART, most_decisive, narrowings
+from report.parts.tuning import PART, draw_tuning, most_decisive, narrowings
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning import fit_curves, squared_regret, squared_regret_of_few
