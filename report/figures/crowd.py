@@ -8,12 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.analysis import Analysis
-from report.document.names import family_label
+from report.document.markdown import family_label
 from report.figures.style import (
     BLUE,
     GREY,
     SMALL,
-    VERMILION,
     VariantStyle,
     in_two_lines,
     new_figure,
@@ -22,7 +21,6 @@ from report.figures.style import (
 from report.leaderboard import sorted_variants
 from report.significance.arms import Key
 from report.significance.axes import Level
-from report.significance.comparison import Comparison
 from report.significance.factor import FACTORS
 
 MOST_TOGETHER = 10
@@ -31,9 +29,6 @@ COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
 NAME_IN = 1.05
 """Widest name of a panel; a longer one is written smaller."""
-NOT_SHOWN = "not shown to differ from"
-VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, NOT_SHOWN: GREY}
-"""By what is shown against the baseline: forty looks of their own are told apart by nobody."""
 ALONE = VariantStyle(BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
 BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
@@ -41,15 +36,8 @@ BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
 
 
 def is_crowd(analysis: Analysis) -> bool:
-    """Whether a figure gives each variant a panel of its own, and sorts where it lists them."""
+    """Whether there are too many variants for one pair of axes: each has its panel, and lists are sorted."""
     return len(analysis.variants) > MOST_TOGETHER
-
-
-def in_words(comparison: Comparison) -> str:
-    """Say what is shown of a variant against the baseline, which an exploratory comparison does not."""
-    if not (comparison.is_primary and comparison.is_different):
-        return NOT_SHOWN
-    return "better than" if comparison.is_better else "worse than"
 
 
 def in_drawn_order(analysis: Analysis) -> list[Level]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,19 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from scipy.optimize import isotonic_regression
 
 from base.progress import duration
 from base.wording import first_few
 from report.analysis import Analysis
-from report.document.markdown import table
-from report.document.names import family_label, title
-from report.figures.crowd import NOT_SHOWN, VERDICT_COLOURS, in_words, is_crowd
+from report.document.markdown import family_label, table, title
+from report.figures.crowd import is_crowd
 from report.figures.style import (
     GREY,
-    SMALL,
     VariantStyle,
     add_grid,
     add_legend,
@@ -32,7 +27,7 @@ from report.figures.style import (
     variant_styles,
 )
 from report.inputs.run_facts import SHOWN
-from report.part import Draw, Page, Part, Section
+from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.ranking import by_standing
 from scores.rows import some_of
@@ -67,17 +62,11 @@ COSTS: tuple[tuple[str, float, str], ...] = (
     ("train_hours", 1 / 60, "training time (min)"),
 )
 """What a figure has a panel of: field of a run's facts, divisor, label of the axis."""
-PANEL_IN, CROWD_IN = 2.1, 3.2
-NAME_IN, AROUND_IN = 0.14, 0.85
-"""Height of a name beside a crowd's panel, and what the panel's title and label take."""
+PANEL_IN = 2.1
 LOG_FROM = 6
 """Largest over smallest cost from which on the axis is logarithmic."""
 LEAST_SPAN = 0.1
 """Of a linear axis, as a share of its middle: costs that are all but equal must not look far apart."""
-BY_VERDICT = {
-    words: VariantStyle(colour, "o", words == NOT_SHOWN, "-") for words, colour in VERDICT_COLOURS.items()
-}
-"""How a variant of a crowd looks."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,9 +194,7 @@ def checks(analysis: Analysis, cost: Cost) -> Iterable[str]:
 
 def tables(analysis: Analysis, cost: Cost) -> Mapping[str, pd.DataFrame]:
     """Return costs by family and variant."""
-    return {
-        "cost": cost.arms.assign(matched_in=[", ".join(names) for names in cost.arms.matched_in]),
-    }
+    return {"cost": cost.arms.assign(matched_in=[", ".join(names) for names in cost.arms.matched_in])}
 
 
 def figures(analysis: Analysis, cost: Cost) -> Mapping[str, Draw]:
@@ -231,12 +218,15 @@ class Point(NamedTuple):
     """Standard error of the mean score; nan of one run."""
 
 
-def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> tuple[Figure, str] | None:
+def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     """Draw a panel for each family and each cost that is known of two of its variants.
 
     Args:
         analysis: What was computed.
         arms: family, variant and mean costs, one column each.
+
+    Returns:
+        None of more variants than can be told apart.
     """
     benchmark = leading_loss(analysis)
     shown = [
@@ -245,21 +235,17 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> tuple[Figure, str] | No
         for field, divisor, label in COSTS
         if (points := _points(analysis, arms, benchmark, family, field, divisor))
     ]
-    if not shown:
+    if not shown or is_crowd(analysis):
         return None
-    has_names = is_crowd(analysis)
-    looks = [_styles(analysis, benchmark, family) for family, *_ in shown]
-    most = max(len(_with_names(points, styles)) for (*_, points), styles in zip(shown, looks, strict=True))
-    crowd_in = max(CROWD_IN, AROUND_IN + NAME_IN * most)
-    figure, drawn = panels(len(shown), crowd_in if has_names else PANEL_IN, columns=1 if has_names else 3)
-    for axes, (family, label, points), styles in zip(drawn, shown, looks, strict=True):
+    styles = variant_styles(analysis.variants)
+    figure, places = panels(len(shown), PANEL_IN, columns=3)
+    for axes, (family, label, points) in zip(places, shown, strict=True):
         _draw(axes, points, styles, analysis.baseline)
         axes.set_title(filled(family_label(family), 30))
         axes.set_xlabel(filled(label, 25))
-        if has_names:
-            _write_names(axes, _with_names(points, styles), styles)
     figure.supylabel(filled(_label(analysis, benchmark), 30), fontsize=9.5)
-    add_legend(figure, _handles(analysis, {point.variant for _, _, points in shown for point in points}))
+    present = {point.variant for _, _, points in shown for point in points}
+    add_legend(figure, [styles[name].point(str(name)) for name in analysis.variants if name in present])
     families = ", ".join(dict.fromkeys(family_label(family) for family, _, _ in shown))
     return figure, (
         f"Scatter plots of {_label(analysis, benchmark)}, with its standard error over seeds, against costs: "
@@ -274,27 +260,13 @@ def _points(
     of_family = arms[arms.family == family]
     costs = dict(zip(of_family.variant, of_family[field] / divisor, strict=True))
     runs = analysis.tables[benchmark].runs
-    points = [
-        Point(variant, costs[variant], float(scores.mean()), _standard_error(scores))
-        for variant in analysis.variants
-        if not np.isnan(costs.get(variant, np.nan))
-        and len(scores := runs.get((family, variant), pd.Series()))
-    ]
+    points = []
+    for variant in analysis.variants:
+        scores = runs.get((family, variant), pd.Series())
+        if len(scores) and not np.isnan(costs.get(variant, np.nan)):
+            error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
+            points.append(Point(variant, costs[variant], float(scores.mean()), error))
     return points if len(points) > 1 else []
-
-
-def _standard_error(scores: pd.Series) -> float:
-    return float(scores.std(ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else float("nan")
-
-
-def _styles(analysis: Analysis, benchmark: Benchmark, family: Family) -> dict[Level, VariantStyle]:
-    """Look of each variant: its own, or in a crowd that of its verdict, on average where there is one."""
-    if not is_crowd(analysis):
-        return variant_styles(analysis.variants)
-    scope = None if None in analysis.scopes(benchmark) else family
-    comparisons = zip(analysis.others, analysis.of(benchmark, scope), strict=False)
-    styles = {variant: BY_VERDICT[in_words(comparison)] for variant, comparison in comparisons}
-    return {**styles, analysis.baseline: VariantStyle("black", "D", False, "-")}
 
 
 def _draw(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantStyle], baseline: Level) -> None:
@@ -313,43 +285,6 @@ def _draw(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantSty
     axes.margins(y=0.1)
     axes.locator_params(axis="y", nbins=5)
     add_grid(axes)
-
-
-def _with_names(points: Sequence[Point], styles: Mapping[Level, VariantStyle]) -> list[Point]:
-    """Return those that differ, and the baseline, by score."""
-    return sorted((x for x in points if styles[x.variant] != BY_VERDICT[NOT_SHOWN]), key=lambda x: x.score)
-
-
-def _write_names(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantStyle]) -> None:
-    """Write names right of the panel, where they meet neither each other nor points."""
-    low, high = axes.get_ylim()
-    room = (CROWD_IN - AROUND_IN) / NAME_IN
-    heights = keep_apart([x.score for x in points], (high - low) / max(len(points), room))
-    line = {"arrowstyle": "-", "lw": 0.4, "alpha": 0.5, "shrinkA": 0, "relpos": (0, 0.5)}
-    for x, y in zip(points, heights, strict=True):
-        colour = styles[x.variant].colour
-        axes.annotate(
-            str(x.variant), (x.cost, x.score), (1.04, y), textcoords=axes.get_yaxis_transform(),
-            va="center", fontsize=SMALL - 1, color=colour,
-            arrowprops={**line, "color": colour},
-        )  # fmt: skip
-
-
-def keep_apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Move what stands at rising heights apart, as little as can be (least squares).
-
-    With gaps taken off, heights must not fall: ``[0, 0, 5]`` with a gap of 2 is ``[0, -2, 1]``, of which
-    isotonic regression makes ``[-1, -1, 1]``, and with the gaps put back ``[-1, 1, 5]``.
-    """
-    gaps = gap * np.arange(len(heights))
-    return list(isotonic_regression(heights - gaps).x + gaps) if len(heights) else []
-
-
-def _handles(analysis: Analysis, present: Collection[Level]) -> list[Line2D]:
-    if is_crowd(analysis):
-        return [style.point(f"{words} {analysis.baseline}") for words, style in BY_VERDICT.items()]
-    styles = variant_styles(analysis.variants)
-    return [styles[name].point(str(name)) for name in analysis.variants if name in present]
 
 
 def _label(analysis: Analysis, benchmark: Benchmark) -> str:

@@ -16,17 +16,26 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
-from report.analysis import Analysis, decimals_of
-from report.document.markdown import ARROWS, details, difference, signed, table, unit_name
-from report.document.names import family_label, figure_names, title
+from report.analysis import Analysis
+from report.document.markdown import (
+    ARROWS,
+    details,
+    difference,
+    family_label,
+    figure_names,
+    signed,
+    table,
+    title,
+    unit_name,
+)
 from report.figures.crowd import in_drawn_order
 from report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, new_figure, text_width
 from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
-from report.significance.axes import Benchmark, Family, Level
+from report.significance.axes import Benchmark
 from report.significance.compare import compare_arms
-from report.significance.comparison import Comparison, Inference
+from report.significance.comparison import Comparison
 from report.significance.contrasts import Contrast
 from report.verdicts.ranking import by_standing
 from scores.outcome import Outcome
@@ -47,42 +56,32 @@ MOST_NUMBERS = 1000
 """Cells up to which numbers stand in them; those of more are in tables/phenomena.csv."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Phenomena:
-    """Benchmarks by their parts: phenomena, else tasks."""
-
-    differences: Mapping[Benchmark, tuple[Comparison, ...]]
-    """Every variant and the baseline on every part, averaged over families, where there are several parts."""
-    means: pd.DataFrame
-    """benchmark, num_parts, family, variant, n, mean, sd: with every phenomenon weighed alike."""
+Differences = Mapping[Benchmark, tuple[Comparison, ...]]
+"""Every variant and the baseline on every part, averaged over families, where there are several parts."""
 
 
-def compute(analysis: Analysis) -> Phenomena | None:
+def compute(analysis: Analysis) -> Differences | None:
     """Compare on every part; None where no benchmark names its tasks."""
     if not _with_tasks(analysis):
         return None
-    parts = part_scores(analysis.scores_of_tasks)
-    run_means = means_over_parts(parts, analysis.rows).groupby(
-        ["benchmark", "num_parts", "family", "variant"]
-    )
-    compared = compare_parts(
-        part_tables(parts, analysis.outcomes), analysis.baseline, analysis.others, analysis.inference
-    )
-    return Phenomena(
-        differences={
-            name: own
-            for name in by_standing(analysis)
-            if (own := tuple(c for c in compared if c.benchmark == name))
-        },
-        means=run_means.score.agg(n="count", mean="mean", sd="std").reset_index(),
-    )
+    tables = part_tables(part_scores(analysis.scores_of_tasks), analysis.outcomes)
+    contrasts = [Contrast((name,), (analysis.baseline,)) for name in analysis.others]
+    return {
+        benchmark: tuple(
+            compare_arms(arms, contrast, arms.scopes()[0], analysis.inference)
+            for arms in tables[benchmark]
+            for contrast in contrasts
+        )
+        for benchmark in by_standing(analysis)
+        if benchmark in tables
+    }
 
 
 def _with_tasks(analysis: Analysis) -> list[Benchmark]:
     """Benchmarks that say what their tasks are, with those that are not compared."""
-    named = set(analysis.tasks[analysis.tasks.task != SINGLE_TASK].benchmark)
+    with_tasks = set(analysis.tasks[analysis.tasks.task != SINGLE_TASK].benchmark)
     order = [*by_standing(analysis), *analysis.not_compared]
-    return [name for name in order if name in named and name.name != HELD_OUT]
+    return [benchmark for benchmark in order if benchmark in with_tasks and benchmark.name != HELD_OUT]
 
 
 def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -104,25 +103,6 @@ def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.groupby(keys)[["score"]].mean().reset_index()
 
 
-def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Average each run over the phenomena of a benchmark, where phenomena are not the tasks themselves.
-
-    Args:
-        parts: What ``part_scores`` returns.
-        rows: Cleaned rows.
-
-    Returns:
-        benchmark, family, variant, seed, score, num_parts; a run without one of the parts is left out.
-    """
-    num_tasks = rows.groupby("benchmark")["task"].nunique().to_dict()
-    num_parts = parts.groupby("benchmark")["part"].transform("nunique")
-    of_tasks = np.array([num_tasks[name] for name in parts.benchmark], dtype=int)
-    run = ["benchmark", "family", "variant", "seed"]
-    is_complete = parts.groupby(run)["part"].transform("nunique") == num_parts
-    kept = parts.assign(num_parts=num_parts)[(num_parts < of_tasks) & is_complete]
-    return kept.groupby(run, as_index=False).agg(score=("score", "mean"), num_parts=("num_parts", "first"))
-
-
 def part_tables(
     parts: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]
 ) -> dict[Benchmark, list[ArmTable]]:
@@ -142,37 +122,14 @@ def part_tables(
     return tables
 
 
-def compare_parts(
-    parts: Mapping[Benchmark, Sequence[ArmTable]],
-    baseline: Level,
-    variants: Sequence[Level],
-    inference: Inference,
-) -> list[Comparison]:
-    """Compare every variant with the baseline on every part, averaged over families.
-
-    Args:
-        parts: What ``part_tables`` returns.
-        baseline: The variant that the others are compared with.
-        variants: The others.
-        inference: How.
-    """
-    return [
-        compare_arms(arms, Contrast((name,), (baseline,)), arms.scopes()[0], inference)
-        for benchmark in sorted(parts)
-        for arms in parts[benchmark]
-        for name in variants
-    ]
-
-
-def section(analysis: Analysis, phenomena: Phenomena, page: Page) -> Section:
+def section(analysis: Analysis, differences: Differences, page: Page) -> Section:
     """A heat map and the differences of each benchmark, then the scores of its tasks, each folded away."""
     names, folds = figure_names("heat-map", analysis.benchmarks), []
-    for benchmark, comparisons in phenomena.differences.items():
+    for benchmark, comparisons in differences.items():
         unit = unit_name(analysis.outcome(benchmark).unit) or "its own unit"
         body = [
             page.figure(names[benchmark]),
             _differences(comparisons),
-            _means(analysis, phenomena, benchmark),
         ]
         folds.append(details(f"{title(benchmark)}: differences in {unit}", "\n\n".join(filter(None, body))))
     folds += [fold for benchmark in _with_tasks(analysis) for fold in _tasks(analysis, benchmark)]
@@ -193,21 +150,6 @@ def _differences(comparisons: Sequence[Comparison]) -> str:
     parts = dict.fromkeys(part for part, _ in cells)
     rows = [[str(part), *(cells[part, contrast] for contrast in contrasts)] for part in parts]
     return table(["", *(f"`{contrast.compared}`" for contrast in contrasts)], rows)
-
-
-def _means(analysis: Analysis, phenomena: Phenomena, benchmark: Benchmark) -> str:
-    """Means with every phenomenon weighed alike, where phenomena have several tasks."""
-    means = phenomena.means[phenomena.means.benchmark == benchmark]
-    cells: dict[Family, dict[Level, str]] = {}
-    for family, variant, mean in zip(means.family, means.variant, means["mean"], strict=True):
-        digits = decimals_of(analysis, benchmark, family)
-        cells.setdefault(family, {})[variant] = f"{mean:.{digits}f}"
-    rows = [
-        [family_label(family), *(of_family.get(name, "-") for name in analysis.variants)]
-        for family, of_family in cells.items()
-    ]
-    names = [f"`{name}`" for name in analysis.variants]
-    return table([f"mean of {means.num_parts.iloc[0]} phenomena", *names], rows) if rows else ""
 
 
 def _tasks(analysis: Analysis, benchmark: Benchmark) -> Iterator[str]:
@@ -233,20 +175,19 @@ def _task_table(analysis: Analysis, benchmark: Benchmark, tasks: pd.DataFrame) -
     return table(header, rows) if constants else table(header[:-1], [row[:-1] for row in rows])
 
 
-def figures(analysis: Analysis, phenomena: Phenomena) -> Mapping[str, Draw]:
+def figures(analysis: Analysis, differences: Differences) -> Mapping[str, Draw]:
     """Draw a heat map of each benchmark."""
     names = figure_names("heat-map", analysis.benchmarks)
     return {
         names[benchmark]: partial(draw_heat_map, analysis, comparisons)
-        for benchmark, comparisons in phenomena.differences.items()
+        for benchmark, comparisons in differences.items()
     }
 
 
-def tables(analysis: Analysis, phenomena: Phenomena) -> Mapping[str, pd.DataFrame]:
-    """Return every difference on a part, and means over phenomena."""
-    compared = sorted((c for own in phenomena.differences.values() for c in own), key=lambda c: c.benchmark)
-    sizes = comparison_table(compared).reindex(columns=SIZES)
-    return {"phenomena": sizes, "means_over_phenomena": phenomena.means}
+def tables(analysis: Analysis, differences: Differences) -> Mapping[str, pd.DataFrame]:
+    """Return every difference on a part."""
+    by_benchmark = [c for benchmark in sorted(differences) for c in differences[benchmark]]
+    return {"phenomena": comparison_table(by_benchmark).reindex(columns=SIZES)}
 
 
 @dataclass(frozen=True)

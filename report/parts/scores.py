@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from report.analysis import Analysis, decimals_of
-from report.document.markdown import arrow, spread, table
-from report.document.names import family_label, title
+from report.document.markdown import arrow, family_label, spread, table, title
 from report.figures.crowd import in_drawn_order
 from report.figures.style import (
     AVERAGE_COLOUR,
@@ -110,10 +109,10 @@ def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
     ]
     titles = [_title(analysis, *place) for place in places]
     columns = _columns(titles, len(analysis.families))
-    figure, drawn = panels(len(places), _height(analysis, titles), columns=columns, sharey=True)
-    for axes, place in zip(drawn, places, strict=True):
+    figure, grid = panels(len(places), _height(analysis, titles), columns=columns, sharey=True)
+    for axes, place in zip(grid, places, strict=True):
         _panel(axes, analysis, *place)
-    _label_variants(drawn[0], analysis)
+    _label_variants(grid[0], analysis)
     add_legend(figure, _handles(analysis))
     return figure, (
         f"Dot plots: every seed's score, one row per {analysis.noun}, one panel for each outcome and family: "

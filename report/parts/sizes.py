@@ -15,8 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from report.analysis import Analysis
-from report.document.markdown import arrow, signed, table, unit_name
-from report.document.names import family_label, title
+from report.document.markdown import arrow, family_label, signed, table, title, unit_name
 from report.figures.style import (
     GREY,
     add_grid,
@@ -167,8 +166,8 @@ def figures(analysis: Analysis, sizes: Sizes) -> Mapping[str, Draw]:
 def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing:
     """Draw a panel of differences for each leading metric and family."""
     shown = [(name, beside) for name in shown_first(analysis) for beside in sizes.ladders]
-    figure, drawn = panels(len(shown), PANEL_IN, columns=2)
-    for axes, (benchmark, beside) in zip(drawn, shown, strict=True):
+    figure, grid = panels(len(shown), PANEL_IN, columns=2)
+    for axes, (benchmark, beside) in zip(grid, shown, strict=True):
         _draw_differences(axes, analysis, sizes, benchmark, beside)
     styles = variant_styles(analysis.variants)
     add_legend(figure, [styles[name].point(str(name), styles[name].dashes) for name in analysis.others])

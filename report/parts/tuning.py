@@ -17,8 +17,7 @@ from matplotlib.ticker import NullLocator
 
 from base.wording import first_few
 from report.analysis import Analysis
-from report.document.markdown import difference, listed, table
-from report.document.names import family_label, file_name
+from report.document.markdown import difference, family_label, file_name, listed, table
 from report.figures.crowd import BEHIND, small_panels
 from report.figures.style import BLUE, GREY, VERMILION, add_legend
 from report.part import LEAST_POWER, Draw, NextStep, Page, Part, Section
@@ -32,7 +31,7 @@ from scores.tuning_rules import Value
 
 FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
 NAMED = 3
-"""Variants named in a sentence, and further tunings in a list."""
+"""Variants named in a sentence."""
 BAND_ALPHA = 0.15
 OPTIMA_NAMED = 8
 ABOVE = 4.0
@@ -65,15 +64,6 @@ class Narrowing:
     def num_runs(self) -> int:
         """Number of runs that are added."""
         return MORE_SEEDS * sum(len(line.of_curve) for line in self.lines)
-
-    @property
-    def text(self) -> str:
-        """One sentence without its full stop."""
-        values = ", ".join(map(_text, self.values))
-        return (
-            f"{MORE_SEEDS} more tuning seeds of `{self.tuned}` at {values} ({self.num_runs} runs) narrow the "
-            f"interval of `{self.compared}` to {self.share:.0%} of its width, if means stay as they are"
-        )
 
 
 def most_decisive(tuned: Tuned, comparisons: Iterable[Comparison]) -> list[Narrowing]:
@@ -137,10 +127,6 @@ def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     """Budget, every chosen value with what it is worth, and the differences at the shared value."""
     parts = [_budget(analysis, tuned), *(page.figure(name) for name in figures(analysis, tuned))]
     parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
-    narrowings = most_decisive(tuned, _of_held_out_loss(analysis))
-    if decisive := [each for each in narrowings if each.power >= LEAST_POWER][:NAMED]:
-        rows = "\n".join(f"- {each.text}." for each in decisive)
-        parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
     return Section(title="Tuning", summary=_summary(tuned), body="\n\n".join(filter(None, parts)))
 
 
@@ -195,10 +181,10 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
 
 def _summary(tuned: Tuned) -> str:
     """Say between which values the chosen ones lie."""
-    chosen: dict[str, set[str]] = {}
+    by_field: dict[str, set[str]] = {}
     for line in sorted(tuned.lines, key=lambda line: line.chosen):
-        chosen.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
-    return first_few([f"{name} {_ends(values)}" for name, values in chosen.items()], NAMED)
+        by_field.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
+    return first_few([f"{name} {_ends(values)}" for name, values in by_field.items()], NAMED)
 
 
 def _ends(values: set[str]) -> str:

@@ -81,17 +81,6 @@ def test_the_table_has_sizes_and_no_tests(analysis: Analysis) -> None:
     assert not {"p", "p_corrected", "verdict"} & set(table.columns)
 
 
-def test_means_weigh_every_phenomenon_alike(scores: pd.DataFrame, analysis: Analysis) -> None:
-    runs = scores.groupby(["family", "variant", "seed", "group"]).score.mean()
-    expected = runs.groupby(["family", "variant", "seed"]).mean().groupby(["family", "variant"])
-    table = number_tables(analysis)["means_over_phenomena"].set_index(["family", "variant"])
-    assert set(table.num_parts) == {3}
-    assert table["mean"].to_dict() == pytest.approx(expected.mean().to_dict())
-    assert table["sd"].dropna().to_dict() == pytest.approx(expected.std().dropna().to_dict())
-    cells = " | ".join(f"{expected.mean()['gpt_neo', name]:.1f}" for name in VARIANTS)
-    assert f"| GPT-Neo | {cells} |" in section(analysis)
-
-
 def test_tasks_have_a_table_in_each_family(scores: pd.DataFrame, analysis: Analysis) -> None:
     means = scores.groupby(["family", "task", "variant"]).score.mean()
     text = section(analysis)
@@ -104,7 +93,7 @@ def test_tasks_have_a_table_in_each_family(scores: pd.DataFrame, analysis: Analy
 def test_the_heat_map_shows_the_differences() -> None:
     scores = made({"g": 5})
     analysis = analyse(source_of_frame(scores, (), None))
-    comparisons = PART.of(analysis).differences[BLIMP]
+    comparisons = PART.of(analysis)[BLIMP]
     figure, alternative = draw_heat_map(analysis, comparisons)
     axes, scale = figure.axes
     rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))

@@ -157,7 +157,7 @@ def test_tables_hold_the_losses_and_what_is_made_of_them(found: Analysis) -> Non
     assert tuning.optimum.to_dict() == pytest.approx(BEST, rel=0.1)
     assert tuning.cost_of_threefold.tolist() == pytest.approx([0.05] * 4, abs=0.012)
     assert set(tuning.num_runs) == {12}
-    shared = tables["shared_rate"].set_index("contrast").estimate_shared
+    shared = tables["shared_rate"].set_index("contrast").estimate
     assert shared["kan - gelu"] == pytest.approx(_arm("kan", 1e-3).mean() - _arm("gelu", 1e-3).mean())
 
 
