@@ -213,9 +213,8 @@ class Comparison:
         """Draw one figure.
 
         Args:
-            kind: ``forest``, ``seeds``, ``heat-map``, and of a study ``learning-curves``,
-                ``learning-curve-differences``, ``gradient-norms``, ``cost-num-parameters``,
-                ``cost-flops-per-token`` or ``cost-train-hours``.
+            kind: ``forest``, ``seeds``, and of a study ``learning-curves`` or
+                ``learning-curve-differences``; ``figure`` has all others.
             outcome: None takes the first of the report.
             family: Where a figure is of one; None takes the first.
             ax: Where to draw it; None makes a figure of pyplot's.

@@ -10,7 +10,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.wording import first_few
 from report.analysis import Analysis, Request
-from report.document.names import ordered, ordered_benchmarks
+from report.document.markdown import ordered, ordered_benchmarks
 from report.inputs.looks import decided_seeds, runs_of_all
 from report.inputs.relabel import seen_by
 from report.inputs.sources import Source

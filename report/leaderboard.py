@@ -8,8 +8,17 @@ from functools import partial
 import numpy as np
 
 from report.analysis import Analysis, decimals_of
-from report.document.markdown import arrow, bold, details, difference, interval, p_value, table, unit_name
-from report.document.names import family_label
+from report.document.markdown import (
+    arrow,
+    bold,
+    details,
+    difference,
+    family_label,
+    interval,
+    p_value,
+    table,
+    unit_name,
+)
 from report.significance.axes import Benchmark, Family, Level
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
 from report.verdicts.findings import place, verdict_word

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from base.config_input import shipped
 from base.progress import duration
 from report.analysis import Analysis
-from report.document.markdown import amount, escape, listed, margin
-from report.document.names import counted, family_label
+from report.document.markdown import amount, counted, escape, family_label, listed, margin
 from report.leaderboard import leaderboard
 from report.part import NextStep, Page
 from report.significance.axes import Benchmark, Family

@@ -13,8 +13,7 @@ from scipy import special
 from base.errors import UsageError
 from report.analyse import read_arms
 from report.analysis import Request
-from report.document.markdown import table, unit_name
-from report.document.names import family_label
+from report.document.markdown import family_label, table, unit_name
 from report.inputs.sources import read_source
 from report.parts.power import equivalence_power_each, seeds_text
 from report.significance.arms import ArmTable

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TypeVar
 
 from base.errors import UsageError, unknown_name
 from report.analysis import Analysis
-from report.figures.cost import COSTS, Cost, cost_panel
 from report.figures.forest import forest_panel
-from report.figures.heat_map import heat_map_panel
-from report.figures.seeds import seeds_panel
 from report.figures.style import Panel
-from report.figures.training import gradient_norms_panel
-from report.parts import cost, phenomena
 from report.parts.learning_curves import learning_curves_panel
+from report.parts.scores import seeds_panel
 from report.significance.axes import Benchmark, Family
 from report.verdicts.ranking import shown_first
 
@@ -23,28 +18,15 @@ Name = TypeVar("Name")
 Find = Callable[[Analysis, Benchmark, Family], Panel | None]
 
 
-def _cost_panel(one: Cost, analysis: Analysis, outcome: Benchmark, family: Family) -> Panel | None:
-    result = cost.PART.of(analysis)
-    return None if result is None else cost_panel(analysis, result.arms, outcome, family, one)
-
-
 PLOTS: Mapping[str, Find] = {
     "forest": lambda analysis, outcome, _: forest_panel(analysis, outcome),
     "seeds": seeds_panel,
-    "heat-map": lambda analysis, outcome, _: _heat_map(analysis, outcome),
     "learning-curves": lambda analysis, _, family: learning_curves_panel(analysis, family),
     "learning-curve-differences": lambda analysis, _, family: learning_curves_panel(
         analysis, family, "difference"
     ),
-    "gradient-norms": lambda analysis, _, family: gradient_norms_panel(analysis, family),
-    **{f"cost-{one[0].replace('_', '-')}": partial(_cost_panel, one) for one in COSTS},
 }
 """Every kind of figure that fits into one pair of axes, by its name."""
-
-
-def _heat_map(analysis: Analysis, benchmark: Benchmark) -> Panel | None:
-    result = phenomena.PART.of(analysis)
-    return heat_map_panel(analysis, result.differences.get(benchmark, ())) if result else None
 
 
 def find_panel(analysis: Analysis, kind: str, outcome: str | None, family: str | None) -> Panel:
@@ -66,12 +48,7 @@ def find_panel(analysis: Analysis, kind: str, outcome: str | None, family: str |
     panel = PLOTS[kind](analysis, benchmark, _named(family, scored, "family") or scored[0])
     if panel is None:
         raise UsageError(
-            f"there is nothing to draw as {kind}: it needs "
-            + (
-                "scores of two parts or more"
-                if kind == "heat-map"
-                else "the folders of the runs, as a study has"
-            )
+            f"there is nothing to draw as {kind}: it needs the folders of the runs, as a study has"
         )
     return panel
 

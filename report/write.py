@@ -22,7 +22,7 @@ from report.document.document import (
 from report.exports import draw_all, number_tables, record_of
 from report.inputs.sources import Source, read_source
 from report.page import blocks
-from report.paper.write import FOLDER, paper_files
+from report.paper import FOLDER, paper_files
 from report.part import Page
 from scores.metrics import Declared
 

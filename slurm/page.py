@@ -15,10 +15,8 @@ from matplotlib.figure import Figure
 from base.json_text import parse_json
 from base.run.folders import RunFolder, StudyFolder
 from report.document.document import Document, shown_path, write_document
-from report.document.markdown import figure, plain, table
-from report.document.names import family_label
-from report.figures.style import STYLE, add_legend, panels, variant_styles
-from report.figures.training import Curve, thin
+from report.document.markdown import family_label, figure, plain, table
+from report.figures.style import STYLE, Curve, add_legend, panels, thin, variant_styles
 from scores.stages import MAIN
 from slurm.cell_state import is_number
 from slurm.survey import peek_listing

@@ -127,7 +127,7 @@ def main(args: Sequence[str] | None = None) -> int:
     from inside.classifier import measures, page, spaces
     from inside.classifier.classifiers import Subject
     from report.document.document import write_document
-    from report.document.names import file_name
+    from report.document.markdown import file_name
 
     task = embedded_tasks(config).get(asked.task) or find_task(asked.task, config)
     subject = Subject(asked.run, task, config, lambda message: print(message, file=sys.stderr))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -42,8 +42,6 @@ RAW_TAG = re.compile(
 )
 WHOLE = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\]|\d+ / \d+|[+-]?[\d.]+ ± [\d.]+")
 LONG_CELL = 30  # characters in a line
-CONTENTS = "**Contents:**"
-"""How the line of links begins that a page has instead of a list."""
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
 
 
@@ -69,7 +67,6 @@ def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
     parser.core.ruler.after("block", "alerts", _mark_alerts)
     parser.core.ruler.push("heading_ids", _name_headings)
     parser.core.ruler.push("beside", _put_beside)
-    parser.core.ruler.push("contents", _make_contents)
     for name, rule in (
         ("text", _text),
         ("image", _image),
@@ -90,11 +87,11 @@ def _mark_alerts(state: StateCore) -> None:
         quote, paragraph, text = state.tokens[place : place + 3]
         if quote.type != "blockquote_open" or paragraph.type != "paragraph_open":
             continue
-        if not (found := ALERT.match(text.content)):
+        if not (mark := ALERT.match(text.content)):
             continue
-        kind = found[1].lower()
+        kind = mark[1].lower()
         quote.attrs = {"class": f"alert {kind}", "role": "note"}
-        text.content = text.content[found.end() :]
+        text.content = text.content[mark.end() :]
         closing = state.tokens[place + 3]
         paragraph.hidden = closing.hidden = not text.content
         quote.meta = {"alert": kind}
@@ -114,41 +111,14 @@ def _title(kind: str) -> list[Token]:
 
 def _name_headings(state: StateCore) -> None:
     """Give headings ids as GitHub does: lower case, hyphens for spaces, numbers from the second on."""
-    seen: dict[str, int] = {}
+    repetitions: dict[str, int] = {}
     for heading, inline in zip(state.tokens, state.tokens[1:], strict=False):
         if heading.type != "heading_open":
             continue
         text = "".join(child.content for child in inline.children or [])
         name = anchor(text)
-        times = seen[name] = seen.get(name, -1) + 1
+        times = repetitions[name] = repetitions.get(name, -1) + 1
         heading.attrSet("id", f"{name}-{times}" if times else name)
-
-
-def _make_contents(state: StateCore) -> None:
-    """Make a list of the links in the line of contents, and one that leads back to it from anywhere."""
-    tokens = state.tokens
-    for place in range(len(tokens) - 2):
-        opening, inline, closing = tokens[place : place + 3]
-        if opening.type != "paragraph_open" or not inline.content.startswith(CONTENTS):
-            continue
-        opening.tag = closing.tag = "nav"
-        opening.attrs = {"class": "contents", "id": "contents", "aria-label": "Contents"}
-        inline.children = list(_links(inline.children or []))
-        back = '<a class="to-contents" href="#contents">Contents</a>\n'
-        tokens.insert(place + 3, Token("frame", "", 0, content=back, block=True))
-        return
-
-
-def _links(children: Sequence[Token]) -> Iterator[Token]:
-    """Leave out what stands between links."""
-    is_inside = False
-    for child in children:
-        is_inside = is_inside or child.type == "link_open"
-        if is_inside:
-            yield child
-        if child.type == "link_close":
-            is_inside = False
-            yield Token("text", "", 0, content="\n")
 
 
 def _put_beside(state: StateCore) -> None:
@@ -169,22 +139,16 @@ def _put_beside(state: StateCore) -> None:
         tokens.insert(place, Token("frame", "", 0, content=text, block=True))
 
 
-def _frame(
-    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
-) -> str:
+def _frame(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
     return tokens[place].content
 
 
-def _text(
-    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
-) -> str:
+def _text(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
     """Keep an interval, the sizes of two arms, and a mean with its spread on one line."""
     return WHOLE.sub(r'<span class="whole">\g<0></span>', html.escape(tokens[place].content))
 
 
-def _raw(
-    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
-) -> str:
+def _raw(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
     parts = RAW_TAG.split(tokens[place].content)
     return "".join(
         part if i % 2 else html.escape(html.unescape(part), quote=False) for i, part in enumerate(parts)
@@ -203,22 +167,16 @@ def _image(
     return f'<span class="figure"><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></span>'
 
 
-def _table_open(
-    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
-) -> str:
+def _table_open(*_: Any) -> str:
     # Reachable by keyboard, as a box that scrolls must be.
     return '<div class="table" tabindex="0"><table>\n'
 
 
-def _cell_open(
-    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
-) -> str:
+def _cell_open(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
     # A sentence in a table of many columns would else stand in lines of one word each.
     is_long = max(map(len, re.split(r"<br ?/?>", tokens[place + 1].content))) > LONG_CELL
     return '<td class="long">' if is_long else "<td>"
 
 
-def _table_close(
-    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
-) -> str:
+def _table_close(*_: Any) -> str:
     return "</table></div>\n"

@@ -1,19 +1,23 @@
-"""Numbers and Markdown as pages write them, with the decimals that their spread over seeds allows."""
+"""Numbers, names and Markdown as pages write them, and the order in which a reader expects names."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
+from base import families
+from report.significance.axes import SIZE, TOKENS, Benchmark, Family, Setting
 from report.significance.comparison import Comparison
 from scores.metrics import Metric
-from scores.suites import Better
+from scores.suites import HELD_OUT, SUITES, Better
 
-Name = TypeVar("Name", bound=Hashable)
+Name = TypeVar("Name")
 MOST_DIGITS = 8
 MANY_DIGITS = 1e5
 """From here on a number is written with its power of ten: few runs at an early look leave that wide."""
@@ -66,9 +70,9 @@ def margin(comparison: Comparison) -> str:
     return f"{comparison.margin:g} {unit.removesuffix('s') if comparison.margin == 1 else unit}".strip()
 
 
-def arrow(metric: Metric) -> str:
+def arrow(outcome: Metric) -> str:
     """Point to the better scores: ↑ or ↓."""
-    return ARROWS[metric.better]
+    return ARROWS[outcome.better]
 
 
 def anchor(heading: str) -> str:
@@ -117,19 +121,9 @@ def count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def millions(value: int | None) -> str:
-    """Write a whole number in millions."""
-    return "-" if value is None else f"{value / 1e6:,.3f}"
-
-
-def share(value: int | None, base: int | None) -> str:
-    """Write how much larger a number is than its base, in percent."""
-    return "-" if not value or not base else f"{100 * (value / base - 1):+.1f}%"
-
-
-def bold(text: str, wanted: bool) -> str:
-    """Set in bold if wanted."""
-    return f"**{text}**" if wanted else text
+def bold(text: str, is_bold: bool) -> str:
+    """Set in bold, or leave as it is."""
+    return f"**{text}**" if is_bold else text
 
 
 def escape(text: str) -> str:
@@ -168,3 +162,68 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def details(summary: str, body: str) -> str:
     """Fold a long part away under its summary."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def family_label(family: Family | None) -> str:
+    """Name a family or a setting as a reader writes it; None is the average over all of them."""
+    if family is None:
+        return "averaged"
+    if isinstance(family, Setting):
+        return family.written("" if family.is_of_only_family else families.family_label(family.family))
+    return families.family_label(family)
+
+
+def counted(strata: Sequence[Family]) -> str:
+    """Say over how many families, levels of axes and variants these settings go: ``2 families x 3 sizes``."""
+    settings = [x for x in strata if isinstance(x, Setting)]
+    kinds = {"families": {x.family for x in settings}, "variants": {x.variant for x in settings}}
+    for setting in settings:
+        for axis, level in setting.places:
+            noun = {SIZE: "sizes", TOKENS: "numbers of tokens"}.get(axis, f"levels of {axis}")
+            kinds.setdefault(noun, set()).add(level)
+    several = {noun: len(levels) for noun, levels in kinds.items() if len(levels) > 1}
+    if math.prod(several.values()) != len(strata):
+        return f"{len(strata)} settings"
+    return " x ".join(f"{number} {noun}" for noun, number in several.items())
+
+
+def file_name(kind: str, name: str) -> str:
+    """Name a file, whatever characters a table puts into a name."""
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}"
+
+
+def figure_names(kind: str, benchmarks: Iterable[Benchmark]) -> Mapping[Benchmark, str]:
+    """Name one kind of figure for each benchmark; of several that a file cannot tell apart, by number."""
+    names, times = {}, Counter()
+    for benchmark in benchmarks:
+        name = file_name(kind, str(benchmark))
+        times[name] += 1
+        names[benchmark] = name if times[name] == 1 else f"{name}-{times[name]}"
+    return names
+
+
+def ordered(names: Iterable[Name], order: Sequence[Name]) -> list[Name]:
+    """Sort names by their place in ``order``, the unlisted ones after them by name."""
+    places = {name: place for place, name in enumerate(order)}
+    return sorted(names, key=lambda name: (places.get(name, len(places)), str(name)))
+
+
+def ordered_benchmarks(benchmarks: Iterable[Benchmark], listed: Sequence[Benchmark]) -> tuple[Benchmark, ...]:
+    """Sort benchmarks: held-out loss, then as ``SUITES`` does, any other by name.
+
+    Heads of one stand as the study lists them, graded metrics behind what they belong to.
+    """
+    places = {name: place for place, name in enumerate((HELD_OUT, *SUITES))}
+    of_study = {benchmark: place for place, benchmark in enumerate(listed)}
+
+    def key(benchmark: Benchmark) -> tuple[int, str, int, str, str]:
+        place = of_study.get(replace(benchmark, metric=""), len(listed))
+        name = benchmark.name
+        return places.get(name, len(places)), name, place, benchmark.head, benchmark.metric
+
+    return tuple(sorted(benchmarks, key=key))
+
+
+def title(benchmark: Benchmark) -> str:
+    """Name an outcome as a reader writes it."""
+    return "held-out loss" if benchmark.name == HELD_OUT else str(benchmark)

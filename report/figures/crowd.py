@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from report.analysis import Analysis
-from report.document.names import family_label
+from report.document.markdown import family_label
 from report.figures.style import (
     BLUE,
     GREY,
     SMALL,
-    VERMILION,
     VariantStyle,
     in_two_lines,
     new_figure,
     text_width,
 )
-from report.significance.axes import Family, Level
-from report.significance.comparison import Comparison
+from report.leaderboard import sorted_variants
+from report.significance.arms import Key
+from report.significance.axes import Level
 from report.significance.factor import FACTORS
-from report.verdicts.ranking import by_standing
 
 MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
@@ -30,9 +29,6 @@ COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
 NAME_IN = 1.05
 """Widest name of a panel; a longer one is written smaller."""
-NOT_SHOWN = "not shown to differ from"
-VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, NOT_SHOWN: GREY}
-"""By what is shown against the baseline: forty looks of their own are told apart by nobody."""
 ALONE = VariantStyle(BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
 BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
@@ -40,15 +36,8 @@ BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
 
 
 def is_crowd(analysis: Analysis) -> bool:
-    """Whether a figure gives each variant a panel of its own, and sorts where it lists them."""
+    """Whether there are too many variants for one pair of axes: each has its panel, and lists are sorted."""
     return len(analysis.variants) > MOST_TOGETHER
-
-
-def in_words(comparison: Comparison) -> str:
-    """Say what is shown of a variant against the baseline, which an exploratory comparison does not."""
-    if not (comparison.is_primary and comparison.is_different):
-        return NOT_SHOWN
-    return "better than" if comparison.is_better else "worse than"
 
 
 def in_drawn_order(analysis: Analysis) -> list[Level]:
@@ -60,38 +49,28 @@ def in_drawn_order(analysis: Analysis) -> list[Level]:
     has_own_order = analysis.factor not in FACTORS  # sizes and levels
     if has_own_order or not is_crowd(analysis):
         return list(analysis.variants)
-    leading = by_standing(analysis)[0]
-    sign = -1 if analysis.metric(leading).better == "higher" else 1
-    scores = {
-        c.contrast.plus[0]: sign * c.estimate
-        for c in analysis.overall(leading)
-        if c.estimate is not None and len(c.contrast.plus) == 1
-    }
-    scores[analysis.baseline] = 0.0
-    return sorted(analysis.variants, key=lambda name: scores.get(name, float("inf")))
-
-
-def others_in_drawn_order(analysis: Analysis) -> list[Level]:
-    """Return the same without the baseline."""
-    return [name for name in in_drawn_order(analysis) if name != analysis.baseline]
+    return sorted_variants(analysis)
 
 
 def small_panels(
-    shown: Mapping[Family, Sequence[Level]], xlabel: str, ylabel: str
-) -> tuple[Figure, dict[tuple[Family, Level], Axes]]:
+    analysis: Analysis, arms: Collection[Key], xlabel: str, ylabel: str
+) -> tuple[Figure, dict[Key, Axes]]:
     """Make a figure with a titled panel for each variant of each family; those of a family share both axes.
 
     Args:
-        shown: Variants in the order in which they are drawn, by family.
+        analysis: Says in which order variants are drawn.
+        arms: Family and variant of each panel; families are drawn in this order.
         xlabel: What stands once below all.
         ylabel: What stands once beside all.
     """
+    order = in_drawn_order(analysis)
+    shown = {f: [v for v in order if (f, v) in arms] for f in dict.fromkeys(f for f, _ in arms)}
     columns = min(COLUMNS, max(map(len, shown.values())))
     lines = [-(-len(variants) // columns) for variants in shown.values()]
     heights = [TITLE_IN + PANEL_IN * count for count in lines]
     figure = new_figure(AROUND_IN + sum(heights))
     blocks = figure.subfigures(len(shown), 1, height_ratios=heights, squeeze=False).ravel()
-    found: dict[tuple[Family, Level], Axes] = {}
+    panels: dict[Key, Axes] = {}
     for block, (family, variants), count in zip(blocks, shown.items(), lines, strict=True):
         grid = block.subplots(count, columns, squeeze=False, sharex=True, sharey=True).ravel()
         block.suptitle(family_label(family), fontsize=10)
@@ -101,7 +80,7 @@ def small_panels(
             name = in_two_lines(str(variant), 16)
             axes.set_title(name, fontsize=min(SMALL, SMALL * NAME_IN / text_width(name)), pad=2)
             axes.tick_params(labelsize=SMALL - 1.5, labelbottom=place >= len(variants) - columns)
-            found[family, variant] = axes
+            panels[family, variant] = axes
     figure.supxlabel(xlabel, fontsize=9.5)
     figure.supylabel(ylabel, fontsize=9.5)
-    return figure, found
+    return figure, panels

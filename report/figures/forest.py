@@ -13,8 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from report.analysis import Analysis
-from report.document.markdown import difference, interval, unit_name
-from report.document.names import family_label
+from report.document.markdown import difference, family_label, interval, unit_name
 from report.figures.style import (
     GREY,
     SMALL,
@@ -69,12 +68,12 @@ def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     return figure, _alternative_text(analysis, [benchmark])
 
 
-def forest_panel(analysis: Analysis, benchmark: Benchmark, with_numbers: bool = True) -> Panel:
+def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
     """Return the forest of one metric, its numbers beside it."""
     labels = _labels(analysis)
 
     def draw(axes: Axes) -> None:
-        _draw(axes, analysis, benchmark, with_numbers)
+        _draw(axes, analysis, benchmark, with_numbers=True)
         axes.set_title(filled(place(analysis, benchmark), 40))
         _label_variants(axes, labels, _step(analysis))
 
@@ -204,10 +203,10 @@ def interval_text(comparison: Comparison) -> str:
 
 def _alternative_text(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> str:
     """Say in one sentence what is drawn; the numbers are in the table."""
-    named = ", ".join(place(analysis, benchmark) for benchmark in benchmarks)
+    metrics = ", ".join(place(analysis, benchmark) for benchmark in benchmarks)
     is_tested = any(c.is_primary for c in _shown(analysis, benchmarks))
     intervals = f"with simultaneous {analysis.confidence:.0%} intervals" if is_tested else "without intervals"
     return (
-        f"Forest plot of {named}: difference of {len(analysis.others)} {analysis.noun}s to "
+        f"Forest plot of {metrics}: difference of {len(analysis.others)} {analysis.noun}s to "
         f"{analysis.baseline}, in the order of {place(analysis, by_standing(analysis)[0])}, {intervals}."
     )

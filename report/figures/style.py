@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -51,6 +52,9 @@ WIDTH_IN = 6.2
 DPI = 200
 POINTS_PER_INCH = 72
 KEY_IN = 0.55  # a legend's line or marker with the space around it
+MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file
+Curve = Sequence[tuple[int, float]]
+"""Step or tokens, and a value."""
 
 
 class VariantStyle(NamedTuple):
@@ -70,6 +74,10 @@ class VariantStyle(NamedTuple):
     def line(self, label: str) -> Line2D:
         """Return its line in a legend."""
         return Line2D([], [], color=self.colour, ls=self.dashes, lw=1.7, label=label)
+
+    def point(self, label: str, dashes: str = "") -> Line2D:
+        """Return its point in a legend, on a line where that is drawn."""
+        return Line2D([], [], ls=dashes, lw=1.4, label=label, **self.points)
 
 
 class Panel(NamedTuple):
@@ -139,6 +147,26 @@ def add_legend(figure: Figure, handles: Sequence[Any], size: float = SMALL) -> N
     figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, columnspacing=1.2)
 
 
+def add_grid(axes: Axes) -> None:
+    """Draw a pale grid behind everything."""
+    axes.grid(color="#ececec", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def thin(curve: Curve, most: int = MOST_POINTS) -> list[tuple[float, float]]:
+    """Average neighbouring points until at most ``most`` are left."""
+    if len(curve) <= most:
+        return list(curve)
+    return [tuple(group.mean(0).tolist()) for group in np.array_split(np.asarray(curve, dtype=float), most)]
+
+
+def use_log_scale(axes: Axes) -> None:
+    """Make the axis of costs or sizes logarithmic."""
+    axes.set_xscale("log")
+    axes.margins(x=0.08)
+    label_log_axis(axes.xaxis)
+
+
 def label_log_axis(axis: Axis) -> None:
     """Write plain numbers at a logarithmic axis, several even where it spans less than a decade."""
     low, high = axis.get_view_interval()
@@ -193,8 +221,8 @@ def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
         settle(figure)
         metadata = {"Date": None, "Creator": None, **({"Title": title} if title else {})}
         figure.savefig(buffer, format="svg", metadata=metadata)
-    told = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
-    return buffer.getvalue().replace("</title>", f"</title>{told}", 1)
+    element = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
+    return buffer.getvalue().replace("</title>", f"</title>{element}", 1)
 
 
 def to_pdf(figure: Figure) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -15,7 +14,8 @@ from report.analysis import Analysis
 from report.document.markdown import (
     amount,
     difference,
-    escape,
+    family_label,
+    figure_names,
     interval,
     listed,
     p_value,
@@ -23,7 +23,6 @@ from report.document.markdown import (
     table,
     unit_name,
 )
-from report.document.names import family_label, figure_names
 from report.figures.forest import draw_forest, draw_forests
 from report.leaderboard import verdict
 from report.part import Draw, Page, Part, Section
@@ -88,7 +87,6 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
             f"{median(choices):.0%} of the variance of these differences comes from the choice of the "
             f"{_tuned_fields(analysis)}, which more seeds do not lessen and more tuning seeds do."
         )
-    yield from _from_note(analysis)
 
 
 def _tuned_fields(analysis: Analysis) -> str:
@@ -96,14 +94,6 @@ def _tuned_fields(analysis: Analysis) -> str:
     fields = analysis.tuned.plan.plan.fields if analysis.tuned else ()
     names = dict.fromkeys(field.rpartition(".")[2].replace("_", " ") for field in fields)
     return listed(names) if names else ""
-
-
-def _from_note(analysis: Analysis) -> Iterator[str]:
-    """Quote what the study's author tells of the contrasts; all of the note stands below the card."""
-    note = analysis.source.design.note
-    clauses = [clause.strip() for clause in re.split(r"[.;]\s", note) if "contrast" in clause]
-    if analysis.contrasts and clauses:
-        yield f'The study\'s note: "{escape(clauses[0])}".'
 
 
 def _range(values: Iterable[float], form: str) -> str:
@@ -130,10 +120,10 @@ def tables(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, pd.Data
 
 
 def _heading(analysis: Analysis, benchmark: Benchmark) -> str:
-    metric = analysis.metric(benchmark)
-    unit = unit_name(metric.unit)
+    outcome = analysis.metric(benchmark)
+    unit = unit_name(outcome.unit)
     joint = "as" if unit == "bits per byte" else "in"  # perplexity is no number of bits
-    return f"{place(analysis, benchmark)}{f' {joint} {unit}' if unit else ''}, {metric.better} is better"
+    return f"{place(analysis, benchmark)}{f' {joint} {unit}' if unit else ''}, {outcome.better} is better"
 
 
 def _legend(analysis: Analysis) -> str:
@@ -157,9 +147,10 @@ def _tables(
                   "runs", "verdict"]  # fmt: skip
         rows = [[name(c), family_label(c.family), *_test_cells(c)] for c in primary]
         yield table([analysis.noun, analysis.stratum, *header], rows)
-    if explored := [c for c in comparisons if not c.is_primary]:
+    if exploratory := [c for c in comparisons if not c.is_primary]:
         rows = [
-            [name(c), family_label(c.family), difference(c), signed(c.hedges_g), _runs(c)] for c in explored
+            [name(c), family_label(c.family), difference(c), signed(c.hedges_g), _runs(c)]
+            for c in exploratory
         ]
         yield table([f"{analysis.noun}, exploratory", analysis.stratum, "difference", "g", "runs"], rows)
 
@@ -187,32 +178,23 @@ def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
 
 
 def _fields(comparison: Comparison) -> dict[str, Any]:
-    own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
-    own |= {"unit": comparison.unit, "better": comparison.metric.better}
-    own |= {"p_sequential": comparison.p_sequential}
+    fields = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
+    fields |= {"unit": comparison.unit, "better": comparison.metric.better}
+    fields |= {"p_sequential": comparison.p_sequential}
     if comparison.choice_error is None:
-        own.pop("choice_error")
+        fields.pop("choice_error")
     for name in ("metric", "look"):
-        own.pop(name, None)
-    own |= {"dropped": ", ".join(comparison.dropped), "verdict": comparison.verdict}
-    return own if comparison.is_primary else {**own, **dict.fromkeys(TESTS, math.nan), "verdict": None}
+        fields.pop(name, None)
+    fields |= {"dropped": ", ".join(comparison.dropped), "verdict": comparison.verdict}
+    if not comparison.is_primary:
+        fields |= dict.fromkeys(TESTS, math.nan) | {"verdict": None}
+    return fields
 
 
 def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
-    """Differences are in ``unit``, with per-comparison intervals."""
-    first = both.own
-    named = {"benchmark": first.benchmark, "contrast": first.contrast, "family": first.family}
-    sides = {
-        f"{name}_{side}": getattr(c, name)
-        for side, c in (("shared", both.shared), ("own", first))
-        for name in ("estimate", "low", "high", "p")
-    }
-    return {
-        **named,
-        "unit": first.unit,
-        **sides,
-        "choice_error": first.choice_error,
-    }
+    """Describe a difference at the shared rate, in ``unit``, with its per-comparison interval."""
+    names = ("benchmark", "contrast", "family", "unit", "estimate", "low", "high", "p")
+    return {name: getattr(both.shared, name) for name in names}
 
 
 PART = Part(

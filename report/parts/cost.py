@@ -1,29 +1,40 @@
-"""What variants cost, what they are matched in, and their loss against the cost."""
+"""What variants cost, what they are matched in, and a figure of their loss against the cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from base.progress import duration
 from base.wording import first_few
 from report.analysis import Analysis
-from report.document.markdown import table
-from report.document.names import family_label
-from report.figures.cost import draw_cost
+from report.document.markdown import family_label, table, title
+from report.figures.crowd import is_crowd
+from report.figures.style import (
+    GREY,
+    VariantStyle,
+    add_grid,
+    add_legend,
+    filled,
+    panels,
+    use_log_scale,
+    variant_styles,
+)
 from report.inputs.run_facts import SHOWN
-from report.part import Draw, Page, Part, Section
+from report.part import Draw, Drawing, Page, Part, Section
+from report.significance.axes import Benchmark, Family, Level
+from report.verdicts.ranking import by_standing
 from scores.rows import some_of
+from scores.suites import HELD_OUT
 
 TOLERANCE = 0.01
 """Costs this close count as equal: a matched width is a whole number."""
-
-
 FAR = 0.05
 """Of parameters, a difference that a reader is told of."""
 NAMED = 4
@@ -45,6 +56,17 @@ COLUMNS: Mapping[str, tuple[str, float, int]] = {
 """Heading to the field of a run's facts, its divisor and its decimals."""
 TIME = "train_hours"
 MEASURED = list(dict.fromkeys([TIME, *(field for field, *_ in (*COLUMNS.values(), *QUESTIONS.values()))]))
+COSTS: tuple[tuple[str, float, str], ...] = (
+    ("num_parameters", 1e6, "parameters (millions)"),
+    ("flops_per_token", 1e6, "forward MFLOP per token"),
+    ("train_hours", 1 / 60, "training time (min)"),
+)
+"""What a figure has a panel of: field of a run's facts, divisor, label of the axis."""
+PANEL_IN = 2.1
+LOG_FROM = 6
+"""Largest over smallest cost from which on the axis is logarithmic."""
+LEAST_SPAN = 0.1
+"""Of a linear axis, as a share of its middle: costs that are all but equal must not look far apart."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,12 +179,12 @@ def _text(analysis: Analysis) -> str:
 
 def checks(analysis: Analysis, cost: Cost) -> Iterable[str]:
     """Name the variants that have far more or less than the baseline, each once, the farthest first."""
-    in_budgets, named = [], set[str]()
+    in_budgets, mentioned = [], set[str]()
     for budget, column, most in (("parameters", "parameters_ratio", NAMED), ("FLOPs", "flops_ratio", 2)):
         ratios = cost.arms.groupby("variant", sort=False)[column].mean().dropna()
-        far = ratios[((ratios - 1).abs() > FAR) & ~ratios.index.isin(named)]
+        far = ratios[((ratios - 1).abs() > FAR) & ~ratios.index.isin(mentioned)]
         far = far.sort_values(key=lambda ratio: -np.abs(np.log(ratio)))
-        named |= set(far.index)
+        mentioned |= set(far.index)
         if len(far):
             names = [f"`{name}` {_percent(ratio)}" for name, ratio in far.items()]
             in_budgets.append(f"in {budget}: {first_few(names, most)}")
@@ -172,14 +194,103 @@ def checks(analysis: Analysis, cost: Cost) -> Iterable[str]:
 
 def tables(analysis: Analysis, cost: Cost) -> Mapping[str, pd.DataFrame]:
     """Return costs by family and variant."""
-    return {
-        "cost": cost.arms.assign(matched_in=[", ".join(names) for names in cost.arms.matched_in]),
-    }
+    return {"cost": cost.arms.assign(matched_in=[", ".join(names) for names in cost.arms.matched_in])}
 
 
 def figures(analysis: Analysis, cost: Cost) -> Mapping[str, Draw]:
     """Draw the loss against each cost."""
     return {"cost": partial(draw_cost, analysis, cost.arms)}
+
+
+def leading_loss(analysis: Analysis) -> Benchmark:
+    """Return the held-out loss, else the leading metric."""
+    held_out = Benchmark(HELD_OUT)
+    return held_out if held_out in analysis.benchmarks else by_standing(analysis)[0]
+
+
+class Point(NamedTuple):
+    """A variant in a panel."""
+
+    variant: Level
+    cost: float
+    score: float
+    error: float
+    """Standard error of the mean score; nan of one run."""
+
+
+def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
+    """Draw a panel for each family and each cost that is known of two of its variants.
+
+    Args:
+        analysis: What was computed.
+        arms: family, variant and mean costs, one column each.
+
+    Returns:
+        None of more variants than can be told apart.
+    """
+    benchmark = leading_loss(analysis)
+    shown = [
+        (family, label, points)
+        for family in analysis.families
+        for field, divisor, label in COSTS
+        if (points := _points(analysis, arms, benchmark, family, field, divisor))
+    ]
+    if not shown or is_crowd(analysis):
+        return None
+    styles = variant_styles(analysis.variants)
+    figure, places = panels(len(shown), PANEL_IN, columns=3)
+    for axes, (family, label, points) in zip(places, shown, strict=True):
+        _draw(axes, points, styles, analysis.baseline)
+        axes.set_title(filled(family_label(family), 30))
+        axes.set_xlabel(filled(label, 25))
+    figure.supylabel(filled(_label(analysis, benchmark), 30), fontsize=9.5)
+    present = {point.variant for _, _, points in shown for point in points}
+    add_legend(figure, [styles[name].point(str(name)) for name in analysis.variants if name in present])
+    families = ", ".join(dict.fromkeys(family_label(family) for family, _, _ in shown))
+    return figure, (
+        f"Scatter plots of {_label(analysis, benchmark)}, with its standard error over seeds, against costs: "
+        f"a panel for each cost of {families}; the dashed line is the mean of {analysis.baseline}"
+    )
+
+
+def _points(
+    analysis: Analysis, arms: pd.DataFrame, benchmark: Benchmark, family: Family, field: str, divisor: float
+) -> list[Point]:
+    """Return the variants of a family with a score and a cost, unless there is one alone."""
+    of_family = arms[arms.family == family]
+    costs = dict(zip(of_family.variant, of_family[field] / divisor, strict=True))
+    runs = analysis.tables[benchmark].runs
+    points = []
+    for variant in analysis.variants:
+        scores = runs.get((family, variant), pd.Series())
+        if len(scores) and not np.isnan(costs.get(variant, np.nan)):
+            error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
+            points.append(Point(variant, costs[variant], float(scores.mean()), error))
+    return points if len(points) > 1 else []
+
+
+def _draw(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantStyle], baseline: Level) -> None:
+    for variant, cost, score, error in points:
+        style = styles[variant]
+        axes.errorbar(cost, score, yerr=error, ls="", elinewidth=1, **style.points)
+        if variant == baseline:
+            axes.axhline(score, color=GREY, lw=0.9, ls="--", zorder=1)
+    low, high = min(x.cost for x in points), max(x.cost for x in points)
+    if high > LOG_FROM * low > 0:
+        use_log_scale(axes)
+    else:
+        reach = max(0.6 * (high - low), LEAST_SPAN * abs(high + low) / 4) or 1.0
+        axes.set_xlim((low + high) / 2 - reach, (low + high) / 2 + reach)
+        axes.locator_params(axis="x", nbins=3)
+    axes.margins(y=0.1)
+    axes.locator_params(axis="y", nbins=5)
+    add_grid(axes)
+
+
+def _label(analysis: Analysis, benchmark: Benchmark) -> str:
+    outcome = analysis.metric(benchmark)
+    unit = f" ({outcome.unit})" if outcome.unit else ""
+    return f"mean {title(benchmark)}{unit}, {outcome.better} is better"
 
 
 PART = Part(name="cost", compute=compute, section=section, figures=figures, tables=tables, checks=checks)

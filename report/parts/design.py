@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
-from report.analysis import Analysis, Request
-from report.document.markdown import count, escape, listed, table
-from report.document.names import family_label, title
+from report.analysis import Analysis
+from report.document.markdown import count, escape, family_label, table, title
 from report.part import Page, Part, Section
 from scores.run_scores import SINGLE_TASK
 from scores.suites import HELD_OUT
@@ -24,23 +22,23 @@ def compute(analysis: Analysis) -> bool:
 def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
     """How many runs there are, which are missing, how many items, and what made them."""
     design = analysis.source.design
-    origin = (
+    plan = (
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
-    parts = [_runs(analysis), questions_note(analysis)]
+    parts = [_runs(analysis)]
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
         rows = [[title(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
         parts += [
-            f"**Missing scores, {origin}**",
+            f"**Missing scores, {plan}**",
             table(["metric", analysis.stratum, analysis.noun, "seeds"], rows),
         ]
     else:
-        parts.append(f"No score is missing {origin}.")
+        parts.append(f"No score is missing {plan}.")
     parts += [_items(analysis), _formulas(analysis)]
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
-    parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
-    parts += [_warnings(analysis)]
+    trained = [f"- trained with {origin} (runs: {number})" for origin, number in sorted(origins.items())]
+    parts += ["\n".join(trained), _warnings(analysis)]
     return Section(title="Design and data checks", summary="", body="\n\n".join(filter(None, parts)))
 
 
@@ -57,73 +55,39 @@ def _warnings(analysis: Analysis) -> str:
     return "\n".join(["**Data checks**", "", *(f"- {escape(note)}" for note in analysis.warnings)])
 
 
-_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "looks")
-
-
-def questions_note(analysis: Analysis) -> str:
-    """Say what the study's file asks, and what flags ask."""
-    design, flags = analysis.source.design, _said(asked_by_flags(analysis.request))
-    parts = [f"The study's file asks: {_said(design.asked) or 'nothing'}."] if design.written else []
-    parts += [f"On the command line: {flags}."] if flags else []
-    return " ".join(parts)
-
-
-def asked_by_flags(request: Request) -> dict[str, Any]:
-    """Name the choices of a request that decide what is claimed, as a study's file names them."""
-    usual, declared = Request(), request.declared
-    found = {name: getattr(request, name, None) for name in _FLAGS}
-    asked = {name: value for name, value in found.items() if value != getattr(usual, name, None)}
-    margins = {"margin": declared.margin, "margins": dict(declared.margins)}
-    return asked | {key: value for key, value in margins.items() if value}
-
-
-def _said(choices: Mapping[str, Any]) -> str:
-    """Write choices as a sentence does; those that are not made are left out."""
-    words = [f"{key} {_value(value)}" for key, value in choices.items() if value]
-    return escape(listed(words)) if words else ""
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_value(own)}" for name, own in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_value, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _runs(analysis: Analysis) -> str:
     """Say how many runs every arm has; in a table where they differ in number."""
-    said = "a run is one pretraining with its own seed" + (", here under each head" * analysis.is_of_heads)
+    definition = "a run is one pretraining with its own seed"
+    definition += ", here under each head" * analysis.is_of_heads
     counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
     keys = [(b, f, v) for b in analysis.benchmarks for f in analysis.families for v in analysis.variants]
-    found = {counts.get(key, 0) for key in keys}
-    if len(found) == 1:
+    low, high = (extreme(counts.get(key, 0) for key in keys) for extreme in (min, max))
+    if low == high:
         families, variants = len(analysis.families), len(analysis.variants)
         each = (
             f"{families} {analysis.stratum if families == 1 else analysis.strata}, "
             f"{variants} {analysis.noun}s, "
             f"{len(analysis.benchmarks)} outcome{'s' if analysis.benchmarks[1:] else ''}"
         )
-        return f"{found.pop()} runs in every arm ({each}); {said}."
+        return f"{low} runs in every arm ({each}); {definition}."
     rows = [
         [title(b), family_label(f), *(str(counts.get((b, f, v), 0)) for v in analysis.variants)]
         for b in analysis.benchmarks
         for f in analysis.families
     ]
     header = ["metric", analysis.stratum, *(f"`{name}`" for name in analysis.variants)]
-    low, high = min(found), max(found)
-    return f"{said[0].upper()}{said[1:]}. Runs per arm: {low} to {high}.\n\n{table(header, rows)}"
+    return f"{definition[0].upper()}{definition[1:]}. Runs per arm: {low} to {high}.\n\n{table(header, rows)}"
 
 
 def _formulas(analysis: Analysis) -> str:
     """What the variants compute and where that is from, as their runs' records say; each once."""
     facts = analysis.facts if analysis.factor == "ffn" else ()
-    known = dict.fromkeys((str(one.variant), one.formula, one.reference) for one in facts if one.formula)
-    order = {str(name): place for place, name in enumerate(analysis.variants)}
-    found = sorted(known, key=lambda row: order.get(row[0], len(order)))
-    rows = [[f"`{text.replace('`', chr(39))}`" if text else "-" for text in row] for row in found]
+    formulas = dict.fromkeys((str(one.variant), one.formula, one.reference) for one in facts if one.formula)
+    places = {str(name): place for place, name in enumerate(analysis.variants)}
+    rows = [
+        [f"`{text.replace('`', chr(39))}`" if text else "-" for text in formula]
+        for formula in sorted(formulas, key=lambda formula: places.get(formula[0], len(places)))
+    ]
     return (
         "**Formulas of the variants**\n\n" + table(["variant", "formula", "reference"], rows) if rows else ""
     )

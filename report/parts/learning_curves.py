@@ -7,6 +7,7 @@ some runs stay there, final losses tell who leaves first, not where a variant en
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,13 +21,23 @@ from matplotlib.lines import Line2D
 
 from base.wording import first_few
 from report.analysis import Analysis
-from report.document.markdown import listed, table
-from report.document.names import family_label
-from report.figures.crowd import ALONE, is_crowd, others_in_drawn_order, small_panels
-from report.figures.style import GREY, Panel, VariantStyle, add_legend, filled, panels, variant_styles
-from report.figures.training import draw_gradient_norms, has_gradient_norms
+from report.document.markdown import family_label, table
+from report.figures.crowd import ALONE, is_crowd, small_panels
+from report.figures.style import (
+    GREY,
+    Curve,
+    Panel,
+    VariantStyle,
+    add_legend,
+    filled,
+    label_log_axis,
+    panels,
+    thin,
+    variant_styles,
+)
 from report.inputs.run_facts import RunFacts
 from report.part import Draw, Drawing, Page, Part, Section
+from report.significance.arms import Key
 from report.significance.axes import Family, Level
 from report.statistics.welch import NO_SPREAD
 
@@ -48,6 +59,7 @@ NAMED = 4
 PANEL_IN = 2.4
 START = 0.2
 """Share of the training whose high losses may leave the axis, so that its end can be read."""
+NORM = "gradient norm (L2, before clipping)"
 TOKENS, NATS = "tokens (millions)", "nats per token"
 Shown = Literal["loss", "difference"]
 
@@ -81,7 +93,7 @@ def compute(analysis: Analysis) -> LearningCurves | None:
             curves.append(_curves(runs, analysis.baseline))
         if runs := [run for run in runs if run.word_frequency_loss is not None]:
             departures.append(_departures(runs))
-    if not curves and not has_gradient_norms(analysis):
+    if not curves and not gradient_norms(analysis):
         return None
     empty = pd.DataFrame()
     return LearningCurves(
@@ -133,10 +145,10 @@ def _departures(runs: Sequence[RunFacts]) -> pd.DataFrame:
     rows = []
     for run in runs:
         tokens, losses = _course(run)
-        named = {name: getattr(run, name) for name in ("run_id", "family", "variant", "seed")}
-        named |= {"unigram_loss": unigram, "threshold": threshold}
+        identity = {name: getattr(run, name) for name in ("run_id", "family", "variant", "seed")}
+        identity |= {"unigram_loss": unigram, "threshold": threshold}
         departure = {"tokens": _first_below(tokens, losses, threshold), "is_bound": losses[0] <= threshold}
-        rows.append(named | departure | {"end": tokens[-1], "final_loss": losses[-1]})
+        rows.append(identity | departure | {"end": tokens[-1], "final_loss": losses[-1]})
     return pd.DataFrame(rows)
 
 
@@ -152,7 +164,7 @@ def _first_below(tokens: np.ndarray, losses: np.ndarray, threshold: float) -> fl
 def plateau_sentence(departures: pd.DataFrame) -> str:
     """Say whether all runs left the unigram plateau, and what losses tell where some did not."""
     low, high = (f"{loss:.2f}" for loss in (departures.unigram_loss.min(), departures.unigram_loss.max()))
-    named = f"the unigram plateau ({low if low == high else f'{low} to {high}'} nats)"
+    plateau = f"the unigram plateau ({low if low == high else f'{low} to {high}'} nats)"
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
@@ -160,13 +172,13 @@ def plateau_sentence(departures: pd.DataFrame) -> str:
         ends = sorted({f"{share:.0%}" for share in (min(shares), max(shares))}) if shares else []
         of_variance = f"{' to '.join(ends)} of the variance of final losses"
         care = f"; within variants, that time goes with {of_variance}" if shares else ""
-        return f"All {num_runs} runs left {named}, the last after {latest:.0%} of training{care}."
+        return f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training{care}."
     if len(staying) == num_runs:
-        return f"None of {num_runs} runs left {named}, so their losses tell little."
+        return f"None of {num_runs} runs left {plateau}, so their losses tell little."
     counts = staying.variant.astype(str).value_counts().items()
     names = first_few([f"`{variant}` {number}" for variant, number in counts], NAMED)
     return (
-        f"{len(staying)} of {num_runs} runs ({names}) did not leave {named}: losses tell who leaves first, "
+        f"{len(staying)} of {num_runs} runs ({names}) did not leave {plateau}: losses tell who leaves first, "
         "not where a variant ends."
     )
 
@@ -210,20 +222,11 @@ def _plateau_text(analysis: Analysis, departures: pd.DataFrame) -> str:
         for (family, variant), runs in departures.groupby(["family", "variant"], sort=False)
         for tokens, bound in [(runs.tokens, runs.tokens[runs.is_bound].max())]
     ]  # fmt: skip
-    shares = [
-        f"{family_label(x['family'])} {x['threshold']:.2f} nats ({x['share_explained']:.0%})"
-        for x in _plateaus(departures).dropna().to_dict("records")
-    ]
     text = (
         "The unigram plateau is the loss of a model that knows only how frequent tokens are. A run has left "
         "it when its loss is half of the way to the best final loss of its family. ≤: it had left by its "
         "first evaluation."
     )
-    if shares:
-        text += (
-            " That loss, and the share of the variance of final losses within variants that goes with when a "
-            f"run left: {listed(shares)}."
-        )
     header = [analysis.stratum, analysis.noun, "runs that left", "after tokens: median", "first", "last"]
     return f"{table(header, rows)}\n\n{text}"
 
@@ -236,15 +239,6 @@ def _tokens(number: float, bound: float) -> str:
     return f"≤ {text}" if number <= bound else text
 
 
-def _plateaus(departures: pd.DataFrame) -> pd.DataFrame:
-    rows = [
-        {"family": family, "unigram_loss": runs.unigram_loss.iloc[0], "threshold": runs.threshold.iloc[0],
-         "num_runs": len(runs), "num_left": runs.tokens.count(), "share_explained": share_explained(runs)}
-        for family, runs in departures.groupby("family", sort=False)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def tables(analysis: Analysis, result: LearningCurves) -> Mapping[str, pd.DataFrame]:
     """Return mean curves, those of every run, and when each left the plateau."""
     frames = {"run_curves": result.curves, "plateau_runs": result.departures}
@@ -254,8 +248,6 @@ def tables(analysis: Analysis, result: LearningCurves) -> Mapping[str, pd.DataFr
             num_runs=("loss", "size"), loss=("loss", "mean"), difference=("difference", "mean")
         )
         frames["learning_curves"] = means.reset_index()
-    if len(result.departures):
-        frames["plateaus"] = _plateaus(result.departures)
     return frames
 
 
@@ -278,8 +270,8 @@ def draw_learning_curves(analysis: Analysis, curves: pd.DataFrame) -> Drawing | 
             f"Held-out loss against tokens in {labels}: a small panel for each {analysis.noun}, the best "
             f"first, with its runs' difference to the mean of {analysis.baseline} (thin) and its mean"
         )
-    figure, drawn = panels(2 * len(families), PANEL_IN, columns=2)
-    for number, axes in enumerate(drawn):
+    figure, grid = panels(2 * len(families), PANEL_IN, columns=2)
+    for number, axes in enumerate(grid):
         of_family = curves[curves.family == families[number // 2]]
         _draw(axes, analysis, of_family, "difference" if number % 2 else "loss")
     figure.supxlabel(TOKENS, fontsize=9.5)
@@ -293,14 +285,12 @@ def draw_learning_curves(analysis: Analysis, curves: pd.DataFrame) -> Drawing | 
 
 def _draw_crowd(analysis: Analysis, curves: pd.DataFrame) -> Figure:
     arms = dict(list(curves.groupby(["family", "variant"], sort=False)))
-    order = others_in_drawn_order(analysis)
-    shown = {f: [name for name in order if (f, name) in arms] for f in dict.fromkeys(curves.family)}
-    figure, drawn = small_panels(shown, TOKENS, f"difference to {analysis.baseline} ({NATS})")
-    for (family, name), axes in drawn.items():
-        _draw_runs(axes, arms[family, name], "difference", ALONE)
+    others = [arm for arm in arms if arm[1] != analysis.baseline]
+    figure, grid = small_panels(analysis, others, TOKENS, f"difference to {analysis.baseline} ({NATS})")
+    for (family, variant), axes in grid.items():
+        _draw_runs(axes, arms[family, variant], "difference", ALONE)
         axes.axhline(0, color=GREY, lw=0.8, zorder=0)
-    for family, names in shown.items():
-        _limit(drawn[family, names[0]], curves[curves.family == family], "difference")
+        _limit(axes, curves[curves.family == family], "difference")
     return figure
 
 
@@ -347,6 +337,36 @@ def _limit(axes: Axes, curves: pd.DataFrame, name: Shown) -> None:
 def _handles(analysis: Analysis, curves: pd.DataFrame) -> list[Line2D]:
     styles, present = variant_styles(analysis.variants), set(curves.variant)
     return [styles[name].line(str(name)) for name in analysis.variants if name in present]
+
+
+def draw_gradient_norms(analysis: Analysis) -> Drawing | None:
+    """Draw a small panel for each variant of each family, one line a run; None where none were logged."""
+    runs = gradient_norms(analysis)
+    if not runs:
+        return None
+    figure, grid = small_panels(analysis, runs, "training step", filled(NORM, 20))
+    for arm, axes in grid.items():
+        for curve in runs[arm]:
+            axes.plot(*zip(*thin(curve), strict=True), color=ALONE.colour, lw=0.7, alpha=0.6)
+        axes.set_yscale("log")
+        label_log_axis(axes.yaxis)
+        axes.locator_params(axis="x", nbins=3)
+    families = dict.fromkeys(family_label(family) for family, _ in grid)
+    return figure, (
+        f"{NORM[0].upper()}{NORM[1:]} against training step, one line a run: a small panel for each "
+        f"{analysis.noun} of {', '.join(families)}; logarithmic axis"
+    )
+
+
+def gradient_norms(analysis: Analysis) -> dict[Key, list[Curve]]:
+    """Gradient norms of the runs that logged them, by family and variant."""
+    curves: dict[Key, list[Curve]] = {}
+    for family, variant in itertools.product(analysis.families, analysis.variants):
+        of_runs = [run.grad_norms for run in analysis.facts if (run.family, run.variant) == (family, variant)]
+        positive: list[Curve] = [[(step, norm) for step, norm in norms if norm > 0] for norms in of_runs]
+        if drawable := [curve for curve in positive if len(curve) > 1]:
+            curves[family, variant] = drawable
+    return curves
 
 
 PART = Part(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from report.analysis import Analysis
-from report.document.markdown import listed, share, unit_name
-from report.document.names import family_label
+from report.document.markdown import listed, unit_name
 from report.part import Page, Part, Section
-from report.significance.arms import Key
 from report.significance.comparison import AT_CHANCE
 from report.statistics.looks import PlannedLooks
 from report.statistics.welch import one_sided_level
@@ -76,8 +74,8 @@ def _margins(analysis: Analysis) -> str:
     """Every metric with its margin, those of one margin together."""
     groups: dict[str, list[str]] = {}
     for benchmark in analysis.benchmarks:
-        metric = analysis.metric(benchmark)
-        size = "none" if metric.margin is None else f"{metric.margin:g} {unit_name(metric.unit)}".strip()
+        outcome = analysis.metric(benchmark)
+        size = "none" if outcome.margin is None else f"{outcome.margin:g} {unit_name(outcome.unit)}".strip()
         groups.setdefault(size, []).append(str(benchmark))
     return "; ".join(f"{size} on {listed(names)}" for size, names in groups.items())
 
@@ -125,39 +123,20 @@ def _limits(analysis: Analysis) -> list[str]:
             "Where all runs are fine-tuned with the same seeds, a head begins with the same weights in each "
             "of them and sees examples in the same order: what others would change is not in the intervals."
         )
-    if len(analysis.comparisons) > len(analysis.claims):
-        lines.append(
-            "Only primary comparisons are corrected together; among exploratory ones some differences are "
-            "chance."
-        )
     at_chance = dict.fromkeys(str(c.benchmark) for c in analysis.claims if c.verdict == AT_CHANCE)
     if at_chance:
         lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
     unknown = [
-        str(found)
-        for found in analysis.benchmarks
-        if asks_for_classes(found.name) and analysis.metric(found).chance is None
+        str(benchmark)
+        for benchmark in analysis.benchmarks
+        if asks_for_classes(benchmark.name) and analysis.metric(benchmark).chance is None
     ]
     if unknown:
         lines.append(
             f"What always giving one answer would score is not known ({listed(unknown)}); a model may be no "
             "better."
         )
-    if sizes := _size_differences(analysis):
-        lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")
     return lines
-
-
-def _size_differences(analysis: Analysis) -> str:
-    sizes: dict[Key, int] = {
-        (x.family, x.variant): x.num_parameters for x in analysis.facts if x.num_parameters
-    }
-    said = []
-    for (family, variant), size in sorted(sizes.items()):
-        base = sizes.get((family, analysis.baseline))
-        if base and abs(size / base - 1) > 0.01:
-            said.append(f"{variant} {share(size, base)} in {family_label(family)}")
-    return ", ".join(said)
 
 
 PART = Part(name="methods", compute=compute, section=section)

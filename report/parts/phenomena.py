@@ -11,16 +11,30 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
 
-from report.analysis import Analysis, decimals_of
-from report.document.markdown import ARROWS, details, difference, table, unit_name
-from report.document.names import family_label, figure_names, title
-from report.figures.heat_map import draw_heat_map
+from report.analysis import Analysis
+from report.document.markdown import (
+    ARROWS,
+    details,
+    difference,
+    family_label,
+    figure_names,
+    signed,
+    table,
+    title,
+    unit_name,
+)
+from report.figures.crowd import in_drawn_order
+from report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, new_figure, text_width
 from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
-from report.significance.axes import Benchmark, Family, Level
-from report.significance.comparison import Comparison, Inference, compare_arms
+from report.significance.axes import Benchmark
+from report.significance.comparison import Comparison, compare_arms
 from report.significance.factor import Contrast
 from report.verdicts.ranking import by_standing
 from scores.metrics import Metric
@@ -30,44 +44,43 @@ from scores.suites import HELD_OUT
 SIZES = ("benchmark", "part", "contrast", "family", "estimate", "standard_error", "df", "unit", "better",
          "num_runs_plus", "num_runs_minus")  # fmt: skip
 """Columns of differences that are not tested."""
+# Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
+COLOURS = LinearSegmentedColormap.from_list("worse-better", [VERMILION, "#ffffff", BLUE], N=41)
+UNKNOWN = "#d0d0d0"
+CELL_HEIGHT_IN, WIDEST_CELL_IN, GAP_IN = 0.26, 0.95, 0.1
+BELOW_IN = 0.95  # colour scale and its label
+NARROWEST_IN = 4.6
+NUMBER = SMALL - 0.5  # points
+MOST_NUMBERS = 1000
+"""Cells up to which numbers stand in them; those of more are in tables/phenomena.csv."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Phenomena:
-    """Benchmarks by their parts: phenomena, else tasks."""
-
-    differences: Mapping[Benchmark, tuple[Comparison, ...]]
-    """Every variant and the baseline on every part, averaged over families, where there are several parts."""
-    means: pd.DataFrame
-    """benchmark, num_parts, family, variant, n, mean, sd: with every phenomenon weighed alike."""
+Differences = Mapping[Benchmark, tuple[Comparison, ...]]
+"""Every variant and the baseline on every part, averaged over families, where there are several parts."""
 
 
-def compute(analysis: Analysis) -> Phenomena | None:
+def compute(analysis: Analysis) -> Differences | None:
     """Compare on every part; None where no benchmark names its tasks."""
     if not _with_tasks(analysis):
         return None
-    parts = part_scores(analysis.scores_of_tasks)
-    run_means = means_over_parts(parts, analysis.rows).groupby(
-        ["benchmark", "num_parts", "family", "variant"]
-    )
-    compared = compare_parts(
-        part_tables(parts, analysis.metrics), analysis.baseline, analysis.others, analysis.inference
-    )
-    return Phenomena(
-        differences={
-            name: own
-            for name in by_standing(analysis)
-            if (own := tuple(c for c in compared if c.benchmark == name))
-        },
-        means=run_means.score.agg(n="count", mean="mean", sd="std").reset_index(),
-    )
+    tables = part_tables(part_scores(analysis.scores_of_tasks), analysis.metrics)
+    contrasts = [Contrast((name,), (analysis.baseline,)) for name in analysis.others]
+    return {
+        benchmark: tuple(
+            compare_arms(arms, contrast, arms.scopes()[0], analysis.inference)
+            for arms in tables[benchmark]
+            for contrast in contrasts
+        )
+        for benchmark in by_standing(analysis)
+        if benchmark in tables
+    }
 
 
 def _with_tasks(analysis: Analysis) -> list[Benchmark]:
     """Benchmarks that say what their tasks are, with those that are not compared."""
-    named = set(analysis.tasks[analysis.tasks.task != SINGLE_TASK].benchmark)
+    with_tasks = set(analysis.tasks[analysis.tasks.task != SINGLE_TASK].benchmark)
     order = [*by_standing(analysis), *analysis.not_compared]
-    return [name for name in order if name in named and name.name != HELD_OUT]
+    return [benchmark for benchmark in order if benchmark in with_tasks and benchmark.name != HELD_OUT]
 
 
 def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -89,73 +102,31 @@ def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.groupby(keys)[["score"]].mean().reset_index()
 
 
-def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Average each run over the phenomena of a benchmark, where phenomena are not the tasks themselves.
-
-    Args:
-        parts: What ``part_scores`` returns.
-        rows: Cleaned rows.
-
-    Returns:
-        benchmark, family, variant, seed, score, num_parts; a run without one of the parts is left out.
-    """
-    num_tasks = rows.groupby("benchmark")["task"].nunique().to_dict()
-    num_parts = parts.groupby("benchmark")["part"].transform("nunique")
-    of_tasks = np.array([num_tasks[name] for name in parts.benchmark], dtype=int)
-    run = ["benchmark", "family", "variant", "seed"]
-    is_complete = parts.groupby(run)["part"].transform("nunique") == num_parts
-    kept = parts.assign(num_parts=num_parts)[(num_parts < of_tasks) & is_complete]
-    return kept.groupby(run, as_index=False).agg(score=("score", "mean"), num_parts=("num_parts", "first"))
-
-
-def part_tables(parts: pd.DataFrame, metrics: Mapping[Benchmark, Metric]) -> dict[Benchmark, list[ArmTable]]:
+def part_tables(parts: pd.DataFrame, outcomes: Mapping[Benchmark, Metric]) -> dict[Benchmark, list[ArmTable]]:
     """Return the runs of every part of every benchmark; chance may differ between parts.
 
     Args:
         parts: What ``part_scores`` returns.
-        metrics: What the scores of each benchmark are.
+        outcomes: What the scores of each benchmark are.
     """
     runs: dict[tuple[Benchmark, str], dict[Key, pd.Series]] = {}
     for (benchmark, part, *arm), scores in arms_in_order(parts, ["benchmark", "part", "family", "variant"]):
         runs.setdefault((benchmark, str(part)), {})[tuple(arm)] = scores
     tables: dict[Benchmark, list[ArmTable]] = {}
     for (benchmark, part), arms in runs.items():
-        metric = replace(metrics[benchmark], chance=None)
-        tables.setdefault(benchmark, []).append(ArmTable(arms, benchmark, part, metric))
+        outcome = replace(outcomes[benchmark], chance=None)
+        tables.setdefault(benchmark, []).append(ArmTable(arms, benchmark, part, outcome))
     return tables
 
 
-def compare_parts(
-    parts: Mapping[Benchmark, Sequence[ArmTable]],
-    baseline: Level,
-    variants: Sequence[Level],
-    inference: Inference,
-) -> list[Comparison]:
-    """Compare every variant with the baseline on every part, averaged over families.
-
-    Args:
-        parts: What ``part_tables`` returns.
-        baseline: The variant that the others are compared with.
-        variants: The others.
-        inference: How.
-    """
-    return [
-        compare_arms(arms, Contrast((name,), (baseline,)), arms.scopes()[0], inference)
-        for benchmark in sorted(parts)
-        for arms in parts[benchmark]
-        for name in variants
-    ]
-
-
-def section(analysis: Analysis, phenomena: Phenomena, page: Page) -> Section:
+def section(analysis: Analysis, differences: Differences, page: Page) -> Section:
     """A heat map and the differences of each benchmark, then the scores of its tasks, each folded away."""
     names, folds = figure_names("heat-map", analysis.benchmarks), []
-    for benchmark, comparisons in phenomena.differences.items():
+    for benchmark, comparisons in differences.items():
         unit = unit_name(analysis.metric(benchmark).unit) or "its own unit"
         body = [
             page.figure(names[benchmark]),
             _differences(comparisons),
-            _means(analysis, phenomena, benchmark),
         ]
         folds.append(details(f"{title(benchmark)}: differences in {unit}", "\n\n".join(filter(None, body))))
     folds += [fold for benchmark in _with_tasks(analysis) for fold in _tasks(analysis, benchmark)]
@@ -176,21 +147,6 @@ def _differences(comparisons: Sequence[Comparison]) -> str:
     parts = dict.fromkeys(part for part, _ in cells)
     rows = [[str(part), *(cells[part, contrast] for contrast in contrasts)] for part in parts]
     return table(["", *(f"`{contrast.compared}`" for contrast in contrasts)], rows)
-
-
-def _means(analysis: Analysis, phenomena: Phenomena, benchmark: Benchmark) -> str:
-    """Means with every phenomenon weighed alike, where phenomena have several tasks."""
-    means = phenomena.means[phenomena.means.benchmark == benchmark]
-    cells: dict[Family, dict[Level, str]] = {}
-    for family, variant, mean in zip(means.family, means.variant, means["mean"], strict=True):
-        digits = decimals_of(analysis, benchmark, family)
-        cells.setdefault(family, {})[variant] = f"{mean:.{digits}f}"
-    rows = [
-        [family_label(family), *(of_family.get(name, "-") for name in analysis.variants)]
-        for family, of_family in cells.items()
-    ]
-    names = [f"`{name}`" for name in analysis.variants]
-    return table([f"mean of {means.num_parts.iloc[0]} phenomena", *names], rows) if rows else ""
 
 
 def _tasks(analysis: Analysis, benchmark: Benchmark) -> Iterator[str]:
@@ -216,20 +172,144 @@ def _task_table(analysis: Analysis, benchmark: Benchmark, tasks: pd.DataFrame) -
     return table(header, rows) if constants else table(header[:-1], [row[:-1] for row in rows])
 
 
-def figures(analysis: Analysis, phenomena: Phenomena) -> Mapping[str, Draw]:
+def figures(analysis: Analysis, differences: Differences) -> Mapping[str, Draw]:
     """Draw a heat map of each benchmark."""
     names = figure_names("heat-map", analysis.benchmarks)
     return {
         names[benchmark]: partial(draw_heat_map, analysis, comparisons)
-        for benchmark, comparisons in phenomena.differences.items()
+        for benchmark, comparisons in differences.items()
     }
 
 
-def tables(analysis: Analysis, phenomena: Phenomena) -> Mapping[str, pd.DataFrame]:
-    """Return every difference on a part, and means over phenomena."""
-    compared = sorted((c for own in phenomena.differences.values() for c in own), key=lambda c: c.benchmark)
-    sizes = comparison_table(compared).reindex(columns=SIZES)
-    return {"phenomena": sizes, "means_over_phenomena": phenomena.means}
+def tables(analysis: Analysis, differences: Differences) -> Mapping[str, pd.DataFrame]:
+    """Return every difference on a part."""
+    by_benchmark = [c for benchmark in sorted(differences) for c in differences[benchmark]]
+    return {"phenomena": comparison_table(by_benchmark).reindex(columns=SIZES)}
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Cells to draw; a part that was not compared for a variant has none."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells: Mapping[tuple[int, int], Comparison]
+    """By row and column."""
+    label: str
+    """What the numbers are."""
+
+    @property
+    def left_in(self) -> float:
+        """Inches that the names of rows take."""
+        return max(map(text_width, self.rows)) + 3 * GAP_IN
+
+    @property
+    def cell_in(self) -> float:
+        """Width of a cell in inches."""
+        narrowest = max(text_width(_value(c), NUMBER) * 1.15 for c in self.cells.values()) + 0.1
+        return min(max((WIDTH_IN - self.left_in - GAP_IN) / len(self.columns), narrowest), WIDEST_CELL_IN)
+
+    @property
+    def is_upright(self) -> bool:
+        """Whether the names of columns are too long to stand beside each other."""
+        return max(map(text_width, self.columns)) > self.cell_in - 0.06
+
+    @property
+    def size_in(self) -> tuple[float, float]:
+        """Width and height of a figure in inches."""
+        top = (max(map(text_width, self.columns)) if self.is_upright else 0.12) + 3 * GAP_IN
+        width = self.left_in + self.cell_in * len(self.columns) + 2 * GAP_IN
+        return max(width, NARROWEST_IN), top + CELL_HEIGHT_IN * len(self.rows) + BELOW_IN
+
+    @property
+    def values(self) -> np.ndarray:
+        """Estimates by row and column; nan without one."""
+        values = np.full((len(self.rows), len(self.columns)), np.nan)
+        for place, comparison in self.cells.items():
+            values[place] = np.nan if comparison.estimate is None else comparison.estimate
+        return values
+
+
+def draw_heat_map(analysis: Analysis, comparisons: Sequence[Comparison]) -> tuple[Figure, str] | None:
+    """Draw the difference to the baseline in every part of a benchmark; nothing for fewer than two parts."""
+    grid = _grid(analysis, comparisons)
+    if grid is None:
+        return None
+    width, height = grid.size_in
+    figure = new_figure(height, width)
+    _draw(figure.subplots(), grid)
+    first = comparisons[0]
+    return figure, (
+        f"Heat map, {first.benchmark}: {grid.label} in each of {len({c.part for c in comparisons})} parts, "
+        f"a value for each {analysis.noun}, {family_label(first.family)}; grey without scores"
+    )
+
+
+def _grid(analysis: Analysis, comparisons: Sequence[Comparison]) -> _Grid | None:
+    """Lay out the longer list down the page, so that a narrow screen shows whole rows."""
+    parts = list(dict.fromkeys(str(c.part) for c in comparisons))
+    compared = {c.contrast.plus[0] for c in comparisons}
+    variants = [name for name in in_drawn_order(analysis) if name in compared]
+    if len(parts) < 2 or not variants:
+        return None
+    first, names = comparisons[0], list(map(str, variants))
+    unit = {"percent": "percentage points"}.get(first.unit or "", unit_name(first.unit))
+    label = f"difference to {analysis.baseline}" + (f" ({unit})" if unit else "")
+    cells = {(parts.index(str(c.part)), variants.index(c.contrast.plus[0])): c for c in comparisons}
+    if len(parts) >= len(variants):
+        return _Grid(parts, names, cells, label)
+    return _Grid(names, parts, {(column, row): c for (row, column), c in cells.items()}, label)
+
+
+def _draw(axes: Axes, grid: _Grid) -> None:
+    """Draw cells, names of rows and columns, and the colour scale below."""
+    values, (limit, is_capped) = grid.values, _colour_limit(grid)
+    norm = Normalize(-limit, limit)
+    axes.set_facecolor(UNKNOWN)
+    axes.pcolormesh(np.ma.masked_invalid(values), cmap=COLOURS, norm=norm, edgecolors="white", lw=0.8)
+    if len(grid.cells) <= MOST_NUMBERS:
+        _numbers(axes, grid, norm, values)
+    axes.set_xlim(0, len(grid.columns))
+    axes.set_ylim(len(grid.rows), 0)
+    axes.xaxis.tick_top()
+    axes.set_xticks(np.arange(len(grid.columns)) + 0.5, grid.columns, rotation=90 if grid.is_upright else 0)
+    axes.set_yticks(np.arange(len(grid.rows)) + 0.5, grid.rows)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = axes.figure.colorbar(
+        ScalarMappable(norm, COLOURS), ax=axes, orientation="horizontal", pad=0.04,
+        fraction=0.11 / grid.size_in[1], aspect=30, extend="both" if is_capped else "neither",
+    )  # fmt: skip
+    bar.ax.locator_params(axis="x", nbins=6)
+    bar.ax.set_xlabel(filled(f"{grid.label}; grey: no scores", 60), fontsize=SMALL)
+
+
+def _colour_limit(grid: _Grid) -> tuple[float, bool]:
+    """Largest difference of the colour scale, and whether cells exceed it: one must not bleach all others."""
+    sizes = np.abs(grid.values[np.isfinite(grid.values)])
+    if not len(sizes):
+        return 1.0, False
+    smallest = 10.0 ** -_digits(next(iter(grid.cells.values())))
+    limit = max(min(float(sizes.max()), 4 * float(np.median(sizes))), smallest)
+    return limit, float(sizes.max()) > limit
+
+
+def _numbers(axes: Axes, grid: _Grid, norm: Normalize, values: np.ndarray) -> None:
+    """Write each difference into its cell."""
+    for (row, column), comparison in grid.cells.items():
+        is_known = np.isfinite(values[row, column])
+        red, green, blue, _ = COLOURS(norm(values[row, column])) if is_known else (1,) * 4
+        colour = "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45 else "black"
+        place = column + 0.5, row + 0.53
+        axes.text(*place, _value(comparison), ha="center", va="center", fontsize=NUMBER, color=colour)
+
+
+def _digits(comparison: Comparison) -> int:
+    return 1 if comparison.metric.is_percentage else comparison.digits
+
+
+def _value(comparison: Comparison) -> str:
+    return signed(comparison.estimate, _digits(comparison))
 
 
 PART = Part(name="phenomena", compute=compute, section=section, figures=figures, tables=tables)

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import amount, table
-from report.document.names import family_label, title
+from report.document.markdown import amount, family_label, table, title
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
@@ -55,11 +54,11 @@ class Power:
         """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
         if self.comparison.is_primary and self.comparison.verdict in SHOWN:
             return self.comparison.fewest_runs
-        found = [self.seeds_to_detect]
+        possible = [self.seeds_to_detect]
         margin, estimate = self.comparison.margin, self.comparison.estimate
         if margin is not None and estimate is not None and abs(estimate) < margin:
-            found.append(self.seeds_for_equivalence)
-        return min((seeds for seeds in found if seeds is not None), default=None)
+            possible.append(self.seeds_for_equivalence)
+        return min((seeds for seeds in possible if seeds is not None), default=None)
 
 
 def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_tests: int) -> Power:
@@ -92,11 +91,10 @@ def _seeds_for_equivalence(sample: Sample, margin: float | None, level: float) -
     families = dict.fromkeys(sample.strata)
     power, needed = equivalence_power_each(len(families)), []
     for family in families:
-        own = sample.of_family(family)
-        variances = [noise.variance for noise in own.noises]
-        needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power, own.choice))
-    known = [seeds for seeds in needed if seeds is not None]
-    return max(known) if len(known) == len(needed) else None
+        arms = sample.of_family(family)
+        variances = [noise.variance for noise in arms.noises]
+        needed.append(runs_to_show_equivalence(margin, variances, arms.weights, level, power, arms.choice))
+    return None if None in needed else max(needed)
 
 
 def equivalence_power_each(num_families: int) -> float:
@@ -139,10 +137,14 @@ class MetricPower:
         return self.num_above_chance == 0
 
     @property
+    def all_detectable(self) -> list[float]:
+        """The smallest difference that is found, of each variant."""
+        return [power.detectable for power in self.power if power.detectable is not None]
+
+    @property
     def detectable(self) -> float | None:
-        """The smallest difference that is found: the median over variants."""
-        known = [power.detectable for power in self.power if power.detectable is not None]
-        return median(known) if known else None
+        """The median over variants of the smallest difference that is found."""
+        return median(self.all_detectable) if self.all_detectable else None
 
     @property
     def detectable_in_margins(self) -> float | None:
@@ -225,9 +227,8 @@ def _found(analysis: Analysis, row: MetricPower, on: str = "") -> str:
 
 def _median_of(analysis: Analysis, row: MetricPower) -> str:
     """Say whose difference that is, and between which the others lie."""
-    known = [power.detectable for power in row.power if power.detectable is not None]
     digits = row.comparisons[0].digits
-    ends = dict.fromkeys(f"{x:.{digits}f}" for x in (min(known), max(known)))
+    ends = dict.fromkeys(f"{x:.{digits}f}" for x in (min(row.all_detectable), max(row.all_detectable)))
     return f" (median {analysis.noun}; {' to '.join(ends)})" if len(ends) > 1 else ""
 
 
@@ -271,9 +272,9 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
 
 def _seed_list(analysis: Analysis, number: int) -> str:
     """Write the seeds of the study and further ones, none of which a tuning run has: ``1-5,8``."""
-    taken = set(analysis.tuned.plan.plan.seeds) if analysis.tuned else set()
+    tuning_seeds = set(analysis.tuned.plan.plan.seeds) if analysis.tuned else set()
     seeds = sorted(set(analysis.runs.seed))
-    free = (seed for seed in itertools.count(1) if seed not in taken and seed not in seeds)
+    free = (seed for seed in itertools.count(1) if seed not in tuning_seeds and seed not in seeds)
     seeds += itertools.islice(free, max(0, number - len(seeds)))
     ends = [
         (stretch[0], stretch[-1])

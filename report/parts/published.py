@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from base.errors import UsageError
 from base.families import PRETRAINED
 from report.analysis import Analysis
-from report.document.markdown import listed, signed, table
-from report.document.names import family_label
-from report.figures.style import BLUE, GREY, SMALL, VERMILION, add_legend, new_figure
-from report.part import Draw, Page, Part, Section
+from report.document.markdown import family_label, signed, table
+from report.part import Page, Part, Section
 from report.significance.axes import Combination, Level
 from report.significance.data_checks import clean_rows
 from report.significance.factor import Factor, is_paired
-from report.statistics.welch import NO_SPREAD, welch
 from scores.heads import head_name, parse_head
 from scores.published import CITED, PublishedSource, read_published
 from scores.rows import NO_HEAD, NO_METRIC
@@ -32,12 +26,6 @@ from scores.run_scores import SINGLE_TASK, run_scores
 
 LEFT_OPEN = ("init_scale",)
 """Options of heads that the sources do not say: they keep no score from its counterpart."""
-SAME_AS = {"blimp": "babylm23"}
-"""A table's ``blimp`` without tasks is taken for the mean of 17 tasks, which the source study calls so."""
-MOST_ROWS, ROW_IN = 48, 0.26
-"""Of more effects a figure would be taller than a page; the table has them all."""
-
-
 Record = dict[str, Any]
 
 
@@ -59,8 +47,8 @@ class Published:
     """Everything that stands beside a source's tables.
 
     Records have the fields of ``Place``; table and published_of (a family, or of how many the number is a
-    mean); own, published and difference in the unit of the scores, with the ends _low and _high of 95%
-    intervals; num_own and num_published runs, of an effect those of the smaller group.
+    mean); own, published and difference in the unit of the scores; num_own and num_published runs, of an
+    effect those of the smaller group.
     """
 
     source: PublishedSource
@@ -68,10 +56,6 @@ class Published:
     levels: Sequence[Record]
     effects: Sequence[Record]
     """Each variant or head minus the baseline."""
-    own_alone: tuple[str, ...] = ()
-    """Own metrics, variants and heads that the source has not."""
-    published_alone: tuple[str, ...] = ()
-    """The source's that are not among the own scores."""
 
 
 Term = tuple[float, np.ndarray]
@@ -103,7 +87,7 @@ def beside_published(
         scale: What scores are to be multiplied by to be percentages.
     """
     printed = read_published(source)
-    own, counterparts = _own_runs(_as_the_source_names(rows, printed), scale), _counterparts(printed)
+    own, counterparts = _own_runs(rows, scale), _counterparts(printed)
     pairs = {place: families for place in own if (families := _counterpart(counterparts, place))}
     levels = [_record(place, [(1.0, own[place].to_numpy())], [(1.0, x)]) for place, x in pairs.items()]
     bases = {place: _baseline_of(place, factor, baseline) for place in pairs}
@@ -116,25 +100,12 @@ def beside_published(
         for place, base in bases.items()
         if base in pairs and base != place
     ]
-    places = starmap(Place, printed[list(Place._fields)].astype(str).itertuples(index=False))
-    benchmarks = {place.benchmark for place in pairs}
-    both = benchmarks.union(_names(pairs, benchmarks))
     return Published(
         source=source,
         baseline=str(baseline),
         levels=[record for record in levels if record],
         effects=[record for record in effects if record],
-        own_alone=tuple(name for name in _names(own, benchmarks) if name not in both),
-        published_alone=tuple(name for name in _names(places, benchmarks) if name not in both),
     )
-
-
-def _as_the_source_names(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Name benchmarks as the source's rows do, where a table has no tasks that would tell them apart."""
-    has_tasks = (rows.task != SINGLE_TASK).groupby(rows.benchmark).transform("any")
-    known = set(printed.benchmark)
-    names = {name: other for name, other in SAME_AS.items() if other in known - set(rows.benchmark)}
-    return rows.assign(benchmark=rows.benchmark.where(has_tasks, rows.benchmark.replace(names)))
 
 
 def _own_runs(rows: pd.DataFrame, scale: float) -> dict[Place, pd.Series]:
@@ -154,13 +125,13 @@ def _counterparts(printed: pd.DataFrame) -> dict[tuple[str, ...], Families]:
     # Where a source names heads, a score without one is of a model that has none: no head stands beside it.
     with_heads = printed[printed["head"] != NO_HEAD]
     rows = printed if with_heads.empty else with_heads
-    named = rows.assign(head=[_as_named(head) for head in rows["head"]])
+    renamed = rows.assign(head=[_as_named(head) for head in rows["head"]])
     return {
         tuple(map(str, key)): {
             str(name): (str(part.table.iloc[0]), part.score.to_numpy(float))
             for name, part in of_key.groupby("family")
         }
-        for key, of_key in named.groupby(["benchmark", "task", "metric", "variant", "head"])
+        for key, of_key in renamed.groupby(["benchmark", "task", "metric", "variant", "head"])
     }
 
 
@@ -218,49 +189,17 @@ def _record(place: Place, own: list[Term], counterparts: list[tuple[float, Famil
     weights, every = zip(*counterparts, strict=True)
     printed = [_published_of({x: families[x] for x in families if x in shared}, place) for families in every]
     published = [(weight, scores) for weight, (_, _, scores) in zip(weights, printed, strict=True)]
-    # A published group of one number is taken as it stands: its own spread is not known.
-    runs = [(-weight, x) for weight, x in published if len(x) > 1]
-    number = sum(weight * float(x[0]) for weight, x in published if len(x) == 1)
-    intervals = {"own": weighted(own), "published": weighted(published)}
-    intervals["difference"] = weighted([*own, *runs], number)
-    ends = ("", "_low", "_high")
+    own_mean, published_mean = (sum(weight * x.mean() for weight, x in terms) for terms in (own, published))
     return {
         **place._asdict(),
         "table": " minus ".join(dict.fromkeys(name for _, name, _ in printed)),
         "published_of": printed[0][0],
-        **{f"{kind}{end}": x for kind, xs in intervals.items() for end, x in zip(ends, xs, strict=True)},
+        "own": float(own_mean),
+        "published": float(published_mean),
+        "difference": float(own_mean - published_mean),
         "num_own": min(len(x) for _, x in own),
         "num_published": min(len(x) for _, x in published),
     }
-
-
-def weighted(terms: Sequence[Term], number: float = 0.0) -> tuple[float, float | None, float | None]:
-    """A weighted sum of the means of groups, minus a number, with the ends of Welch's 95% interval.
-
-    There are no ends where a group has one run, or where none has any spread.
-    """
-    estimate = float(sum(weight * x.mean() for weight, x in terms)) - number
-    if any(len(x) < 2 for _, x in terms):
-        return estimate, None, None
-    weights, groups = zip(*terms, strict=True)
-    test = welch(
-        [x.mean() for x in groups], [x.var(ddof=1) for x in groups], [len(x) for x in groups], weights
-    )
-    half = float(test.high - test.estimate)
-    return (
-        (estimate, estimate - half, estimate + half)
-        if test.standard_error > NO_SPREAD
-        else (estimate, None, None)
-    )
-
-
-def _names(places: Iterable[Place], benchmarks: Collection[str]) -> list[str]:
-    """Name metrics, variants and heads once each; tasks only of some benchmarks."""
-    names: dict[str, None] = {}
-    for x in places:
-        names[x.task if x.task != SINGLE_TASK and x.benchmark in benchmarks else x.benchmark] = None
-        names |= {f"`{name}`": None for name in (x.variant, _as_named(x.head)) if name}
-    return list(names)
 
 
 def section(analysis: Analysis, published: Published, page: Page) -> Section:
@@ -269,15 +208,13 @@ def section(analysis: Analysis, published: Published, page: Page) -> Section:
     if published.levels:
         parts[0] += (
             " Levels depend on a model's size, its data and the recipe, so effects stand beside effects. "
-            "*Mean of*: the source has no such family. Intervals of single comparisons are in tables/."
+            "*Mean of*: the source has no such family."
         )
     if published.effects:
         heading = f"**Effects**: minus `{published.baseline}`"
-        parts += [heading, page.figure("published"), _table(published.effects, signed)]
+        parts += [heading, _table(published.effects, signed)]
     if published.levels:
         parts += ["**Levels**", _table(published.levels, "{:.2f}".format)]
-    for where, names in (("own", published.own_alone), ("published", published.published_alone)):
-        parts += [f"Only {where}: {listed(names)}."] if names else []
     summary = "no verdict rests on them" if published.levels else "no score here is in their tables"
     return Section(title="Published numbers", summary=summary, body="\n\n".join(filter(None, parts)))
 
@@ -300,28 +237,6 @@ def _table(records: Sequence[Record], number: Callable[[float], str]) -> str:
     return table(header, rows)
 
 
-def figures(analysis: Analysis, published: Published) -> Mapping[str, Draw]:
-    """Draw own effects beside published ones, where they are few enough to be seen."""
-    if not 0 < len(published.effects) <= MOST_ROWS:
-        return {}
-    return {"published": partial(_draw, published.effects, published.baseline)}
-
-
-def _draw(effects: Sequence[Record], baseline: str) -> tuple[Figure, str]:
-    figure = new_figure(0.9 + ROW_IN * len(effects))
-    axes, rows = figure.subplots(), np.arange(len(effects))
-    own, printed = ([x[kind] for x in effects] for kind in ("own", "published"))
-    handles = axes.plot(own, rows - 0.1, "o", color=BLUE, ms=4.5, label="own")
-    handles += axes.plot(printed, rows + 0.1, "s", color=VERMILION, ms=4.5, mfc="white", label="published")
-    axes.axvline(0, color=GREY, lw=1, zorder=0)
-    names = [f"{_outcome(x)}, {family_label(x['family'])}: {x['variant']} {x['head']}" for x in effects]
-    axes.set_yticks(rows, names, fontsize=SMALL)
-    axes.set_ylim(len(effects) - 0.5, -0.5)
-    axes.set_xlabel(f"points, minus {baseline}")
-    add_legend(figure, handles)
-    return figure, f"Own and published differences to {baseline} of {len(effects)} scores"
-
-
 def _outcome(record: Record) -> str:
     """Benchmark, or task and metric."""
     if record["task"] == SINGLE_TASK:
@@ -330,9 +245,9 @@ def _outcome(record: Record) -> str:
 
 
 def tables(analysis: Analysis, published: Published) -> Mapping[str, pd.DataFrame]:
-    """Return levels and effects with their intervals."""
+    """Return levels and effects."""
     levels, effects = pd.DataFrame(published.levels), pd.DataFrame(published.effects)
     return {"published_levels": levels, "published_effects": effects}
 
 
-PART = Part(name="published", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(name="published", compute=compute, section=section, tables=tables)

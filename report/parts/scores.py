@@ -1,22 +1,42 @@
-"""What every variant scores: means and spreads over seeds."""
+"""What every variant scores: means and spreads over seeds, and a figure of every seed's score."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from report.analysis import Analysis, decimals_of
-from report.document.markdown import arrow, spread, table
-from report.document.names import family_label, title
-from report.figures.seeds import draw_seeds
+from report.document.markdown import arrow, family_label, spread, table, title
+from report.figures.crowd import in_drawn_order
+from report.figures.style import (
+    AVERAGE_COLOUR,
+    GREY,
+    SMALL,
+    Panel,
+    add_legend,
+    family_styles,
+    filled,
+    in_two_lines,
+    panels,
+    text_width,
+)
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.ranking import by_standing
 from scores.run_scores import SINGLE_TASK
 from scores.suites import SUITES
+
+MAX_COLUMNS = 4
+TITLE = 9.0  # points
+TITLE_WIDTH = 16  # letters
+PANELS_IN, BESIDE_IN = 5.3, 0.1
 
 
 def compute(analysis: Analysis) -> bool:
@@ -77,6 +97,116 @@ def tables(analysis: Analysis, has_scores: bool) -> Mapping[str, pd.DataFrame]:
     """Return means, every seed's score, and means by task and metric."""
     seeds = analysis.runs[["run_id", "family", "variant", "seed", "benchmark", "score"]]
     return {"scores": analysis.arms, "seeds": seeds, "tasks": analysis.tasks}
+
+
+def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
+    """Every seed as a dot, one panel for each outcome and family, those of one outcome on one scale."""
+    places = [
+        (benchmark, family)
+        for benchmark in by_standing(analysis)
+        for family in analysis.families
+        if family in analysis.scopes(benchmark)
+    ]
+    titles = [_title(analysis, *place) for place in places]
+    columns = _columns(titles, len(analysis.families))
+    figure, grid = panels(len(places), _height(analysis, titles), columns=columns, sharey=True)
+    for axes, place in zip(grid, places, strict=True):
+        _panel(axes, analysis, *place)
+    _label_variants(grid[0], analysis)
+    add_legend(figure, _handles(analysis))
+    return figure, (
+        f"Dot plots: every seed's score, one row per {analysis.noun}, one panel for each outcome and family: "
+        f"{', '.join(map(title, by_standing(analysis)))}; bars are means, the dashed line is the mean of "
+        f"{analysis.baseline}, the dotted one chance"
+    )
+
+
+def seeds_panel(analysis: Analysis, benchmark: Benchmark, family: Family) -> Panel:
+    """Return the seeds of one outcome in one family."""
+
+    def draw(axes: Axes) -> None:
+        _panel(axes, analysis, benchmark, family)
+        _label_variants(axes, analysis)
+
+    return Panel(draw, _handles(analysis), _height(analysis, [_title(analysis, benchmark, family)]))
+
+
+def _height(analysis: Analysis, titles: Iterable[str]) -> float:
+    """Inches of a panel below one of these titles."""
+    lines = max(title.count("\n") for title in titles) + 1
+    row = 0.33 if any("\n" in in_two_lines(str(name)) for name in analysis.variants) else 0.2
+    return 0.75 + 0.15 * lines + row * len(analysis.variants)
+
+
+def _label_variants(axes: Axes, analysis: Analysis) -> None:
+    names = [in_two_lines(str(name)) for name in in_drawn_order(analysis)]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def _title(analysis: Analysis, benchmark: Benchmark, family: Family) -> str:
+    """Name a panel: outcome, direction, family and unit."""
+    outcome = analysis.metric(benchmark)
+    unit = {"percent": " (%)", "correlation": " (x 100)", None: ""}.get(outcome.unit, f" ({outcome.unit})")
+    return (
+        f"{filled(title(benchmark), TITLE_WIDTH)} {arrow(outcome)}\n{filled(family_label(family) + unit, 20)}"
+    )
+
+
+def _columns(titles: Sequence[str], families: int) -> int:
+    """As many panels in a line as there is room for their titles, the families of an outcome together."""
+    widest = max(text_width(text, TITLE) for text in titles) + BESIDE_IN
+    most = max(1, min(len(titles), MAX_COLUMNS, int(PANELS_IN / widest)))
+    return most - most % families if most > families else most
+
+
+def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family) -> None:
+    limits = _limits(analysis, benchmark, family)
+    scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
+    colour = family_styles(analysis.families)[family][0]
+    for place, variant in enumerate(in_drawn_order(analysis)):
+        by_seed = scores[scores.variant == variant].sort_values("seed")
+        _dots(axes, np.asarray(by_seed.score), place, colour, variant == analysis.baseline)
+    chance = analysis.metric(benchmark).chance
+    if chance is not None and limits[0] <= chance <= limits[1]:
+        axes.axvline(chance, color=GREY, lw=1.1, ls=":", zorder=1)
+    axes.set_title(_title(analysis, benchmark, family), fontsize=TITLE)
+    axes.set_xlim(*limits)
+    axes.locator_params(axis="x", nbins=3)
+    axes.grid(axis="y", color="#e6e6e6", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _handles(analysis: Analysis) -> list[Any]:
+    return [
+        Line2D([], [], color=GREY, marker="o", lw=0, ms=4.5, label="a seed"),
+        Line2D([], [], color=AVERAGE_COLOUR, lw=1.8, label="mean"),
+        Line2D([], [], color=GREY, lw=0.9, ls="--", label=f"mean of {analysis.baseline}"),
+        Line2D([], [], color=GREY, lw=1.1, ls=":", label="chance"),
+    ]
+
+
+def _limits(analysis: Analysis, benchmark: Benchmark, family: Family) -> tuple[float, float]:
+    """Ends of a panel's axis: around the family's scores, as long as in every other family."""
+    runs = analysis.runs[analysis.runs.benchmark == benchmark]
+    of_families = runs.groupby("family", sort=False).score
+    lows, highs = of_families.min().to_dict(), of_families.max().to_dict()
+    reach = 0.6 * (max(highs[name] - lows[name] for name in lows) or 1.0)
+    middle = (lows[family] + highs[family]) / 2
+    return middle - reach, middle + reach
+
+
+def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: bool) -> None:
+    if not len(values):
+        axes.text(0.02, place, "no run", transform=axes.get_yaxis_transform(), fontsize=SMALL,
+                  color=GREY, ha="left", va="center")  # fmt: skip
+        return
+    # Spread by seed order, so that equal scores stay visible; never at random, so that files repeat.
+    spread = np.linspace(-0.2, 0.2, len(values)) if len(values) > 1 else np.zeros(1)
+    axes.plot(values, place + spread, "o", color=colour, ms=4.5, alpha=0.75, mew=0, zorder=3)
+    axes.plot([values.mean()] * 2, [place - 0.34, place + 0.34], color=AVERAGE_COLOUR, lw=1.8, zorder=4)
+    if is_baseline:
+        axes.axvline(values.mean(), color=GREY, lw=0.9, ls="--", zorder=1)
 
 
 PART = Part(name="scores", compute=compute, section=section, figures=figures, tables=tables)

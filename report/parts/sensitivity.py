@@ -10,8 +10,7 @@ import pandas as pd
 
 from base.wording import first_few
 from report.analysis import Analysis
-from report.document.markdown import difference, p_value, signed, table
-from report.document.names import family_label
+from report.document.markdown import difference, family_label, p_value, signed, table
 from report.part import Page, Part, Section
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
 from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons
@@ -66,9 +65,9 @@ def sensitivities(claims: MultipleComparisons, comparisons: Sequence[Comparison]
                 and variant in c.contrast.weights()
             }
             for seed in runs.index if affected else ():
-                left = arms.without(family, variant, int(seed))
+                fewer = arms.without(family, variant, int(seed))
                 again = {
-                    number: compare_arms(left, c.contrast, c.family, how) for number, c in affected.items()
+                    number: compare_arms(fewer, c.contrast, c.family, how) for number, c in affected.items()
                 }
                 # Leaving out a run is no other look.
                 again = {number: replace(c, look=affected[number].look) for number, c in again.items()}
@@ -100,11 +99,11 @@ Sensitivities = tuple[Sensitivity, ...]
 
 def compute(analysis: Analysis) -> Sensitivities | None:
     """Compare again without each run in turn; None where nothing is estimable and no run failed."""
-    found = tuple(sensitivities(analysis.claims_made, analysis.corrected))
-    return found if found or analysis.failures else None
+    results = tuple(sensitivities(analysis.claims_made, analysis.corrected))
+    return results if results or analysis.failures else None
 
 
-def section(analysis: Analysis, found: Sensitivities, page: Page) -> Section:
+def section(analysis: Analysis, results: Sensitivities, page: Page) -> Section:
     """The same verdicts without one run, and the runs that failed."""
     rows = [
         [
@@ -115,40 +114,38 @@ def section(analysis: Analysis, found: Sensitivities, page: Page) -> Section:
             _range(x),
             _changes(x),
         ]
-        for x in found
+        for x in results
     ]
     header = ["metric", analysis.stratum, "contrast", "as reported", "leaving one run out",
               "verdict without one run"]  # fmt: skip
     parts = [table(header, rows)] if rows else []
     parts += [text] if (text := failed_runs(analysis)) else []
-    return Section(title="Sensitivity", summary=_summary(found), body="\n\n".join(parts))
+    return Section(title="Sensitivity", summary=_summary(results), body="\n\n".join(parts))
 
 
-def checks(analysis: Analysis, found: Sensitivities) -> Iterable[str]:
+def checks(analysis: Analysis, results: Sensitivities) -> Iterable[str]:
     """Name whose verdict one run decides, and which way."""
-    yield from [f"{sentence[0].upper()}{sentence[1:]}." for sentence in _sentences(analysis, found)]
-    if found and not any(x.changed for x in found):
+    lost = first_few([named(analysis, x.comparison) for x in results if x.loses], NAMED)
+    gained = first_few([named(analysis, x.comparison) for x in results if x.gains], NAMED)
+    if lost:
+        yield f"Not robust to leaving one run out: {lost}."
+    if gained:
+        yield f"Shown only without one run: {gained}."
+    if results and not lost and not gained:
         yield f"Every verdict is robust to leaving any one {'main ' * analysis.is_tuned}run out."
 
 
-def _sentences(analysis: Analysis, found: Sensitivities) -> list[str]:
-    lost = first_few([named(analysis, x.comparison) for x in found if x.loses], NAMED)
-    gained = first_few([named(analysis, x.comparison) for x in found if x.gains], NAMED)
-    sentences = [f"not robust to leaving one run out: {lost}"] if lost else []
-    return sentences + ([f"shown only without one run: {gained}"] if gained else [])
-
-
-def _summary(found: Sensitivities) -> str:
-    lost, gained = (sum(getattr(x, name) for x in found) for name in ("loses", "gains"))
+def _summary(results: Sensitivities) -> str:
+    lost, gained = sum(x.loses for x in results), sum(x.gains for x in results)
     if not lost and not gained:
         return "every verdict holds without any one run"
-    return f"{lost} of {len(found)} verdicts are lost without some run, {gained} more would be shown"
+    return f"{lost} of {len(results)} verdicts are lost without some run, {gained} more would be shown"
 
 
-def tables(analysis: Analysis, found: Sensitivities) -> Mapping[str, pd.DataFrame]:
+def tables(analysis: Analysis, results: Sensitivities) -> Mapping[str, pd.DataFrame]:
     """Return every comparison without one run, and the counts of failed runs."""
     return {
-        "sensitivity": pd.DataFrame(map(_record, found)),
+        "sensitivity": pd.DataFrame(map(_record, results)),
         "failures": pd.DataFrame(map(vars, analysis.failures)),
     }
 

@@ -1,80 +1,43 @@
-"""How differences go with model size, and the power law of each variant's held-out loss.
+"""How differences to the baseline change with model size, in a study with the axis ``size``.
 
-Only of a study with the axis ``size``. A size is the number of parameters of the baseline there, in the
-logarithm; of a loss it is that of the model itself. All of it is exploratory.
+A size is the number of parameters of the baseline there, in the logarithm. All of it is exploratory.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from numpy.typing import ArrayLike
-from scipy.optimize import OptimizeWarning, curve_fit
 
 from report.analysis import Analysis
-from report.document.markdown import arrow, signed, table, unit_name
-from report.document.names import family_label, title
+from report.document.markdown import arrow, family_label, signed, table, title, unit_name
 from report.figures.style import (
     GREY,
-    VariantStyle,
+    add_grid,
     add_legend,
     filled,
-    label_log_axis,
     panels,
+    use_log_scale,
     variant_styles,
 )
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import ArmTable
 from report.significance.axes import SIZE, Benchmark, Family, Level, Setting, level_number, places_of
 from report.verdicts.ranking import shown_first
-from scores.suites import HELD_OUT
 
 Ladders = Mapping[Family, Mapping[str, Family]]
 """What stands beside size, to each size, ascending, to its setting."""
 Parameters = Mapping[tuple[Family, Level], float]
-FEWEST_SIZES = 3
-"""A power law has three numbers."""
-LARGEST_EXPONENT = 5.0
-"""An exponent that ends there is not determined."""
+TREND_COLUMNS = ["benchmark", "variant", "sizes", "first", "last", "change"]
 MILLION = 1e6
 PANEL_IN = 2.5
 MOST_SPREAD = 0.12
 """Share of the axis over which variants stand beside each other at one size."""
-
-
-class PowerLaw(NamedTuple):
-    """L = E + A N^-alpha, with standard errors."""
-
-    floor: float
-    floor_error: float
-    exponent: float
-    exponent_error: float
-    scale: float
-
-    def at(self, sizes: ArrayLike) -> np.ndarray:
-        """Return losses at sizes."""
-        return self.floor + self.scale * np.asarray(sizes, dtype=float) ** -self.exponent
-
-
-class VariantLaw(NamedTuple):
-    """Held-out losses of a variant at its sizes, and the law through them."""
-
-    family: Family
-    """The setting, without its size."""
-    variant: Level
-    parameters: tuple[float, ...]
-    losses: tuple[float, ...]
-    """Means over runs."""
-    law: PowerLaw | None
-    """None for fewer than three sizes, or where losses do not determine it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,9 +49,7 @@ class Sizes:
     parameters: Parameters
     trends: pd.DataFrame
     """A row for each metric and variant: a line through its differences to the baseline at ``sizes``, in the
-    logarithm of size. ``first`` and ``last`` are its ends; p_change, p_bend (whether differences are on a
-    line) and the verdict of ``trend_verdicts`` are corrected over the variants of a metric (Holm)."""
-    laws: tuple[VariantLaw, ...]
+    logarithm of size. ``first`` and ``last`` are its ends, ``change`` is the last minus the first."""
 
     @property
     def levels(self) -> list[str]:
@@ -103,25 +64,21 @@ def compute(analysis: Analysis) -> Sizes | None:
     if not ladders:
         return None
     trends = [x for arms in analysis.tables.values() for x in _trends(analysis, ladders, parameters, arms)]
-    return Sizes(
-        ladders=ladders,
-        parameters=parameters,
-        trends=pd.DataFrame(trends, columns=TREND_COLUMNS),
-        laws=tuple(_laws(analysis, ladders, parameters)),
-    )
+    return Sizes(ladders=ladders, parameters=parameters, trends=pd.DataFrame(trends, columns=TREND_COLUMNS))
 
 
 def _ladders(analysis: Analysis, parameters: Parameters) -> dict[Family, dict[str, Family]]:
-    """Sizes of a known baseline by what stands beside size, where there are two."""
+    """Settings with a run of the baseline, by what stands beside size, where there are two sizes."""
     ladders: dict[Family, dict[str, Family]] = {}
-    known = [s for s in analysis.families if isinstance(s, Setting) and (s, analysis.baseline) in parameters]
-    for setting in sorted(known, key=lambda s: parameters[s, analysis.baseline]):
+    settings = [s for s in analysis.families if isinstance(s, Setting)]
+    with_baseline = [s for s in settings if (s, analysis.baseline) in parameters]
+    for setting in sorted(with_baseline, key=lambda s: parameters[s, analysis.baseline]):
         places = tuple(place for place in setting.places if place[0] != SIZE)
         if len(places) < len(setting.places):
             is_plain = not places and not setting.variant
-            rest = setting.family if is_plain else replace(setting, places=places, ranks=())
-            ladders.setdefault(rest, {})[dict(setting.places)[SIZE]] = setting
-    return {rest: ladder for rest, ladder in ladders.items() if len(ladder) > 1}
+            beside = setting.family if is_plain else replace(setting, places=places, ranks=())
+            ladders.setdefault(beside, {})[dict(setting.places)[SIZE]] = setting
+    return {beside: ladder for beside, ladder in ladders.items() if len(ladder) > 1}
 
 
 def _parameters(analysis: Analysis) -> Parameters:
@@ -131,9 +88,6 @@ def _parameters(analysis: Analysis) -> Parameters:
         return pd.DataFrame(counts).groupby([0, 1], sort=False)[2].mean().to_dict()
     by_name = {s: level_number(dict(places_of(s)).get(SIZE, "")) for s in analysis.families}
     return {(s, v): size for s, size in by_name.items() if size for v in analysis.variants}
-
-
-TREND_COLUMNS = ["benchmark", "variant", "sizes", "first", "last", "change"]
 
 
 def _trends(
@@ -165,60 +119,9 @@ def _line(
     return line(np.array([log_sizes.min(), log_sizes.max()]))
 
 
-def _laws(analysis: Analysis, ladders: Ladders, parameters: Parameters) -> Iterator[VariantLaw]:
-    arms = analysis.tables.get(Benchmark(HELD_OUT))
-    if arms is None:
-        return
-    for rest, ladder in ladders.items():
-        for variant in analysis.variants:
-            keys = [key for s in ladder.values() if (key := (s, variant)) in parameters and key in arms.runs]
-            keys = sorted((key for key in keys if len(arms.runs[key])), key=parameters.__getitem__)
-            if keys:
-                sizes, runs = [parameters[key] for key in keys], [arms.runs[key] for key in keys]
-                every = np.repeat(sizes, [len(x) for x in runs]), np.concatenate(runs)
-                means = tuple(float(x.mean()) for x in runs)
-                yield VariantLaw(rest, variant, tuple(sizes), means, fit_power_law(*every))
-
-
-def fit_power_law(sizes: ArrayLike, losses: ArrayLike) -> PowerLaw | None:
-    """Fit L = E + A N^-alpha by least squares.
-
-    Args:
-        sizes: (n,) parameters of runs.
-        losses: (n,) their losses.
-
-    Returns:
-        None for fewer than three sizes, no more runs than that, or where the losses do not determine the
-        exponent: it is below its standard error, or ends where its search does.
-    """
-    sizes, losses = np.asarray(sizes, dtype=float), np.asarray(losses, dtype=float)
-    if len(np.unique(sizes)) < FEWEST_SIZES or len(losses) <= FEWEST_SIZES:
-        return None
-    middle, lowest = np.exp(np.log(sizes).mean()), losses.min()
-    start, bounds = (
-        (lowest / 2, losses.mean() - lowest / 2, 0.3),
-        ([0] * 3, [lowest, np.inf, LARGEST_EXPONENT]),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", OptimizeWarning)
-        try:
-            numbers, covariance, *_ = curve_fit(_law, sizes / middle, losses, start, bounds=bounds)
-        except (OptimizeWarning, RuntimeError):
-            return None
-    floor, scale, exponent = map(float, numbers)
-    floor_error, _, exponent_error = map(float, np.sqrt(np.diag(covariance)))
-    if not exponent_error < exponent < 0.99 * LARGEST_EXPONENT:
-        return None
-    return PowerLaw(floor, floor_error, exponent, exponent_error, scale * middle**exponent)
-
-
-def _law(sizes: np.ndarray, floor: float, scale: float, exponent: float) -> np.ndarray:
-    return floor + scale * sizes**-exponent
-
-
 def section(analysis: Analysis, sizes: Sizes, page: Page) -> Section:
-    """Trends of the leading metrics, and laws."""
-    body = [page.figure("across-sizes"), _trend_text(analysis, sizes), _law_text(analysis, sizes)]
+    """Trends of the leading metrics."""
+    body = [page.figure("across-sizes"), _trend_text(analysis, sizes)]
     missing = [size for size in analysis.source.axes[SIZE] if size not in sizes.levels]
     if missing:
         body.append(f"Left out, as `{analysis.baseline}` has no run of a known size: {', '.join(missing)}.")
@@ -250,69 +153,35 @@ def _trend_text(analysis: Analysis, sizes: Sizes) -> str:
     return f"{table(header, rows)}\n\n{text}"
 
 
-def _law_text(analysis: Analysis, sizes: Sizes) -> str:
-    if all(len(x.parameters) < FEWEST_SIZES for x in sizes.laws):
-        return ""
-    rows = []
-    for x in sizes.laws:
-        law = x.law
-        numbers = ["not determined", "-"]
-        if law is not None:
-            numbers = [
-                f"{law.exponent:.3f} ± {law.exponent_error:.3f}",
-                f"{law.floor:.2f} ± {law.floor_error:.2f}",
-            ]
-        losses = f"{x.losses[0]:.3f} to {x.losses[-1]:.3f}"
-        rows.append([family_label(x.family), f"`{x.variant}`", losses, *numbers])
-    header = ["family", analysis.noun, "held-out loss", "exponent", "floor E (nats)"]
-    text = (
-        "Power laws of held-out loss in all parameters, L = E + A N^-exponent, by least squares through the "
-        "runs of a variant. ±: standard errors from the spread of runs, without what the choice of rates "
-        "adds. Nothing is said of sizes outside the range."
-    )
-    return f"{table(header, rows)}\n\n{text}"
-
-
 def tables(analysis: Analysis, sizes: Sizes) -> Mapping[str, pd.DataFrame]:
-    """Return trends of every metric, and laws."""
-    return {
-        "size_trends": sizes.trends,
-        "size_laws": pd.DataFrame(
-            {"family": x.family, "variant": x.variant, "num_sizes": len(x.parameters)}
-            | (x.law._asdict() if x.law else dict.fromkeys(PowerLaw._fields))
-            for x in sizes.laws
-        ),
-    }
+    """Return trends of every metric."""
+    return {"size_trends": sizes.trends}
 
 
 def figures(analysis: Analysis, sizes: Sizes) -> Mapping[str, Draw]:
-    """Draw differences and losses against size."""
+    """Draw differences against size."""
     return {"across-sizes": partial(draw_sizes, analysis, sizes)}
 
 
-def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing | None:
-    """Draw a panel of differences for each leading metric and family, then one of losses for each family."""
-    shown = [(name, rest) for name in shown_first(analysis) for rest in sizes.ladders]
-    with_losses = list(dict.fromkeys(x.family for x in sizes.laws))
-    figure, drawn = panels(len(shown) + len(with_losses), PANEL_IN, columns=2)
-    for axes, (benchmark, rest) in zip(drawn, shown, strict=False):
-        _draw_differences(axes, analysis, sizes, benchmark, rest)
-    for axes, rest in zip(drawn[len(shown) :], with_losses, strict=True):
-        _draw_losses(axes, analysis, [x for x in sizes.laws if x.family == rest])
+def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing:
+    """Draw a panel of differences for each leading metric and family."""
+    shown = [(name, beside) for name in shown_first(analysis) for beside in sizes.ladders]
+    figure, grid = panels(len(shown), PANEL_IN, columns=2)
+    for axes, (benchmark, beside) in zip(grid, shown, strict=True):
+        _draw_differences(axes, analysis, sizes, benchmark, beside)
     styles = variant_styles(analysis.variants)
-    add_legend(figure, [_handle(str(name), styles[name]) for name in analysis.variants])
+    add_legend(figure, [styles[name].point(str(name), styles[name].dashes) for name in analysis.others])
     return figure, (
-        f"Against parameters, on logarithmic axes, a line for each {analysis.noun}: its difference to "
+        f"Against parameters, on a logarithmic axis, a line for each {analysis.noun}: its difference to "
         f"{analysis.baseline} on {', '.join(title(name) for name, _ in shown)}"
-        + (", and its held-out loss with the power law through it" if with_losses else "")
     )
 
 
 def _draw_differences(
-    axes: Axes, analysis: Analysis, sizes: Sizes, benchmark: Benchmark, rest: Family
+    axes: Axes, analysis: Analysis, sizes: Sizes, benchmark: Benchmark, beside: Family
 ) -> None:
     """Draw the comparisons of each size beside each other, with an interval where they are primary."""
-    ladder, styles = sizes.ladders[rest], variant_styles(analysis.variants)
+    ladder, styles = sizes.ladders[beside], variant_styles(analysis.variants)
     middles = np.array([sizes.parameters[s, analysis.baseline] for s in ladder.values()])
     spread = MOST_SPREAD * np.log(middles[-1] / middles[0]) * np.linspace(-0.5, 0.5, len(analysis.others))
     axes.axhline(0, color=GREY, lw=0.9, zorder=1)
@@ -327,38 +196,14 @@ def _draw_differences(
             x, y, low, high = np.array(rows, dtype=float).T
             style, errors = styles[variant], np.clip([y - low, high - y], 0, None)
             axes.errorbar(x / MILLION, y, yerr=errors, ls=style.dashes, lw=1.4, **style.points)
-    metric = analysis.metric(benchmark)
-    unit = unit_name(metric.unit)
-    _finish(axes, f"{title(benchmark)} {arrow(metric)}", rest, len(sizes.ladders) > 1)
-    axes.set_ylabel(f"difference to {analysis.baseline}{f' ({unit})' if unit else ''}")
-
-
-def _draw_losses(axes: Axes, analysis: Analysis, laws: Sequence[VariantLaw]) -> None:
-    styles = variant_styles(analysis.variants)
-    for x in laws:
-        style = styles[x.variant]
-        axes.errorbar(np.array(x.parameters) / MILLION, x.losses, ls="", **style.points)
-        if x.law is not None:
-            fine = np.geomspace(x.parameters[0], x.parameters[-1], 100)
-            axes.plot(fine / MILLION, x.law.at(fine), color=style.colour, ls=style.dashes, lw=1.2)
-    axes.set_yscale("log")
-    label_log_axis(axes.yaxis)
-    _finish(axes, "held-out loss", laws[0].family, True)
-    axes.set_ylabel("nats per token")
-
-
-def _finish(axes: Axes, text: str, rest: Family, is_named: bool) -> None:
-    axes.set_title(filled(f"{family_label(rest)}: {text}" if is_named else text, 34))
-    axes.set_xscale("log")
-    axes.margins(x=0.08)
-    label_log_axis(axes.xaxis)
+    outcome = analysis.metric(benchmark)
+    unit = unit_name(outcome.unit)
+    metric = f"{title(benchmark)} {arrow(outcome)}"
+    axes.set_title(filled(f"{family_label(beside)}: {metric}" if len(sizes.ladders) > 1 else metric, 34))
     axes.set_xlabel("parameters (millions)")
-    axes.grid(color="#ececec", lw=0.6)
-    axes.set_axisbelow(True)
-
-
-def _handle(name: str, style: VariantStyle) -> Line2D:
-    return Line2D([], [], ls=style.dashes, lw=1.4, label=name, **style.points)
+    axes.set_ylabel(f"difference to {analysis.baseline}{f' ({unit})' if unit else ''}")
+    use_log_scale(axes)
+    add_grid(axes)
 
 
 PART = Part(name="sizes", compute=compute, section=section, figures=figures, tables=tables)

@@ -6,15 +6,21 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from base.wording import first_few
 from report.analysis import Analysis
-from report.document.markdown import difference, listed, table
-from report.document.names import family_label
-from report.figures.tuning import tuning_figures
-from report.part import LEAST_POWER, NextStep, Page, Part, Section
+from report.document.markdown import difference, family_label, file_name, listed, table
+from report.figures.crowd import BEHIND, small_panels
+from report.figures.style import BLUE, GREY, VERMILION, add_legend
+from report.part import LEAST_POWER, Draw, NextStep, Page, Part, Section
 from report.significance.axes import Level
 from report.significance.comparison import SHOWN, Comparison
 from report.statistics.power import detection_power
@@ -25,7 +31,11 @@ from scores.tuning import Value
 
 FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
 NAMED = 3
-"""Variants named in a sentence, and further tunings in a list."""
+"""Variants named in a sentence."""
+BAND_ALPHA = 0.15
+OPTIMA_NAMED = 8
+ABOVE = 4.0
+"""Height of a panel, in median heights of the losses beside the chosen values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +64,6 @@ class Narrowing:
     def num_runs(self) -> int:
         """Number of runs that are added."""
         return MORE_SEEDS * sum(len(line.of_curve) for line in self.lines)
-
-    @property
-    def text(self) -> str:
-        """One sentence without its full stop."""
-        values = ", ".join(map(_text, self.values))
-        return (
-            f"{MORE_SEEDS} more tuning seeds of `{self.tuned}` at {values} ({self.num_runs} runs) narrow the "
-            f"interval of `{self.compared}` to {self.share:.0%} of its width, if means stay as they are"
-        )
 
 
 def most_decisive(tuned: Tuned, comparisons: Iterable[Comparison]) -> list[Narrowing]:
@@ -124,12 +125,8 @@ def compute(analysis: Analysis) -> Tuned | None:
 
 def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     """Budget, every chosen value with what it is worth, and the differences at the shared value."""
-    parts = [_budget(analysis, tuned), *(page.figure(name) for name in tuning_figures(analysis, tuned))]
+    parts = [_budget(analysis, tuned), *(page.figure(name) for name in figures(analysis, tuned))]
     parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
-    narrowings = most_decisive(tuned, _of_held_out_loss(analysis))
-    if decisive := [each for each in narrowings if each.power >= LEAST_POWER][:NAMED]:
-        rows = "\n".join(f"- {each.text}." for each in decisive)
-        parts.append(f"**Which tuning runs would decide most** (`--decide 1` runs the first):\n\n{rows}")
     return Section(title="Tuning", summary=_summary(tuned), body="\n\n".join(filter(None, parts)))
 
 
@@ -184,10 +181,10 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
 
 def _summary(tuned: Tuned) -> str:
     """Say between which values the chosen ones lie."""
-    chosen: dict[str, set[str]] = {}
+    by_field: dict[str, set[str]] = {}
     for line in sorted(tuned.lines, key=lambda line: line.chosen):
-        chosen.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
-    return first_few([f"{name} {_ends(values)}" for name, values in chosen.items()], NAMED)
+        by_field.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
+    return first_few([f"{name} {_ends(values)}" for name, values in by_field.items()], NAMED)
 
 
 def _ends(values: set[str]) -> str:
@@ -313,11 +310,76 @@ def _losses(line: Line, tuned: Tuned) -> Iterator[dict[str, object]]:
                 yield {**fixed, "value": str(value), "seed": seed, "loss": loss}
 
 
+def figures(analysis: Analysis, tuned: Tuned) -> Mapping[str, Draw]:
+    """Draw a figure for each field with positive numbers; the first is called ``tuning``."""
+    fields = dict.fromkeys(line.field for line in tuned.lines if line.rates is not None)
+    return {
+        file_name("tuning", field) if place else "tuning": partial(draw_tuning, analysis, tuned, field)
+        for place, field in enumerate(fields)
+    }
+
+
+def draw_tuning(analysis: Analysis, tuned: Tuned, field: str) -> tuple[Figure, str]:
+    """Draw one field, each variant above its own lowest mean, those of a family on one scale."""
+    lines = {(x.family, x.variant): x for x in tuned.lines if x.field == field and x.rates is not None}
+    figure, panels = small_panels(analysis, lines, field, "held-out loss above the variant's lowest (nats)")
+    for family in dict.fromkeys(family for family, _ in lines):
+        of_family = [line for line in lines.values() if line.family == family]
+        heights = [float(np.ptp(line.means[_neighbours(line)])) for line in of_family]
+        reach = ABOVE * float(np.median(heights)) or 1.0
+        shared = tuned.shared_points.get(family)
+        for line in of_family:
+            axes = panels[family, line.variant]
+            _panel(axes, line, lines.get((family, analysis.baseline)))
+            axes.set_ylim(-0.2 * reach, reach)
+            if shared is not None:
+                axes.axvline(float(shared[field]), color=GREY, lw=0.8, ls=":", zorder=0)
+    add_legend(figure, _handles(analysis, tuned))
+    optima = [f"{x.variant} {x.curve.optimum:.2g}" for x in lines.values() if x.curve]
+    return figure, (
+        f"Held-out loss against {field}, a panel for each {analysis.noun}, above its lowest mean, with the "
+        f"range over tuning seeds and a star at the optimum; {first_few(optima, OPTIMA_NAMED)}"
+    )
+
+
+def _neighbours(line: Line) -> slice:
+    """Return the chosen value and those beside it."""
+    return slice(max(0, line.chosen - 1), line.chosen + 2)
+
+
+def _panel(axes: Axes, line: Line, baseline: Line | None) -> None:
+    lowest, rates = float(line.means.min()), [float(value) for value in line.values]
+    if baseline is not None and baseline is not line:
+        axes.plot([float(x) for x in baseline.values], baseline.means - baseline.means.min(), **BEHIND)
+    bottom, top = np.nanmin(line.losses, axis=-1) - lowest, np.nanmax(line.losses, axis=-1) - lowest
+    axes.fill_between(rates, bottom, top, color=BLUE, alpha=BAND_ALPHA, lw=0)
+    axes.plot(rates, line.means - lowest, color=BLUE, lw=1.2, marker="o", ms=2.5)
+    axes.plot(rates[line.chosen], line.means[line.chosen] - lowest, "o", color=BLUE, ms=5, mfc="white")
+    if line.curve is not None:
+        optimum, loss = line.curve.optimum, line.curve.loss - lowest
+        axes.plot(optimum, loss, "*", color=VERMILION, ms=7, mec="white", mew=0.5, zorder=4)
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks([rates[0], rates[-1]], [f"{rates[0]:g}", f"{rates[-1]:g}"])
+    axes.locator_params(axis="y", nbins=3)
+
+
+def _handles(analysis: Analysis, tuned: Tuned) -> list[Line2D]:
+    shared = Line2D([], [], color=GREY, lw=0.8, ls=":", label="shared value")
+    return [
+        Line2D([], [], color=BLUE, lw=1.2, marker="o", ms=2.5, label="mean and range over seeds"),
+        Line2D([], [], color=BLUE, lw=0, marker="o", ms=5, mfc="white", label="chosen"),
+        Line2D([], [], color=VERMILION, lw=0, marker="*", ms=7, label="optimum"),
+        Line2D([], [], color=GREY, lw=0.8, label=str(analysis.baseline)),
+        *[shared] * bool(tuned.shared_points),
+    ]
+
+
 PART = Part(
     name="tuning",
     compute=compute,
     section=section,
-    figures=tuning_figures,
+    figures=figures,
     tables=tables,
     checks=checks,
     steps=steps,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from report.document.names import family_label, title
+from report.document.markdown import family_label, title
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
 from report.significance.comparison import (

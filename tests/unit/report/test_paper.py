@@ -8,20 +8,14 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from base.families import FAMILIES
-from report.analyse import analyse
 from report.command import main
-from report.inputs.run_facts import RunFacts
-from report.inputs.sources import read_source
-from report.paper.methods import escape, methods, read_references
-from scores.suites import SUITES
+from report.paper import escape, read_references
 
 HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""
 DOCUMENT = r"""\documentclass[10pt]{article}
@@ -147,19 +141,10 @@ def test_what_is_cited_is_in_the_bibliography(scores: Path):
     cited = {key for group in keys for key in group.split(",")}
     bibliography = (paper / "references.bib").read_text()
     assert cited <= set(re.findall(r"^@\w+\{(\w+),", bibliography, re.MULTILINE))
-    assert cited >= {
-        "welch1947",
-        "smyth2004",
-        "westfall1993",
-        "warstadt2020",
-        "wang2018",
-        "black2021",
-        "liu2019",
-    }
-    assert not {"eldan2023", "wang2019", "raffel2020"} & cited  # nothing says that these were used
+    assert cited >= {"welch1947", "smyth2004", "westfall1993"}
 
 
-def test_entries_are_whole_and_belong_to_what_there_is():
+def test_entries_of_the_bibliography_are_whole():
     entries = re.split(r"\n\n(?=@)", read_references().partition("\n\n")[2])
     assert max(Counter(re.match(r"@\w+\{(\w+),", entry)[1] for entry in entries).values()) == 1  # type: ignore[index]
     for entry in entries:
@@ -167,24 +152,6 @@ def test_entries_are_whole_and_belong_to_what_there_is():
         assert re.search(r"^  title = |, title = ", entry, re.MULTILINE)
         key, year = re.match(r"@\w+\{(\w+),", entry)[1], re.search(r"year = \{(\d+)\}", entry)[1]  # type: ignore[index]
         assert key.endswith(year)
-    subjects = re.findall(r"keywords = \{([^}]*)\}", read_references())
-    names = {name.partition("/")[0] for group in subjects for name in group.split(", ")}
-    assert names <= {*SUITES, *FAMILIES, "tinystories"}
-
-
-def test_a_study_says_what_it_was_trained_on(scores: Path):
-    analysis = analyse(read_source(scores))
-    run_id = analysis.runs.run_id.iloc[0]
-    folder = scores.parent / "study"
-    for source, expected in (("tinystories", True), ("embedded", False)):
-        (folder / run_id).mkdir(parents=True, exist_ok=True)
-        (folder / run_id / "config.yaml").write_text(f"data: {{source: {source}}}\n")
-        facts = (RunFacts(run_id=run_id, family="gpt_neo", variant="gelu", seed=0),)
-        study = replace(
-            analysis, source=replace(analysis.source, path=folder, kind="study folder", facts=facts)
-        )
-        assert ("eldan2023" in methods(study, "1")) == expected
-        assert "salazar2020" in methods(study, "1")
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "é ± ~", "\\", "100%", "$", "a\nb", "\N{MINUS SIGN}1"])

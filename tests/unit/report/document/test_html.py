@@ -76,26 +76,6 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def test_contents_are_a_list_of_links_that_one_link_leads_back_to():
-    markdown = (
-        "# T\n\n**Contents:** [Scores](#scores) · [Differences to `a`](#differences-to-a)\n\n"
-        "## Scores\n\n## Differences to `a`\n"
-    )
-    source = to_html(markdown, "t", {})
-    page = Page(source)
-    (nav,) = page.all("nav")
-    assert nav == {"class": "contents", "id": "contents", "aria-label": "Contents"}
-    links = [link["href"] for link in page.all("a")]
-    assert links == ["#scores", "#differences-to-a", "#contents"]
-    assert {link.removeprefix("#") for link in links} <= {
-        attributes["id"] for _, attributes in page.elements if "id" in attributes
-    }
-    said = "".join(data for path, data in page.said if "nav" in path)
-    assert said.split() == ["Scores", "Differences", "to", "a"]
-    without = Page(to_html("# T\n\ntext\n", "t", {}))
-    assert not without.all("a")
-
-
 @pytest.fixture(scope="module")
 def source() -> str:
     return to_html(REPORT, "A <study>", {"figures/forest-blimp.svg": SVG})

@@ -8,11 +8,9 @@ from matplotlib.figure import Figure
 
 from report.analysis import Analysis
 from report.exports import draws
-from report.figures.cost import BY_VERDICT
-from report.figures.crowd import NOT_SHOWN
 from report.figures.forest import draw_forest
-from report.figures.seeds import draw_seeds
 from report.parts import learning_curves
+from report.parts.scores import draw_seeds
 from tests.unit.report.figures.test_figures import BLIMP, NAMES, make_analysis
 
 FAMILIES = ("gpt_neo", "roberta")
@@ -85,14 +83,5 @@ def test_small_panels_show_what_the_curves_say(many: Analysis):
             np.testing.assert_allclose(mean.get_ydata(), expected, atol=1e-12)
 
 
-def test_many_variants_look_like_their_verdicts_against_cost(many: Analysis):
-    drawn = draws(many)["cost"]()
-    assert drawn is not None
-    panel = drawn[0].axes[0]
-    comparisons = {c.contrast.compared: c for c in many.of(BLIMP, None)}
-    different = {name for name, c in comparisons.items() if c.is_different}
-    colours = {style.colour for words, style in BY_VERDICT.items() if words != NOT_SHOWN}
-    shown = [x.lines[0].get_color() in colours for x in panel.containers]
-    assert sum(shown) == len(different)
-    names = {text.get_text() for text in panel.texts}
-    assert names == {*different, "gelu"}
+def test_costs_of_many_variants_stand_in_the_table_alone(many: Analysis):
+    assert draws(many)["cost"]() is None

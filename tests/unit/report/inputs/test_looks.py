@@ -14,12 +14,9 @@ from scipy import stats
 from report.analyse import analyse
 from report.analysis import Analysis, Request
 from report.inputs.sources import read_source
-from report.parts.design import questions_note
 from report.parts.methods import methods_text
 from report.statistics.looks import nominal_levels
-from scores.metrics import Declared
 from scores.rows import ROW_COLUMNS, write_rows
-from tests.unit.report.rendering import render
 
 VARIANTS = {"gelu": 0.0, "kan": -4.0, "relu": 0.0}
 
@@ -103,18 +100,6 @@ def test_looks_of_the_command_line_go_before_the_studys(tmp_path: Path):
     assert kan(study.report()).look.nominal(0.05) > 0.04
     asked = study.report(Request(looks=(6, 12)))
     assert kan(asked).look.nominal(0.05) < 0.01
-
-
-def test_what_the_study_and_flags_ask_is_told(tmp_path: Path):
-    study = Growing(tmp_path / "s", looks=[3, 6], note="A first grid\nwas given up.")
-    study.grow(3)
-    said = "The study's file asks: baseline gelu, looks 3, 6 and margin 1."
-    assert questions_note(study.report()) == said
-    assert "**The study's own note.** A first grid was given up." in render(study.report())
-    request = Request(baseline="relu", primary=("blimp",), declared=Declared(margins={"blimp": 0.5}))
-    assert questions_note(study.report(request)) == (
-        f"{said} On the command line: baseline relu, primary blimp and margins blimp 0.5."
-    )
 
 
 def test_methods_say_how_looks_are_counted(tmp_path: Path):

@@ -19,7 +19,7 @@ from base.errors import UsageError
 from base.run.folders import RunFolder
 from report.analyse import analyse
 from report.analysis import Analysis, Request
-from report.document.names import family_label
+from report.document.markdown import family_label
 from report.exports import number_tables
 from report.inputs.design import design_from
 from report.inputs.sources import read_source, source_of_frame

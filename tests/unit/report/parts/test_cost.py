@@ -10,12 +10,11 @@ import pytest
 
 from report.analyse import analyse
 from report.analysis import Analysis, Request
-from report.figures.cost import draw_cost, keep_apart
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import Source, source_of_frame
 from report.part import Page
 from report.parts import cost
-from report.parts.cost import Cost
+from report.parts.cost import Cost, draw_cost
 
 PAGE = Page(alternative_texts={"cost": "alt"})
 SEEDS = (1, 2, 3, 4)
@@ -140,9 +139,3 @@ def test_far_from_the_baselines_flops_is_named_where_parameters_are_near(analysi
 def test_without_facts_there_is_no_part():
     bare = analyse(replace(made(("gelu", "kan")), facts=()), Request(baseline="gelu"))
     assert cost.PART.of(bare) is None
-
-
-def test_names_are_moved_apart_by_the_gap_and_no_more():
-    assert keep_apart([0, 0, 5], 2) == pytest.approx([-1, 1, 5])
-    assert keep_apart([0, 3, 9], 2) == pytest.approx([0, 3, 9])
-    assert keep_apart([], 2) == []

@@ -11,10 +11,9 @@ import pytest
 from report.analyse import analyse
 from report.analysis import Analysis
 from report.exports import number_tables
-from report.figures.seeds import draw_seeds
 from report.inputs.sources import read_source
 from report.part import Page
-from report.parts.scores import PART
+from report.parts.scores import PART, draw_seeds
 
 SEEDS = {"gelu": 3, "kan": 1, "relu": 4}
 

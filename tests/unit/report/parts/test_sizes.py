@@ -1,4 +1,4 @@
-"""A report across sizes against Welch's test and lines by scipy, and laws that were put in."""
+"""A report across sizes against lines by scipy, and the comparisons of each size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source, source_of_frame
 from report.part import Page
 from report.parts import sizes
-from report.parts.sizes import Sizes, draw_sizes, fit_power_law
+from report.parts.sizes import Sizes, draw_sizes
 from report.significance.axes import Benchmark, places_of, plain
 from scores.metrics import Declared
 
@@ -119,51 +119,6 @@ def test_outside_of_the_fold_is_no_finding(analysis: Analysis):
     assert "**" not in section.body
 
 
-def test_laws_are_those_that_were_put_in(analysis: Analysis):
-    laws = {str(x.variant): x for x in result_of(analysis).laws}
-    for variant in ("gelu", "none"):
-        law = laws[variant].law
-        assert law is not None
-        assert abs(law.exponent - 0.3) < 3 * law.exponent_error
-        assert abs(law.floor - (1.5 + SHAPES[variant][0])) < 3 * law.floor_error
-        assert law.at(laws[variant].parameters) == pytest.approx(laws[variant].losses, abs=1e-3)
-    assert laws["kan"].parameters == pytest.approx([2 * x for x in PARAMETERS.values()])
-
-
-def test_a_law_without_noise_is_found_whatever_its_scale():
-    for scale in (1.0, 1e3, 1e6):
-        n = scale * np.array([1e5, 3e5, 1e6, 1e7])
-        law = fit_power_law(np.repeat(n, 2), np.repeat(1.5 + 60 * (n / scale) ** -0.3, 2))
-        assert law is not None
-        assert (law.floor, law.exponent) == pytest.approx((1.5, 0.3), rel=1e-4)
-        assert law.scale == pytest.approx(60 * scale**0.3, rel=1e-3)
-
-
-def test_standard_errors_are_those_of_repeated_studies():
-    rng, found = np.random.default_rng(1), []
-    n = np.repeat([1e5, 3e5, 1e6, 3e6, 1e7], 4)
-    for _ in range(200):
-        law = fit_power_law(n, 1.5 + 60 * n**-0.3 + 0.01 * rng.normal(size=len(n)))
-        assert law is not None
-        found.append((law.exponent, law.exponent_error, law.floor, law.floor_error))
-    exponents, exponent_errors, floors, floor_errors = np.array(found).T
-    assert np.median(exponent_errors) == pytest.approx(exponents.std(), rel=0.2)
-    assert np.median(floor_errors) == pytest.approx(floors.std(), rel=0.2)
-
-
-@pytest.mark.parametrize("means", [(3.7, 3.5, 3.75), (3.7, 3.5, 3.69), (3.7, 3.5, 3.49999), (3.5, 3.6, 3.7)])
-@pytest.mark.parametrize("parameters", [(2e5, 5e5, 2e6), (1e6, 3e6, 1e8), (1e7, 2e7, 1e11)])
-def test_no_law_is_given_of_losses_that_do_not_determine_one(parameters, means):
-    losses = np.add.outer(means, 1e-5 * np.arange(4)).ravel()
-    assert fit_power_law(np.repeat(parameters, 4), losses) is None
-
-
-def test_two_sizes_have_no_law():
-    analysis = analysed(made(sizes=("0.2M", "2M")))
-    assert {x.law for x in result_of(analysis).laws} == {None}
-    assert "Power laws" not in sizes.section(analysis, result_of(analysis), PAGE).body
-
-
 def test_settings_beside_size_are_averaged():
     source = made(families=("gpt_neo", "roberta"))
     both = analysed(source)
@@ -176,7 +131,7 @@ def test_settings_beside_size_are_averaged():
         log_sizes = np.log(list(PARAMETERS.values()))
         changes.append(stats.linregress(log_sizes, differences).slope * np.ptp(log_sizes))
     assert trends_of(result_of(both))["kan"].change == pytest.approx(np.mean(changes))
-    assert {x.family for x in result_of(both).laws} == {"gpt_neo", "roberta"}
+    assert set(result_of(both).ladders) == {"gpt_neo", "roberta"}
 
 
 def test_a_table_takes_sizes_from_their_names():
@@ -228,15 +183,13 @@ def test_the_figure_has_the_comparisons_of_each_size(analysis: Analysis):
     """Not a second estimate of them, nor another interval."""
     drawn = draw_sizes(analysis, result_of(analysis))
     assert drawn is not None
-    differences, losses = drawn[0].axes
+    (differences,) = drawn[0].axes
     for number, container in enumerate(differences.containers):
         comparisons = [analysis.of(LOSS, setting)[number] for setting in analysis.families]
         by_size = sorted(comparisons, key=lambda c: PARAMETERS[dict(places_of(c.family))["size"]])
         np.testing.assert_allclose(container.lines[0].get_ydata(), [c.estimate for c in by_size])
         lengths = [np.ptp(segment[:, 1]) for segment in container.lines[2][0].get_segments()]
         assert lengths == [0.0] * len(by_size)  # exploratory, as the average is primary
-    curves = [line for line in losses.lines if len(line.get_xdata()) > 3]
-    assert len(curves) == sum(x.law is not None for x in result_of(analysis).laws)
 
 
 def test_at_one_size_are_an_estimate_and_its_error_but_no_test(analysis: Analysis):
@@ -253,5 +206,3 @@ def test_every_number_is_in_the_tables(analysis: Analysis):
     tables = number_tables(analysis)
     result = result_of(analysis)
     assert list(tables["size_trends"].change) == list(result.trends.change)
-    exponents = [np.nan if x.law is None else x.law.exponent for x in result.laws]
-    np.testing.assert_allclose(tables["size_laws"].exponent.astype(float), exponents)

@@ -1,29 +1,125 @@
-"""One paragraph in LaTeX that says how a report's numbers were made, and the references that it cites."""
+"""The folder ``paper/`` of a report: comparisons as a LaTeX table, figures as PDF, how they were tested."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 
-from base.config_input import read_yaml
-from base.errors import UsageError
-from base.families import FAMILIES
-from base.files import mapping
-from base.run.folders import RunFolder
-from report.analysis import Analysis
-from report.document.markdown import listed, margin
-from report.document.names import family_label, title
-from report.significance.axes import Benchmark, Family, plain
-from report.statistics.looks import PlannedLooks
-from scores.suites import SUITES
+import pandas as pd
+from matplotlib.figure import Figure
 
+from report.analysis import Analysis
+from report.document.markdown import (
+    difference,
+    family_label,
+    interval,
+    listed,
+    margin,
+    p_value,
+    title,
+    unit_name,
+)
+from report.figures.style import to_pdf
+from report.significance.axes import plain
+from report.significance.comparison import DIFFERENT, Comparison
+from report.statistics.looks import PlannedLooks
+
+FOLDER = "paper"
+ROWS_ON_A_PAGE = 45
+"""A longer table becomes a ``longtable``, which goes on over pages."""
 _ESCAPED = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
     '"': "''", "\N{MINUS SIGN}": "$-$", "\N{INFINITY}": r"$\infty$",
     "\n": " ", "\t": " ",
 })  # fmt: skip
-_ENTRY = re.compile(r"^@\w+\{(\w+),\n  keywords = \{([^}]*)\}", re.MULTILINE)
+
+
+def paper_files(analysis: Analysis, figures: Mapping[str, Figure], version: str) -> dict[str, str | bytes]:
+    """Return every file of the folder by its name in it.
+
+    Args:
+        analysis: The report's numbers.
+        figures: The report's figures, by the name of their file without its suffix.
+        version: Of this software, for the paragraph on methods.
+    """
+    return {
+        "comparisons.tex": comparison_table(analysis),
+        "methods.tex": methods(analysis, version),
+        "references.bib": read_references(),
+        **{f"figures/{name}.pdf": to_pdf(figure) for name, figure in figures.items()},
+    }
+
+
+def comparison_table(analysis: Analysis) -> str:
+    """Return the primary comparisons as a booktabs table, the best of each metric first.
+
+    Where no metric is primary, the table has those of all metrics.
+    """
+    comparisons = [
+        comparison
+        for benchmark in analysis.primary or analysis.benchmarks
+        for comparison in sorted(analysis.overall(benchmark), key=_rank)
+    ]
+    index = [(_metric(analysis, c), str(c.contrast.compared)) for c in comparisons]
+    table = pd.DataFrame(map(_cells, comparisons), index=pd.MultiIndex.from_tuples(index))
+    style = table.style.format(escape)
+    style = style.format_index(_label, axis="index").format_index(escape, axis="columns")
+    is_long = len(table) > ROWS_ON_A_PAGE
+    return style.to_latex(
+        hrules=True,
+        column_format="ll" + "c" * len(table.columns),
+        multirow_align="naive",
+        environment="longtable" if is_long else "table",
+        position_float=None if is_long else "centering",
+        caption=_caption(analysis),
+        label="tab:comparisons",
+    )
+
+
+def _label(text: object) -> str:
+    """Escape the label of a row; LaTeX takes a bracket or star behind a line break for its argument."""
+    return re.sub(r"^[\[*]", r"{\g<0>}", escape(text))
+
+
+def _rank(comparison: Comparison) -> tuple[bool, float]:
+    """Sort the best first, and what cannot be estimated last."""
+    estimate = comparison.estimate
+    return estimate is None, -comparison.metric.sign * (estimate or 0.0)
+
+
+def _metric(analysis: Analysis, comparison: Comparison) -> str:
+    notes = ", ".join(filter(None, (unit_name(comparison.unit), f"{comparison.metric.better} is better")))
+    return f"{title(comparison.benchmark)} ({notes})"
+
+
+def _cells(comparison: Comparison) -> dict[str, str]:
+    is_better = "better" if comparison.is_better else "worse"
+    return {
+        "difference": _with_minus(difference(comparison)),
+        "interval": _with_minus(interval(comparison)),
+        "p": _with_minus(p_value(comparison.p_corrected)),
+        "verdict": is_better if comparison.verdict == DIFFERENT else comparison.verdict,
+    }
+
+
+def _with_minus(number: str) -> str:
+    """Write hyphens as minus signs; a missing number stays empty."""
+    return number.replace("-", "\N{MINUS SIGN}") if number != "-" else ""
+
+
+def _caption(analysis: Analysis) -> str:
+    correction = "min-p" if analysis.is_drawn else "Holm"
+    average = f", averaged over {analysis.strata}" if len(analysis.families) > 1 else ""
+    corrected = (
+        f"simultaneous over all {len(analysis.claims)} primary comparisons ({correction}), as is p"
+        if analysis.primary
+        else "exploratory, corrected within each metric only"
+    )
+    return escape(
+        f"Differences to {analysis.baseline}{average}. Intervals: {analysis.confidence:.0%}, {corrected}."
+    )
 
 
 def escape(text: object) -> str:
@@ -32,8 +128,8 @@ def escape(text: object) -> str:
 
 
 def read_references() -> str:
-    """Return the shipped bibliography: BibTeX entries, with what each is the reference of as keywords."""
-    return (files("report.paper") / "references.bib").read_text(encoding="utf-8")
+    """Return the shipped bibliography: BibTeX entries of all that the paragraph cites."""
+    return (files("report") / "references.bib").read_text(encoding="utf-8")
 
 
 def methods(analysis: Analysis, version: str) -> str:
@@ -45,8 +141,6 @@ def methods(analysis: Analysis, version: str) -> str:
     """
     sentences = (
         _compared(analysis),
-        _trained_on(analysis),
-        _scored_by(analysis),
         _tested(analysis),
         _corrected(analysis),
         _equivalent(analysis),
@@ -57,59 +151,17 @@ def methods(analysis: Analysis, version: str) -> str:
     return "\\paragraph{Statistics.}\n" + "\n".join(filter(None, sentences)) + "\n"
 
 
-def _cite(text: str, *subjects: str) -> str:
-    r"""Write a text with the references of models, suites, tasks or corpora behind it."""
-    keys = [
-        key
-        for key, keywords in _ENTRY.findall(read_references())
-        if not set(subjects).isdisjoint(keywords.split(", "))
-    ]
-    return rf"{escape(text)} \citep{{{','.join(keys)}}}" if keys else escape(text)
-
-
 def _compared(analysis: Analysis) -> str:
     runs = analysis.runs.drop_duplicates(["family", "variant", "seed"])
-    families = [_family(analysis, family) for family in analysis.families if plain(family) != "model"]
+    families = [escape(family_label(family)) for family in analysis.families if plain(family) != "model"]
     where = f" in {listed(families)}" if families else ""
-    metrics = listed([_metric(analysis, benchmark) for benchmark in analysis.benchmarks])
+    metrics = listed([escape(title(benchmark)) for benchmark in analysis.benchmarks])
     fewest, most = analysis.arms["n"].min(), analysis.arms["n"].max()
     seeds = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
         f"We compare {len(analysis.variants)} {analysis.noun}s{where} by {metrics}, with {seeds} seeds each "
         f"({len(runs)} runs)."
     )
-
-
-def _family(analysis: Analysis, family: Family) -> str:
-    """Name a family, with its reference where it stands first."""
-    is_first = next(each for each in analysis.families if plain(each) == plain(family)) == family
-    return _cite(family_label(family), *([plain(family)] if is_first else []))
-
-
-def _metric(analysis: Analysis, benchmark: Benchmark) -> str:
-    tasks = set(analysis.tasks[analysis.tasks.benchmark == benchmark].task)
-    return _cite(title(benchmark), benchmark.name, *(f"{benchmark.name}/{task}" for task in tasks))
-
-
-def _trained_on(analysis: Analysis) -> str:
-    """Name the corpus, where all runs of a study have the same one."""
-    corpora = set()
-    for run_id in {facts.run_id for facts in analysis.facts}:
-        try:
-            config = read_yaml(RunFolder(analysis.source.path / run_id).config_file)
-        except UsageError:  # the report's own checks name a damaged file
-            continue
-        corpora.add(str(mapping(config.get("data")).get("source")))
-    return r"All are trained on TinyStories \citep{eldan2023}." if corpora == {"tinystories"} else ""
-
-
-def _scored_by(analysis: Analysis) -> str:
-    names = {plain(family) for family in analysis.families} & FAMILIES.keys()
-    is_masked = any(FAMILIES[name].objective == "masked" for name in names)
-    suites = [SUITES[benchmark.name] for benchmark in analysis.benchmarks if benchmark.name in SUITES]
-    if not (analysis.facts and is_masked and any(suite.kind == "minimal pairs" for suite in suites)):
-        return ""
-    return r"Masked models score a sentence by its pseudo-log-likelihood \citep{salazar2020}."
 
 
 def _tested(analysis: Analysis) -> str:
