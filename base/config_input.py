@@ -14,51 +14,19 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from base.errors import LONGEST_SHOWN, UsageError, shown
+from base.errors import LONGEST_SHOWN, UsageError
 from base.files import CODE_ROOT
-from base.mistakes import check
+from base.sections import check
 
 Config = TypeVar("Config", bound=BaseModel)
 
 LONGEST_PATH_SHOWN = 300
-DEEPEST = 100
-"""Levels of a file of settings; libyaml's parser overruns its stack after some ten thousand."""
-MOST_DIGITS = 300
-"""Of a whole number that a float has room for."""
-
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_SAFE_LOADER):
-    """Refuses a key that is named twice, of which YAML's readers silently take the last.
-
-    As well what is nested without end, a number that no float has room for, and a value that its tag belies.
-    """
-
-    depth = 0
-
-    def descend_resolver(self, *place: Any) -> None:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            problem = "it is nested deeper than any configuration; is it the right file?"
-            raise yaml.constructor.ConstructorError(None, None, problem)
-        super().descend_resolver(*place)
-
-    def ascend_resolver(self) -> None:
-        self.depth -= 1
-        super().ascend_resolver()
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        kind = node.tag.rpartition(":")[2]
-        if kind == "int" and len(node.value) > MOST_DIGITS:
-            problem = f"a whole number has {len(node.value):,} digits; give at most {MOST_DIGITS}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, AttributeError, KeyError):
-            problem = f"{shown(node.value)} is no {kind}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+    """Refuses a key that is named twice, of which YAML's readers silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
@@ -82,8 +50,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: is not valid YAML: {_why(path, error)}") from None
+    except (yaml.YAMLError, ValueError) as error:  # such as a date without such a day
+        raise UsageError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -113,19 +81,6 @@ def read_config(path: Path, kind: type[Config]) -> Config:
         UsageError: If it cannot be read or a value in it does not fit; names the file and the key.
     """
     return check(kind, read_yaml(path), source=str(path))
-
-
-def _why(path: Path, error: yaml.YAMLError) -> str:
-    """Say what is wrong in a file that is text; a tab cannot be seen, so it is named."""
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    if mark is not None and mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
-        return f"a tab stands in line {mark.line + 1}; indent with spaces"
-    return _one_line(str(error))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 Kind = Literal["study", "config", "preset"]

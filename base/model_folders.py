@@ -9,7 +9,7 @@ from typing import Any
 
 from base.errors import UsageError, first_line
 from base.families import FAMILIES
-from base.json_text import parse_json
+from base.records import parse_json
 
 AS_DATA: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """For every ``from_pretrained`` of a folder: no code of its own, and no other model in its place."""

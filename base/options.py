@@ -152,3 +152,14 @@ def read_value(text: str) -> Value:
         except ValueError:
             continue
     return text
+
+
+def describe_options(name: str, options: Mapping[str, Option]) -> str:
+    """List the options of one entry of a registry with their defaults."""
+    if not options:
+        return f"{name}: no options"
+    lines = []
+    for option_name, option in options.items():
+        choices = f", one of {' '.join(option.choices)}" if option.choices else ""
+        lines.append(f"  {option_name} = {option.default}: {option.help}{choices}")
+    return "\n".join([f"{name}:", *lines])

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError
 from base.files import write_text
-from base.mistakes import check
 from base.run.folders import REPORT_NAME
+from base.sections import check
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs, as_runs
 from report.analyse import analyse

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from base.errors import UsageError, as_usage_error, missing_extra, shown
-from base.progress import is_notebook
+from base.printing import is_notebook
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
-from base.mistakes import check
+from base.sections import check
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources

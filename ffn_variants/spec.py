@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from base.errors import UsageError, shown
-from base.names import check_name
+from base.files import check_name
 from base.options import Option, resolve_options
 
 Kind = Literal["activation", "block"]

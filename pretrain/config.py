@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from base.config_input import SEED_END
-from base.families import FamilySpec, get_family
-from base.names import BASELINE, Budget, check_name, check_path
+from base.families import BASELINE, Budget, FamilySpec, get_family
+from base.files import check_name
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -243,11 +243,6 @@ class OutputConfig(Section):
     @classmethod
     def _one_folder(cls, name: str | None) -> str | None:
         return None if name is None else check_name(name)
-
-    @field_validator("runs_dir")
-    @classmethod
-    def _path(cls, path: str) -> str:
-        return check_path(path)
 
 
 _LACKS = {

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from base.errors import UsageError
+from base.printing import first_few
 from base.run.folders import RunFolder
-from base.wording import first_few
 from scores.declarations import Scale
 from scores.outcome import Outcome
 from scores.rows import read_table

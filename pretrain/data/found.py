@@ -8,8 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from base.text.files import END_OF_DOCUMENT, MOST_CHARACTERS, has_blank_lines
-from base.text.paths import format_of, is_plain_text, other_files
+from base.text.files import (
+    END_OF_DOCUMENT,
+    MOST_CHARACTERS,
+    format_of,
+    has_blank_lines,
+    is_plain_text,
+    other_files,
+)
 from pretrain.config import DataConfig
 from pretrain.data import corpus
 

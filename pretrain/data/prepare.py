@@ -26,9 +26,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 from transformers import PreTrainedTokenizerFast
 
-from base.errors import AbsentError, UsageError
+from base.errors import AbsentError, UsageError, naming
 from base.families import get_family
-from base.faults import naming
 from base.files import remove_leftovers
 from base.records import peek_record, read_record
 from base.text.tokens import refuse_unread

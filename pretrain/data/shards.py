@@ -16,7 +16,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from base.files import write_atomically
-from base.progress import ProgressBar
+from base.printing import ProgressBar
 from pretrain.data.tokenizer import encode_batch
 
 SHARD_CHARACTERS = 2**22

@@ -8,8 +8,7 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from base.families import get_family
-from base.text.masking import Masker
-from base.text.span_corruption import SpanCorruptor
+from base.text.corruption import Masker, SpanCorruptor
 from ffn_variants import build_model
 from pretrain.config import RunConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer

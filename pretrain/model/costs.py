@@ -7,9 +7,8 @@ from typing import Any
 from transformers import PreTrainedModel
 
 import ffn_variants
-from base.families import get_family
-from base.names import BASELINE
-from base.text.span_corruption import corrupted_lengths
+from base.families import BASELINE, get_family
+from base.text.corruption import corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import ModelConfig, RunConfig
 from pretrain.resolution import resolve

@@ -8,7 +8,7 @@ from typing import Any
 from base.errors import UsageError
 from base.files import write_atomically
 from base.run.folders import RunFolder
-from base.run.recorded import recorded_source
+from base.run.manifest import recorded_source
 from ffn_variants.files import variant_file
 from ffn_variants.registry import get_variant
 from ffn_variants.source import (

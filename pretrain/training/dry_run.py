@@ -7,7 +7,7 @@ from typing import Any
 
 from base.families import get_family
 from base.run.folders import RunFolder
-from base.text.span_corruption import NUM_SENTINELS
+from base.text.corruption import NUM_SENTINELS
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import cut_step

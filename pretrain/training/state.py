@@ -13,7 +13,7 @@ from torch import Tensor
 
 from base.errors import UsageError
 from base.files import write_text
-from base.json_text import parse_json
+from base.records import parse_json
 from base.run.folders import RunFolder
 
 ADVICE = "lower --optim.learning-rate or --optim.max-grad-norm, or add --optim.warmup-steps"

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.names import file_name
 from report.figures.crowd import BEHIND, in_drawn_order, small_panels

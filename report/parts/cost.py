@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from base.progress import duration
-from base.wording import first_few
+from base.printing import duration, first_few
 from report.analysis import Analysis
 from report.document.markdown import table
 from report.document.names import family_label

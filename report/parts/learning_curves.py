@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import listed, table
 from report.document.names import family_label

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import difference, listed, table
 from report.document.names import family_label

@@ -1,18 +1,7 @@
-"""Span corruption of whole batches (Raffel et al. 2020, sec. 3.1.4), new at every step.
+"""What a masked model and an encoder-decoder have to predict of packed rows, drawn anew at every step.
 
-Of each document 15% of the tokens are left out, in spans of 3 on average. The encoder reads the document with
-a sentinel in place of every span, the decoder writes the spans, each behind its sentinel, and one more
-sentinel at the end:
-
-    <s> Once upon a <extra_id_0> a little <extra_id_1>. </s>
-    <extra_id_0> time there was <extra_id_1> girl <extra_id_2>
-
-Where spans begin is drawn uniformly from all ways to put them between the tokens that stay, with at least one
-of those between two spans. (T5's code lets every document begin with a token that stays and end with one that
-does not, so that some tokens would never, and others always, be predicted.) ``<s>`` and ``</s>`` always stay.
-
-Shapes: R rows of T tokens, D documents, N tokens of all documents, S spans of all documents; E and T' tokens
-of the longest row of the encoder and of the decoder.
+A row holds documents one after the other, each at position 0 where it begins; what is left of the row is
+padding, every token of it at position 0.
 """
 
 from __future__ import annotations
@@ -22,8 +11,86 @@ from typing import NamedTuple
 
 import numpy as np
 
-from base.text.documents import find_documents
-from base.text.masking import IGNORE
+
+class Documents(NamedTuple):
+    """Documents of (R, T) packed rows in their order; the padding of a row counts as one.
+
+    Attributes:
+        starts: (D,) place of the first token in the flattened (R * T).
+        lengths: (D,) tokens.
+        is_padding: (D,) whether it is padding.
+    """
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    is_padding: np.ndarray
+
+
+def find_documents(input_ids: np.ndarray, position_ids: np.ndarray, pad_token_id: int) -> Documents:
+    """Find the documents of packed rows.
+
+    Args:
+        input_ids: (R, T) token ids.
+        position_ids: (R, T) positions, 0 where a document starts and on padding.
+        pad_token_id: What fills rows.
+    """
+    places = np.flatnonzero(position_ids == 0)  # few: what follows is about these alone
+    is_padding = input_ids.reshape(-1)[places] == pad_token_id
+    goes_on = np.zeros(len(places), bool)  # with the padding of the place before
+    goes_on[1:] = is_padding[1:] & is_padding[:-1] & (places[1:] % input_ids.shape[1] > 0)
+    starts = places[~goes_on]
+    return Documents(starts, np.diff(starts, append=input_ids.size), is_padding[~goes_on])
+
+
+IGNORE = -100
+"""Target of a position that is not predicted."""
+
+
+class Masker:
+    """Chooses tokens to predict and replaces 80% by ``<mask>``, 10% by another token, 10% by nothing.
+
+    Args:
+        vocab_size: Tokens of the vocabulary.
+        special_ids: Never chosen, and never drawn as a replacement.
+        mask_token_id: The mask.
+        mlm_probability: Share of the ordinary tokens that is predicted.
+    """
+
+    def __init__(
+        self, vocab_size: int, special_ids: list[int], mask_token_id: int, mlm_probability: float
+    ) -> None:
+        self.is_special = np.zeros(vocab_size, bool)
+        self.is_special[special_ids] = True
+        self.ordinary_ids = np.flatnonzero(~self.is_special)
+        self.mask_token_id = mask_token_id
+        self.mlm_probability = mlm_probability
+
+    def __call__(self, input_ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt a batch.
+
+        Args:
+            input_ids: (B, T) token ids.
+            rng: Source of all randomness; the result is a function of it and the batch.
+
+        Returns:
+            Corrupted ids and targets, (B, T) int64 each; targets are ``IGNORE`` where nothing is predicted.
+        """
+        corrupted = input_ids.astype(np.int64)
+        ids, flat = np.ravel(input_ids), np.ravel(corrupted)
+        draws = rng.random(input_ids.shape, dtype=np.float32).ravel()
+        probability = np.float32(self.mlm_probability)
+        # Few places are below it: whatever is left to decide is decided for those alone.
+        places = np.flatnonzero(draws < probability)
+        places = places[~self.is_special[ids[places]]]
+        # One draw does for both choices: given that it is below p, draw / p is again uniform.
+        share = draws[places] / probability
+        targets = np.full(input_ids.shape, IGNORE)
+        np.ravel(targets)[places] = ids[places]
+        flat[places[share < 0.8]] = self.mask_token_id
+        replaced = places[(share >= 0.8) & (share < 0.9)]
+        flat[replaced] = rng.choice(self.ordinary_ids, len(replaced))
+        return corrupted, targets
+
 
 NUM_SENTINELS = 100
 """As many as T5 has; the longest document that they can mark has one span fewer."""
