@@ -16,7 +16,7 @@ from filelock import FileLock
 import base
 from base import system
 from base.files import PACKAGES
-from ffn_ablations.commands import COMMANDS
+from ffn_ablations.cli import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 OURS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
