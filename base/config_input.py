@@ -105,27 +105,20 @@ def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
     Raises:
         UsageError: If there is no such file; names the shipped ones.
     """
-    own = folder / name
-    if _is_there(own):
-        return own
     is_name = len(name.parts) == 1
-    if is_name and _is_there(with_suffix := folder / f"{name}.yaml"):
-        return with_suffix
+    for path in (folder / name, folder / f"{name}.yaml")[: 1 + is_name]:
+        if os.path.exists(path) and not os.path.isdir(path):  # a pipe is no file, and can be read
+            return path
     files = shipped(kind)
     word = name.name.removesuffix(".yaml")
     if is_name and word in files:
         return files[word]
     close = difflib.get_close_matches(word[:LONGEST_SHOWN], files, n=1)
     hint = f"did you mean {close[0]}? The" if close else "the"
-    place = str(own)
+    place = str(folder / name)
     cut = place if len(place) <= 2 * LONGEST_SHOWN else f"...{place[-LONGEST_SHOWN:]}"  # its end has the name
-    wrong = "is a folder" if os.path.isdir(own) else "does not exist"
-    raise UsageError(f"{kind} {cut} {wrong}; {hint} shipped ones are: {', '.join(files)}")
-
-
-def _is_there(path: Path) -> bool:
-    """Whether there is something to read; a pipe is, a folder is not."""
-    return os.path.exists(path) and not os.path.isdir(path)
+    problem = "is a folder" if os.path.isdir(folder / name) else "does not exist"
+    raise UsageError(f"{kind} {cut} {problem}; {hint} shipped ones are: {', '.join(files)}")
 
 
 SEED_END = 2**32
@@ -145,17 +138,14 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
         UsageError: If there is none, or one is no whole number from 0 to below ``SEED_END``; names those.
             Also for a range longer than anybody means.
     """
-    seeds: list[int] = []
-    wrong: list[str] = []
-    for value in values:
-        for word in filter(None, (part.strip() for part in str(value).split(","))):
-            found = _numbers(word, f"{label} " if label else "")
-            seeds += found
-            wrong += [] if found else [word]
-    if wrong or not seeds:
-        told = " ".join([label, *wrong]).strip()
-        raise UsageError(f"{told}{': ' if told else ''}give whole numbers below {SEED_END}, as in {example}")
-    return tuple(seeds)
+    words = [part.strip() for value in values for part in str(value).split(",") if part.strip()]
+    ranges = {word: _numbers(word, f"{label} " if label else "") for word in words}
+    wrong = [word for word, numbers in ranges.items() if not numbers]
+    if wrong or not words:
+        subject = " ".join([label, *wrong]).strip()
+        start = f"{subject}: " if subject else ""
+        raise UsageError(f"{start}give whole numbers below {SEED_END}, as in {example}")
+    return tuple(seed for word in words for seed in ranges[word])
 
 
 def note_on_one(text: str) -> str:
@@ -167,10 +157,10 @@ def note_on_one(text: str) -> str:
 
 def _numbers(word: str, label: str) -> range:
     """Read one number or one range; empty where it is neither, or a number is too large."""
-    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
+    if match is None:
         return range(0)
-    first, last = int(found[1]), int(found[2] or found[1])
+    first, last = int(match[1]), int(match[2] or match[1])
     if last - first >= LONGEST_RANGE:
         many = last - first + 1
         raise UsageError(f"{label}{word} is a range of {many:,} seeds; give at most {LONGEST_RANGE:,}")

@@ -59,8 +59,8 @@ def refuse_code(folder: Path) -> None:
 
 def _is_ours(content: Mapping[str, Any]) -> bool:
     """Whether an ``auto_map`` is that of a model of ours, whose type this project registers."""
-    named = content["auto_map"]
-    places = list(named.values()) if isinstance(named, dict) else [named]
+    auto_map = content["auto_map"]
+    places = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
     is_ours = content.get("model_type") in _MODEL_TYPES
     return is_ours and all(str(place).startswith(_MODULES) for place in places)
 

@@ -60,7 +60,7 @@ def is_finite(value: float) -> bool:
 def resolve_options(
     name: str,
     allowed: Mapping[str, Option],
-    given: Mapping[str, Any] | None,
+    values: Mapping[str, Any] | None,
     kind: str = "FFN variant",
 ) -> dict[str, int | float | str]:
     """Fill in the defaults of a variant's options and check those that were given.
@@ -68,7 +68,7 @@ def resolve_options(
     Args:
         name: Name of the variant, for messages.
         allowed: The variant's options.
-        given: What the user set; ``None`` is the same as nothing.
+        values: What the user set; ``None`` is the same as nothing.
         kind: What the variant is one of, for messages.
 
     Returns:
@@ -77,16 +77,14 @@ def resolve_options(
     Raises:
         UsageError: For an option that the variant does not have, or a value that it does not accept.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise UsageError(f"ffn_options must be a mapping such as {{'grid_size': 3}}, got {given!r}")
-    given = given or {}
-    for key in given:
+    values = values or {}
+    for key in values:
         if key not in allowed and not allowed:
             raise UsageError(f"{kind} {name!r} takes no options, got {key!r}; remove it")
         if key not in allowed:
             raise unknown_name(f"option of {kind} {name!r}:", key, allowed)
     return {
-        key: option.check(f"{name!r} option {key}", given.get(key, option.default))
+        key: option.check(f"{name!r} option {key}", values.get(key, option.default))
         for key, option in allowed.items()
     }
 
@@ -116,9 +114,9 @@ def parse_option_text(text: str, kind: str, words: Sequence[str] = ()) -> Option
     Raises:
         UsageError: For a word that is neither an option nor one of ``words``, or an option given twice.
     """
-    name, *rest = text.split()
+    name, *others = text.split()
     options: dict[str, Value] = {}
-    for word in rest:
+    for word in others:
         key, equals, value = word.partition("=")
         if word in words:
             continue
@@ -129,7 +127,7 @@ def parse_option_text(text: str, kind: str, words: Sequence[str] = ()) -> Option
         if key in options:
             raise UsageError(f"{kind} {text!r}: {key} is given twice; give it once")
         options[key] = read_value(value)
-    return OptionText(name, options, tuple(word for word in words if word in rest))
+    return OptionText(name, options, tuple(word for word in words if word in others))
 
 
 def write_option_text(name: str, options: Mapping[str, Value], words: Sequence[str] = ()) -> str:

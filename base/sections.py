@@ -64,12 +64,12 @@ class Typed:
 
 
 def _put(values: Mapping[str, Any], path: FieldPath, value: Any) -> dict[str, Any]:
-    name, *rest = path
+    name, *below = path
     inner = values.get(name)
     # What is no mapping where one belongs is told when all is checked, if it is not replaced.
     return {
         **values,
-        name: _put(inner if isinstance(inner, dict) else {}, tuple(rest), value) if rest else value,
+        name: _put(inner if isinstance(inner, dict) else {}, tuple(below), value) if below else value,
     }
 
 
@@ -156,7 +156,7 @@ def explain(
     if first["type"] == "extra_forbidden":
         return UsageError(f"{where}unknown key, {_closest(model, first['loc'])}")
     if first["type"] == "value_error":
-        is_typed = any(given[: len(path)] == path for given in typed)
+        is_typed = any(each[: len(path)] == path for each in typed)
         of_section = any(map(is_section, kinds))  # a rule over several fields, which names them itself
         return UsageError(f"{'' if of_section and is_typed else where}{_sentence(first)}")
     if first["type"] == "literal_error" and len(errors) == 1:
@@ -195,9 +195,9 @@ def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str,
 
 def _closest(model: type, location: Sequence[str | int]) -> str:
     kinds = _locate(model, location[:-1])[2]
-    known = [name for kind in kinds if is_section(kind) for name in kind.model_fields]
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    names = [name for kind in kinds if is_section(kind) for name in kind.model_fields]
+    close = difflib.get_close_matches(str(location[-1]), names, n=1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
 
 
 def _sentence(error: Any) -> str:

@@ -37,8 +37,6 @@ class Run:
     """What the folder told when this object was made: sizes, the losses, the course of training."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | os.PathLike):
-            raise UsageError(f"{shown_briefly(self.folder)} is no run: give the path of a run's folder")
         object.__setattr__(self, "folder", Path(self.folder))
         if not self._inside.is_run:
             raise UsageError(

@@ -15,7 +15,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.run.folders import StudyFolder
-from ffn_ablations.arguments import one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.arguments import one_line_errors, read_keywords
 from ffn_ablations.comparing import Comparison, compare
 from ffn_ablations.runs import Run, Runs, as_html
 from slurm.arguments import SubmitArgs, runs_dir_override
@@ -36,10 +36,6 @@ def study(name: str | os.PathLike[str], *, runs_dir: str | os.PathLike[str] | No
     Raises:
         UsageError: If there is no such study, or a value in its file does not fit.
     """
-    if not isinstance(name, str | os.PathLike):
-        raise UsageError(
-            f"{shown_briefly(name)} is no study: give a name, or the path of its file or its folder"
-        )
     path, runs = Path(name), None if runs_dir is None else Path(runs_dir)
     if path.is_dir():
         return Study(path, None, runs)

@@ -23,7 +23,6 @@ from ffn_ablations.arguments import (
     brief_in_notebooks,
     one_line_errors,
     read_keywords,
-    shown_briefly,
     typed_values,
 )
 from ffn_ablations.runs import Run, Runs, as_runs
@@ -60,8 +59,6 @@ def train(
         UsageError: For a mistake, for a fault of the world such as a full disk, or after a signal to stop.
             After that, and after Ctrl-C, the same call goes on from the last checkpoint.
     """
-    if config is not None and not isinstance(config, str | os.PathLike | Mapping):
-        raise UsageError(f"config is {shown_briefly(config)}; give a name, a path or a mapping")
     values = dict(config) if isinstance(config, Mapping) else None
     path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
     words = None if seeds is None else [seeds] if isinstance(seeds, str | int) else list(map(str, seeds))

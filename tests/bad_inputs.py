@@ -415,7 +415,7 @@ CORPORA: dict[str, tuple[str | bytes, str]] = {
     "cut.jsonl.gz": (bytes.fromhex("1f8b0800000000000003ab56"), "broken gzip file"),
     "not.jsonl.gz": ("text\n", "broken gzip file"),
     "not.parquet": ("text\n", "is not a readable parquet file"),
-    "table.csv": ("text\nalone\n", "pandas.read_csv"),
+    "table.csv": ("text\nalone\n", "orient='records', lines=True"),
     "utf16.txt": ("text\n".encode("utf-16"), "this is not a text file"),
     "zipped.txt": (bytes.fromhex("1f8b080000000000"), "must end in .gz"),
     "few-lines.txt": ("word " * 15_000 + "\n" + "word " * 15_000, "1 document in 2 lines"),

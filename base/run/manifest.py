@@ -52,8 +52,8 @@ class Completion:
 
 def config_hashes(run: RunFolder) -> dict[str, str]:
     """Return the hash of a run's configuration by its name, record and marker, where they have one."""
-    named = RUN_NAME.fullmatch(run.path.name)
-    hashes = {"its name": named["hash"]} if named else {}
+    match = RUN_NAME.fullmatch(run.path.name)
+    hashes = {"its name": match["hash"]} if match else {}
     for file in (run.provenance_file, run.completion_marker):
         if value := peek_record(file).get("config_hash"):
             hashes[file.name] = value

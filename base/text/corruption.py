@@ -113,8 +113,8 @@ def num_noise_spans(
 ) -> np.ndarray:
     """Spans that the noise tokens of documents form, as many as fit with a token between any two."""
     noise = num_noise_tokens(length, noise_density)
-    wanted = np.clip(np.rint(noise / mean_noise_span_length), 1, None).astype(np.int64)
-    return np.minimum(wanted, np.minimum(noise, np.asarray(length) - noise + 1)) * (noise > 0)
+    spans = np.clip(np.rint(noise / mean_noise_span_length), 1, None).astype(np.int64)
+    return np.minimum(spans, np.minimum(noise, np.asarray(length) - noise + 1)) * (noise > 0)
 
 
 def corrupted_lengths(length: int, noise_density: float, mean_noise_span_length: float) -> tuple[int, int]:
@@ -202,28 +202,28 @@ class SpanCorruptor:
         #   written           pad X b c Y f          pad X h
         num_rows = len(input_ids)
         ids = input_ids.reshape(-1).astype(np.int64)
-        found = self._documents(input_ids, position_ids)
-        noise, spans = self._noise(found.lengths)
+        documents = self._documents(input_ids, position_ids)
+        noise, spans = self._noise(documents.lengths)
         assert spans.max(initial=0) < len(self.sentinel_ids), "the configuration refuses longer documents"
-        begins, span_lengths = draw_spans(found.lengths, noise, spans, rng, found.first)
+        begins, span_lengths = draw_spans(documents.lengths, noise, spans, rng, documents.first)
         is_noise = _ranges(begins, span_lengths)
         noise_tokens = ids[is_noise]
         sentinels = self.sentinel_ids[_counting(spans)]
 
         reads = np.ones(len(ids), bool)
-        reads[found.padding] = False
+        reads[documents.padding] = False
         reads[is_noise] = False
         reads[begins] = True
         ids[begins] = sentinels
         target = self._targets(noise_tokens, span_lengths, sentinels, spans, spans > 0)
-        read_sizes, sizes = found.sizes - noise + spans, noise + spans + (spans > 0)
+        read_sizes, sizes = documents.sizes - noise + spans, noise + spans + (spans > 0)
         first = np.cumsum(sizes) - sizes
         written = np.roll(target, 1)
         written[first[spans > 0]] = self.pad_token_id
 
         numbers = np.arange(1, len(spans) + 1)
-        encoder = _Rows(found.row, read_sizes, num_rows, widths[0])
-        decoder = _Rows(found.row, sizes, num_rows, widths[1])
+        encoder = _Rows(documents.row, read_sizes, num_rows, widths[0])
+        decoder = _Rows(documents.row, sizes, num_rows, widths[1])
         return {
             "input_ids": encoder.fill(ids[reads], self.pad_token_id),
             "document_ids": encoder.fill(np.repeat(numbers, read_sizes), 0),
@@ -234,10 +234,10 @@ class SpanCorruptor:
 
     def row_sizes(self, input_ids: np.ndarray, position_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(R,) tokens that encoder and decoder read of each row, which no draw can change."""
-        found = self._documents(input_ids, position_ids)
-        noise, spans = self._noise(found.lengths)
-        read, written = found.sizes - noise + spans, noise + spans + (spans > 0)
-        return _sums(found.row, read, len(input_ids)), _sums(found.row, written, len(input_ids))
+        documents = self._documents(input_ids, position_ids)
+        noise, spans = self._noise(documents.lengths)
+        read_sizes, sizes = documents.sizes - noise + spans, noise + spans + (spans > 0)
+        return _sums(documents.row, read_sizes, len(input_ids)), _sums(documents.row, sizes, len(input_ids))
 
     def _documents(self, input_ids: np.ndarray, position_ids: np.ndarray) -> _Corruptible:
         """The documents of packed rows, and what of each may be left out."""
@@ -317,32 +317,31 @@ def draw_spans(
     return first[owner] + gaps + before, after - before
 
 
-def _choose(available: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Of each ``range(available)`` draw ``wanted`` different numbers, ascending; one after another."""
-    # Those with the smallest draws, and of equal draws the smaller number: all three in one integer, from the
-    # top whose, the draw, the number.
+def _choose(available: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw ``counts`` different numbers of each ``range(available)``, ascending, one range after another."""
+    # Those with the smallest draws; of equal draws the smaller number. One integer holds the range's own
+    # number, the 24 bits of a draw, and the number in the range, so that one sort orders all three.
     draws = rng.random(int(available.sum()), dtype=np.float32)
-    place = _small(draws, available, wanted)
-    number_bits, draw_bits = int(available.max(initial=0)).bit_length(), 24  # as many as a draw has
-    assert len(available).bit_length() + draw_bits + number_bits <= 63, "too many documents at once"
+    place = _small(draws, available, counts)
     first = np.cumsum(available) - available
     owner = np.repeat(np.arange(len(available)), available)[place]
-    keys = (owner << draw_bits) + (draws[place] * 2**draw_bits).astype(np.int64)
+    number_bits = int(available.max(initial=0)).bit_length()
+    assert len(available).bit_length() + 24 + number_bits <= 63, "too many documents at once"
+    keys = (owner << 24) + (draws[place] * 2**24).astype(np.int64)
     keys = (keys << number_bits) + place - first[owner]
     keys.sort()
-    counts = np.bincount(owner, minlength=len(available))
-    chosen = keys[_ranges(np.cumsum(counts) - counts, wanted)] & ((1 << number_bits) - 1)
-    chosen += np.repeat(np.arange(len(wanted)) << number_bits, wanted)
-    chosen.sort()
-    return chosen & ((1 << number_bits) - 1)
+    candidates = np.bincount(owner, minlength=len(available))
+    smallest = keys[_ranges(np.cumsum(candidates) - candidates, counts)] & ((1 << number_bits) - 1)
+    start = np.repeat(first, counts)
+    return np.sort(start + smallest) - start
 
 
-def _small(draws: np.ndarray, available: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Places of each document's smallest draws: those ``wanted`` and some more, so that few are sorted."""
-    share = (wanted + 4 * np.sqrt(wanted) + 4) / np.maximum(available, 1)
+def _small(draws: np.ndarray, available: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Places of each range's smallest draws: ``counts`` and some more, so that few are sorted."""
+    share = (counts + 4 * np.sqrt(counts) + 4) / np.maximum(available, 1)
     place = np.flatnonzero(draws < np.repeat(share.astype(np.float32), available))
-    found = np.diff(np.searchsorted(place, np.cumsum(available)), prepend=0)
-    return place if (found >= wanted).all() else np.arange(len(draws))
+    candidates = np.diff(np.searchsorted(place, np.cumsum(available)), prepend=0)
+    return place if (candidates >= counts).all() else np.arange(len(draws))
 
 
 def _counting(sizes: np.ndarray) -> np.ndarray:

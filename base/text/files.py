@@ -46,16 +46,6 @@ def absent(path: Path, message: str) -> UsageError:
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
 
-_CONVERT = (
-    "; python -c \"import pandas; pandas.{reader}('{name}').to_json('{stem}.jsonl', orient='records', "
-    'lines=True)" writes one'
-)
-_CURES = {
-    ".csv": _CONVERT.replace("{reader}", "read_csv"),
-    ".json": f"{_CONVERT.replace('{reader}', 'read_json')}, and where each line is an object, rename it",
-}
-"""What makes a readable file of one of another format."""
-
 
 def format_of(path: Path) -> str | None:
     """The format that a file's name says, in small letters; None for one that is not read."""
@@ -95,9 +85,10 @@ def check_file(path: Path) -> None:
     if not path.is_file():
         raise absent(path, f"{path}: no such file; check the path")
     if format_of(path) is None:
-        cure = _CURES.get(path.suffix.lower(), "; plain text by another name must end in .txt")
-        advice = cure.format(name=path.name, stem=path.stem)
-        raise UsageError(f"{path}: unknown format; allowed are {', '.join(FORMATS)}{advice}")
+        raise UsageError(
+            f"{path}: unknown format; allowed are {', '.join(FORMATS)}; plain text by another name must end "
+            "in .txt, and a table becomes one by pandas' to_json(..., orient='records', lines=True)"
+        )
 
 
 def _files_in(folder: Path) -> list[Path]:

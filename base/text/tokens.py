@@ -131,11 +131,11 @@ def framed(
         pair=[*pair],
         special_tokens=[(name, backend.token_to_id(name)) for name in sorted(names)],
     )
-    kept = ("model_max_length", "padding_side", "truncation_side")
+    settings = ("model_max_length", "padding_side", "truncation_side")
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         extra_special_tokens=tokenizer.extra_special_tokens,
-        **{name: getattr(tokenizer, name) for name in kept},
+        **{name: getattr(tokenizer, name) for name in settings},
         **tokenizer.special_tokens_map,
     )
 

@@ -185,7 +185,6 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     ("call", "said"),
     [
         (lambda runs: ffa.train("nowhere"), "nowhere"),
-        (lambda runs: ffa.train(3), "config is 3; give a name, a path or a mapping"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
         (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
@@ -201,10 +200,8 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.evaluate(["/"]), "/ is no run's folder"),
         (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
         (lambda runs: ffa.compare([]), "holds no scores"),
-        (lambda runs: ffa.Run(3), "3 is no run"),
         (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
         (lambda runs: ffa.study("nowhere"), "nowhere"),
-        (lambda runs: ffa.study(3), "3 is no study"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
     ],
 )  # fmt: skip
