@@ -101,6 +101,7 @@ class _Flags:
             allow_abbrev=False,
             exit_on_error=False,
         )
+        self._short_names = kind.short_names
         CliSettingsSource(
             kind,  # type: ignore[bad-argument-type]
             root_parser=self.parser,
@@ -108,7 +109,6 @@ class _Flags:
             cli_implicit_flags=True,
             cli_kebab_case=True,
             cli_hide_none_type=True,
-            cli_shortcuts={".".join(path).replace("_", "-"): name for path, name in kind.short_names.items()},
         )
         positions = (
             self.names[path] if self.fields[path].is_required() else f"[{self.names[path]}]"
@@ -130,6 +130,9 @@ class _Flags:
             context.add_argument(*names, **settings | {"nargs": number})
             return
         self.names[path] = names[0]
+        # Not by cli_shortcuts, which leaves out a short name that a section has, as --protocol.
+        if path in self._short_names:
+            names = (*names, f"--{self._short_names[path]}")
         if settings.get("action") is BooleanOptionalAction:
             if self.fields[path].annotation is bool:
                 _add_switch(context, names, settings, self.fields[path].default)

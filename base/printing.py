@@ -29,7 +29,6 @@ class ProgressBar:
         name: What stands in front of the bar.
         shown: Show and say nothing at all where false.
         to_stderr: Whether lines go to standard error too, and not to standard output.
-        form: What the bar looks like, as tqdm has it.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class ProgressBar:
         name: str | None = None,
         shown: bool = True,
         to_stderr: bool = False,
-        form: str | None = None,
     ) -> None:
         self._shown, self._to_stderr = shown, to_stderr
         self._is_notebook = is_notebook()
@@ -51,7 +49,6 @@ class ProgressBar:
             initial=done,
             desc=name,
             unit=unit,
-            bar_format=form,
             disable=not self.is_drawn,
             dynamic_ncols=True,
         )

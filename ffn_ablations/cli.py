@@ -17,37 +17,35 @@ class Command:
     """One command.
 
     Args:
-        words: What is typed behind ``ffn-ablations``.
         function: What is run, as module:name.
         help: What it does, in one line.
     """
 
-    words: str
     function: str
     help: str
 
 
-_ALL = (
-    Command("study run", "slurm.commands:study_run", "train, score and compare what a study's file names"),
-    Command(
-        "study status", "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
+COMMANDS = {
+    "study run": Command("slurm.commands:study_run", "train, score and compare what a study's file names"),
+    "study status": Command(
+        "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
     ),
-    Command("study cancel", "slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
-    Command("study archive", "slurm.archive:main", "what a report reads as one file; --restore"),
-    Command("train", "pretrain.train:main", "pretrain a model"),
-    Command("generate", "pretrain.generate:main", "let a trained causal model write"),
-    Command("eval", "eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
-    Command("report", "report.command:main", "compare the variants of a study or a table; --plan"),
-    Command("inspect", "inside.ffn.command:main", "what learned activations and KAN edges became"),
-    Command("explain", "inside.classifier.explain:main", "what speaks for the labels of a classifier"),
-    Command("check", "ffn_variants.check:main", "whether an FFN of your own does what it must"),
-    Command("push", "eval.push:main", "put trained models on the Hugging Face hub"),
-    Command("list variants", "ffn_variants.listing:main", "the FFN variants, with parameters and FLOPs"),
-    Command("list heads", "eval.classification.listing:list_heads", "the classification heads"),
-    Command("list tasks", "eval.classification.listing:list_tasks", "the classification tasks"),
-    Command("list studies", "ffn_ablations.listing:main", "shipped studies to copy, and your own"),
-)
-COMMANDS = {command.words: command for command in _ALL}
+    "study cancel": Command("slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
+    "study archive": Command("slurm.archive:main", "what a report reads as one file; --restore"),
+    "train": Command("pretrain.train:main", "pretrain a model"),
+    "generate": Command("pretrain.generate:main", "let a trained causal model write"),
+    "eval": Command("eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
+    "report": Command("report.command:main", "compare the variants of a study or a table; --plan"),
+    "inspect": Command("inside.ffn.command:main", "what learned activations and KAN edges became"),
+    "explain": Command("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
+    "check": Command("ffn_variants.check:main", "whether an FFN of your own does what it must"),
+    "push": Command("eval.push:main", "put trained models on the Hugging Face hub"),
+    "list variants": Command("ffn_variants.listing:main", "the FFN variants, with parameters and FLOPs"),
+    "list heads": Command("eval.classification.listing:list_heads", "the classification heads"),
+    "list tasks": Command("eval.classification.listing:list_tasks", "the classification tasks"),
+    "list studies": Command("ffn_ablations.listing:main", "shipped studies to copy, and your own"),
+}
+"""By what is typed behind ``ffn-ablations``."""
 
 HELP = ("--help", "-h", "help")
 LIST = "list "

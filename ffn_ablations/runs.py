@@ -15,7 +15,8 @@ from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.families import get_family
 from base.run.folders import RunFolder
-from ffn_ablations.arguments import one_line_errors, shown_briefly
+from ffn_ablations.arguments import one_line_errors, read_keywords, shown_briefly
+from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.significance.axes import plain
 from slurm.survey import peek_listing
@@ -115,48 +116,30 @@ class Run:
         loading = importlib.import_module("ffn_variants.models.loading")
         objective = get_family(self.family).objective
         return loading.load_language_model(
-            self._model_folder(), objective, trust_remote_code=trust_remote_code
+            model_folder(self.folder), objective, trust_remote_code=trust_remote_code
         )
 
     @one_line_errors()
     def generate(
-        self,
-        prompt: str = "Once upon a time",
-        max_new_tokens: int = 100,
-        *,
-        temperature: float = 0.8,
-        top_p: float = 0.95,
-        seed: int = 0,
-        num: int = 1,
-        trust_remote_code: bool = False,
+        self, prompt: str = "Once upon a time", max_new_tokens: int = 100, **settings: Any
     ) -> list[str]:
         """Continue a prompt, as ``ffn-ablations generate`` does; for causal families.
 
         Args:
             prompt: How every text begins.
             max_new_tokens: Tokens to add at most.
-            temperature: Divides the logits; 0 takes the likeliest token each time.
-            top_p: Draw from the likeliest tokens that have this probability together.
-            seed: Of the draws.
-            num: Texts to return.
-            trust_remote_code: As ``load`` has it.
+            **settings: The command's other flags, with underscores: ``temperature``, ``top_p``, ``seed``,
+                ``num``, ``trust_remote_code``.
 
         Raises:
             UsageError: If the run is not finished or of another family, or the prompt is too long.
         """
+        lengths = {"prompt": [prompt], "max_new_tokens": max_new_tokens}
+        options = read_keywords(GenerateArgs, {"run": self.folder, **lengths, **settings})
         sampling = importlib.import_module("pretrain.sampling")
-        model, tokenizer = sampling.load_causal_model(self._model_folder(), trust_remote_code)
-        return sampling.continue_texts(
-            model, tokenizer, [prompt], max_new_tokens, temperature, top_p, seed, num
-        )
-
-    def _model_folder(self) -> Path:
-        if not self._inside.has_model:
-            raise UsageError(
-                f"{self.folder} has no model yet: its training did not finish; train it again with the same "
-                "arguments"
-            )
-        return self._inside.model_dir
+        model, tokenizer = sampling.load_causal_model(model_folder(self.folder), options.trust_remote_code)
+        draws = options.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed", "num"})
+        return sampling.continue_texts(model, tokenizer, options.prompt, **draws)
 
     def __repr__(self) -> str:
         loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"

@@ -85,7 +85,7 @@ def test_a_mistyped_name_is_answered_with_the_closest(words: str, told: str) -> 
 def test_the_page_of_commands_lists_them_all() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `ffn-ablations ([\w -]+)` \| (.+) \|$", page, re.MULTILINE)
-    assert rows == [(each.words, each.help) for each in COMMANDS.values()]
+    assert rows == [(words, each.help) for words, each in COMMANDS.items()]
 
 
 @pytest.mark.parametrize(
