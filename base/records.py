@@ -1,4 +1,7 @@
-"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there."""
+"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there.
+
+State files of older versions have a checksum of their own under ``sha256``, which is passed over.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a run's folder says of itself: ``COMPLETED``, written last, and what it was trained through and on.
+"""What a run's folder says of itself: that it is finished, with which model, and what it was trained on.
 
-Sizes of the model's files are compared whenever a run is used, checksums once in a process.
+``COMPLETED`` is written last, with the results and the checksums of the model's files.
+Sizes of these files are compared whenever a run is used, checksums once in a process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MODEL = "model/"
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What a training that finished has to say; nothing but the results where it was one of before."""
+    """The content of ``COMPLETED``; older versions wrote the results alone."""
 
     results: dict[str, Any] = field(default_factory=dict)
     """Final figures of the loop."""

@@ -1,7 +1,21 @@
-"""What a masked model and an encoder-decoder have to predict of packed rows, drawn anew at every step.
+"""Masking and span corruption: what a masked model and an encoder-decoder predict, new at every step.
 
 A row holds documents one after the other, each at position 0 where it begins; what is left of the row is
 padding, every token of it at position 0.
+
+Span corruption (Raffel et al. 2020, sec. 3.1.4) leaves out 15% of the tokens of each document, in spans of 3
+on average. The encoder reads the document with a sentinel in place of every span, the decoder writes the
+spans, each behind its sentinel, and one more sentinel at the end:
+
+    <s> Once upon a <extra_id_0> a little <extra_id_1>. </s>
+    <extra_id_0> time there was <extra_id_1> girl <extra_id_2>
+
+The spans of a document are a uniform draw from all ways to place them with a token that stays between any
+two. T5's own code begins every document with a token that stays and ends it with one that does not, so that
+some tokens are never predicted and others always. ``<s>`` and ``</s>`` always stay.
+
+Shapes: R rows of T tokens, D documents, N tokens of all documents, S spans of all documents; E and T' tokens
+of the longest row of the encoder and of the decoder.
 """
 
 from __future__ import annotations
@@ -47,7 +61,7 @@ IGNORE = -100
 
 
 class Masker:
-    """Chooses tokens to predict and replaces 80% by ``<mask>``, 10% by another token, 10% by nothing.
+    """Chooses tokens to predict (Devlin et al. 2019): 80% become ``<mask>``, 10% another token, 10% stay.
 
     Args:
         vocab_size: Tokens of the vocabulary.

@@ -1,4 +1,12 @@
-"""From texts to tokens: one reading for training, evaluation, classification and prompts."""
+"""From texts to tokens: one reading for training, evaluation, classification and prompts.
+
+A text that spells a special token, as a page about HTML spells ``<s>``, is ordinary text: only this project
+puts special tokens around texts. transformers reads a control token there unless it is asked not to.
+
+A document that a causal model is trained on, and a text that it classifies, is ``<s> A </s>``. A prompt that
+it goes on with is ``<s> A``. Other tools give it prompts, so the tokenizer that is saved with it makes a
+prompt of a single text. A pair keeps its end, ``<s> A </s></s> B </s>``, where ``with_ends`` finds it.
+"""
 
 from __future__ import annotations
 
