@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+from datasets.exceptions import DatasetGenerationError
 from datasets.naming import camelcase_to_snakecase
 from datasets.packaged_modules.cache.cache import Cache
 from huggingface_hub import constants, snapshot_download
+from pyarrow import ArrowInvalid
 
 from base.errors import UsageError
 from base.hub import cannot_load, is_out_of_reach, note_silence, out_of_reach
@@ -59,6 +61,9 @@ def load_split(
         return builder.as_dataset(split=split)
     except UsageError:
         raise
+    except (DatasetGenerationError, ArrowInvalid) as error:
+        advice = f"if a file of it is damaged, remove {_cache_of(path)} and give the same command again, or "
+        raise cannot_load(sentence, error, advice + instead) from error
     except Exception as error:  # the library and the client below it raise many kinds
         raise cannot_load(sentence, error, instead) from error
 
