@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, and what a user may call a folder."""
+"""Writing files whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from base.errors import naming, shown
+from base.errors import naming
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
@@ -183,22 +182,3 @@ def _problem(path: Path, state: FileState) -> str | None:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None
-
-
-LONGEST_NAME = 200
-"""Leaves room for what is put before and behind it; file systems take 255 bytes."""
-_NAME = re.compile(r"[^\W_][\w.+=@,%-]*")
-
-
-def check_name(name: str) -> str:
-    """Return the name of one folder.
-
-    Raises:
-        ValueError: If it is none, or would mean something to a shell or a file system.
-    """
-    if not _NAME.fullmatch(name) or len(name.encode()) > LONGEST_NAME:
-        raise ValueError(
-            f"{shown(name)} cannot name a folder; give letters, digits and . _ - + = @ , %, beginning with a "
-            f"letter or digit, at most {LONGEST_NAME}, without '/'"
-        )
-    return name

@@ -1,7 +1,11 @@
-"""The options of a variant or a head: defaults, what they may be, errors, and how a user types them."""
+"""The options of a variant or a head: defaults, what they may be, and how a user types them; and names.
+
+This travels with a pushed model, so it imports nothing but ``base.errors``.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -161,3 +165,22 @@ def describe_options(name: str, options: Mapping[str, Option]) -> str:
         choices = f", one of {' '.join(option.choices)}" if option.choices else ""
         lines.append(f"  {option_name} = {option.default}: {option.help}{choices}")
     return "\n".join([f"{name}:", *lines])
+
+
+LONGEST_NAME = 200
+"""Leaves room for what is put before and behind it; file systems take 255 bytes."""
+_NAME = re.compile(r"[^\W_][\w.+=@,%-]*")
+
+
+def check_name(name: str) -> str:
+    """Return the name of one folder.
+
+    Raises:
+        ValueError: If it is none, or would mean something to a shell or a file system.
+    """
+    if not _NAME.fullmatch(name) or len(name.encode()) > LONGEST_NAME:
+        raise ValueError(
+            f"{shown(name)} cannot name a folder; give letters, digits and . _ - + = @ , %, beginning with a "
+            f"letter or digit, at most {LONGEST_NAME}, without '/'"
+        )
+    return name

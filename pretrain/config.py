@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from base.config_input import SEED_END
 from base.families import BASELINE, Budget, FamilySpec, get_family
-from base.files import check_name
+from base.options import check_name
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]

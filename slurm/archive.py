@@ -25,7 +25,8 @@ from typing import Any
 from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import ABANDONED_S, check_name, remove_leftovers, write_atomically
+from base.files import ABANDONED_S, remove_leftovers, write_atomically
+from base.options import check_name
 from base.printing import first_few
 from base.records import peek_record, record_text
 from base.run.folders import RunFolder, StudyFolder

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from base.config_input import LONGEST_RANGE, parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.families import BASELINE
-from base.files import check_name
+from base.options import check_name
 from base.sections import Section, check
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for

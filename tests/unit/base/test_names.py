@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from base.files import LONGEST_NAME, check_name
+from base.options import LONGEST_NAME, check_name
 
 GOOD = ["a", "0", "seed3-1a2b", "my-own_run.v2", "größe", "a+b=c@d,50%", "x" * LONGEST_NAME]
 BAD = ["", ".", "..", ".a", "-a", "_a", "a/b", "/a", "a b", "a\nb", "a\x1b", "a\0", "a;b", "$a", "a*", "a`b`"]
