@@ -203,7 +203,7 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
         (lambda runs: ffa.study("nowhere"), "nowhere"),
         (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
-        (lambda runs: ffa.study("quickstart").run(wokers=2), "did you mean workers?"),
+        (lambda runs: ffa.study("quickstart").run(worker=2), "did you mean workers?"),
         (lambda runs: runs[0].generate(temperature=-1), "temperature: must be at least 0"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
     ],
