@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import shlex
 import sys
 from argparse import (
     SUPPRESS,
@@ -19,8 +18,6 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -29,12 +26,13 @@ from pydantic_settings import CliPositionalArg as Positional
 from pydantic_settings import CliSettingsSource
 
 from base.errors import UsageError
-from base.mistakes import check
-from base.sections import FieldPath, Section, Typed, leaf_fields, members
+from base.options import read_value
+from base.sections import FieldPath, Section, Typed, check, leaf_fields, members
 
-__all__ = ["Positional", "parse_flags", "read_flags", "typed_command"]
+__all__ = ["Positional", "parse_flags", "read_flags"]
 
 Arguments = TypeVar("Arguments", bound=Section)
+_SWITCHES = {"True": True, "False": False}
 
 
 def read_flags(
@@ -54,17 +52,17 @@ def read_flags(
     args = list(sys.argv[1:] if args is None else args)
     flags = _Flags(kind, prog, description)
     try:
-        read, unknown = flags.parser.parse_known_intermixed_args(args)
+        namespace, unknown = flags.parser.parse_known_intermixed_args(args)
     except ArgumentError as error:
-        raise _unreadable(error, args) from None
+        raise _unreadable(error) from None
     if unknown:
         raise _unknown(unknown[0], flags.parser)
-    words = {tuple(name.split(".")): given for name, given in vars(read).items() if given != []}
+    words = {tuple(name.split(".")): value for name, value in vars(namespace).items() if value != []}
     for path, field in flags.fields.items():
         if field.is_required() and path not in words:
             _refuse_position_behind_list(words, flags.names)
             raise UsageError(f"{flags.names[path]} is missing: {field.description} --help says more")
-    values = {path: _value(flags.fields[path], flags.names[path], given) for path, given in words.items()}
+    values = {path: _value(flags.fields[path], flags.names[path], value) for path, value in words.items()}
     return Typed(values, {path: flags.names[path] for path in words})
 
 
@@ -80,32 +78,6 @@ def parse_flags(
         UsageError: As well for a value that is not allowed.
     """
     return check(kind, {}, read_flags(kind, args, prog, description))
-
-
-def typed_command(prog: str, arguments: Section) -> str:
-    """Write the command that gives these arguments: positions, then every flag that changes a default."""
-    flags = _Flags(type(arguments), prog, None)
-    words = {
-        path: _words(flags.names[path], reduce(getattr, path, arguments), field, path in flags.positions)
-        for path, field in flags.fields.items()
-    }
-    ordered = (*flags.positions, *(path for path in words if path not in flags.positions))
-    return shlex.join([*prog.split(), *(word for path in ordered for word in words[path])])
-
-
-def _words(name: str, value: Any, field: FieldInfo, is_position: bool) -> list[str]:
-    if value == field.get_default(call_default_factory=True):
-        return []
-    if isinstance(value, Mapping):
-        values = [str(word) for pair in value.items() for word in pair]
-    else:
-        values = [str(word) for word in (value if isinstance(value, tuple) else (value,))]
-    if is_position:
-        return values
-    if field.annotation is bool:
-        return [name if value else "no-".join(_split_last(name))]
-    # A value that begins with a dash would be read as a flag of its own.
-    return [f"{name}={values[0]}"] if len(values) == 1 and values[0].startswith("-") else [name, *values]
 
 
 class _Flags:
@@ -138,11 +110,11 @@ class _Flags:
             cli_kebab_case=True,
             cli_hide_none_type=True,
         )
-        shown = (
+        positions = (
             self.names[path] if self.fields[path].is_required() else f"[{self.names[path]}]"
             for path in self.positions
         )
-        self.parser.usage = " ".join([prog, *shown, "[--FLAG VALUE ...]"])
+        self.parser.usage = " ".join([prog, *positions, "[--FLAG VALUE ...]"])
 
     def _add(self, context: Any, *names: str, **settings: Any) -> None:
         """Add what pydantic-settings describes, to the parser or to a group of its flags."""
@@ -158,7 +130,9 @@ class _Flags:
             context.add_argument(*names, **settings | {"nargs": number})
             return
         self.names[path] = names[0]
-        names = (*names, *(f"--{short}" for short in [self._short_names.get(path)] if short))
+        # Not by cli_shortcuts, which leaves out a short name that a section has, as --protocol.
+        if path in self._short_names:
+            names = (*names, f"--{self._short_names[path]}")
         if settings.get("action") is BooleanOptionalAction:
             if self.fields[path].annotation is bool:
                 _add_switch(context, names, settings, self.fields[path].default)
@@ -200,49 +174,34 @@ def _split_last(name: str) -> tuple[str, str]:
     return f"--{start}{dot}", last
 
 
-def _value(field: FieldInfo, name: str, given: Any) -> Any:
+def _value(field: FieldInfo, name: str, words: Any) -> Any:
     """Put words into the form that a YAML file would give, still without checking them.
 
     Raises:
         UsageError: If a mapping has a name without a value.
     """
     kinds = members(field.annotation)
-    if given in ("None", ["None"]) and type(None) in get_args(field.annotation):
+    if words in ("None", ["None"]) and type(None) in get_args(field.annotation):
         return None
-    if not isinstance(given, list):
-        return given
+    if not isinstance(words, list):
+        return words
     if any(get_origin(kind) is dict for kind in kinds):
-        if len(given) % 2:
+        if len(words) % 2:
             raise UsageError(
-                f"{name}: {given[-1]} has no value; give names and values: NAME VALUE NAME VALUE"
+                f"{name}: {words[-1]} has no value; give names and values: NAME VALUE NAME VALUE"
             )
-        return {key: _plain(word) for key, word in zip(given[::2], given[1::2], strict=True)}
-    alone = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    return given[0] if len(given) == 1 and given[0] in alone else given
+        values = (_SWITCHES.get(word, read_value(word)) for word in words[1::2])
+        return dict(zip(words[::2], values, strict=True))
+    literals = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    return words[0] if len(words) == 1 and words[0] in literals else words
 
 
-def _plain(word: str) -> int | float | bool | str:
-    """Read a word as YAML would, but for numbers such as 1e-3, which it takes for text."""
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            pass
-    return {"True": True, "False": False}.get(word, word)
-
-
-def _unreadable(error: ArgumentError, args: Sequence[str]) -> UsageError:
+def _unreadable(error: ArgumentError) -> UsageError:
     """Tell of a flag without its value, or of a switch with one."""
-    names = (error.argument_name or "").split("/")
-    if "not allowed with argument" in error.message:
-        other = error.message.rpartition(" ")[2].partition("/")[0]
-        return UsageError(f"{names[0]} and {other} were both given; leave one out")
-    if "expected" not in error.message:
-        return UsageError(f"{names[0]} takes no value; write it alone, or leave it out")
-    behind = next((word for flag, word in pairwise(args) if flag in names), "")
-    if behind.startswith("-") and not behind.startswith("--"):
-        return UsageError(f"{names[0]} needs a value; if it is {behind}, write {names[0]}={behind}")
-    return UsageError(f"{names[0]} needs a value; --help says more")
+    flag = (error.argument_name or "").partition("/")[0]
+    if "expected" in error.message:
+        return UsageError(f"{flag} needs a value; one that begins with a dash is written {flag}=-VALUE")
+    return UsageError(f"{flag}: {error.message}; --help says more")
 
 
 def _unknown(word: str, parser: ArgumentParser) -> UsageError:
@@ -260,6 +219,6 @@ def _unknown(word: str, parser: ArgumentParser) -> UsageError:
 
 def _refuse_position_behind_list(words: Mapping[FieldPath, Any], names: Mapping[FieldPath, str]) -> None:
     """A flag with several values takes what stands behind it for one of them."""
-    for path, given in words.items():
-        if isinstance(given, list) and Path(given[-1]).exists():
-            raise UsageError(f"{given[-1]} was read as a value of {names[path]}; write it before the flags")
+    for path, value in words.items():
+        if isinstance(value, list) and Path(value[-1]).exists():
+            raise UsageError(f"{value[-1]} was read as a value of {names[path]}; write it before the flags")

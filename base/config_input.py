@@ -14,51 +14,19 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from base.errors import LONGEST_SHOWN, UsageError, shown
+from base.errors import LONGEST_SHOWN, UsageError
 from base.files import CODE_ROOT
-from base.mistakes import check
+from base.sections import check
 
 Config = TypeVar("Config", bound=BaseModel)
 
 LONGEST_PATH_SHOWN = 300
-DEEPEST = 100
-"""Levels of a file of settings; libyaml's parser overruns its stack after some ten thousand."""
-MOST_DIGITS = 300
-"""Of a whole number that a float has room for."""
-
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_SAFE_LOADER):
-    """Refuses a key that is named twice, of which YAML's readers silently take the last.
-
-    As well what is nested without end, a number that no float has room for, and a value that its tag belies.
-    """
-
-    depth = 0
-
-    def descend_resolver(self, *place: Any) -> None:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            problem = "it is nested deeper than any configuration; is it the right file?"
-            raise yaml.constructor.ConstructorError(None, None, problem)
-        super().descend_resolver(*place)
-
-    def ascend_resolver(self) -> None:
-        self.depth -= 1
-        super().ascend_resolver()
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        kind = node.tag.rpartition(":")[2]
-        if kind == "int" and len(node.value) > MOST_DIGITS:
-            problem = f"a whole number has {len(node.value):,} digits; give at most {MOST_DIGITS}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, AttributeError, KeyError):
-            problem = f"{shown(node.value)} is no {kind}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+    """Refuses a key that is named twice, of which YAML's readers silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
@@ -82,8 +50,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: is not valid YAML: {_why(path, error)}") from None
+    except (yaml.YAMLError, ValueError) as error:  # such as a date without such a day
+        raise UsageError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -115,19 +83,6 @@ def read_config(path: Path, kind: type[Config]) -> Config:
     return check(kind, read_yaml(path), source=str(path))
 
 
-def _why(path: Path, error: yaml.YAMLError) -> str:
-    """Say what is wrong in a file that is text; a tab cannot be seen, so it is named."""
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    if mark is not None and mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
-        return f"a tab stands in line {mark.line + 1}; indent with spaces"
-    return _one_line(str(error))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 Kind = Literal["study", "config", "preset"]
 FOLDERS: dict[Kind, str] = {"study": "studies", "config": ".", "preset": "clusters"}
 
@@ -150,27 +105,20 @@ def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
     Raises:
         UsageError: If there is no such file; names the shipped ones.
     """
-    own = folder / name
-    if _is_there(own):
-        return own
     is_name = len(name.parts) == 1
-    if is_name and _is_there(with_suffix := folder / f"{name}.yaml"):
-        return with_suffix
+    for path in (folder / name, folder / f"{name}.yaml")[: 1 + is_name]:
+        if os.path.exists(path) and not os.path.isdir(path):  # a pipe is no file, and can be read
+            return path
     files = shipped(kind)
     word = name.name.removesuffix(".yaml")
     if is_name and word in files:
         return files[word]
     close = difflib.get_close_matches(word[:LONGEST_SHOWN], files, n=1)
     hint = f"did you mean {close[0]}? The" if close else "the"
-    place = str(own)
+    place = str(folder / name)
     cut = place if len(place) <= 2 * LONGEST_SHOWN else f"...{place[-LONGEST_SHOWN:]}"  # its end has the name
-    wrong = "is a folder" if os.path.isdir(own) else "does not exist"
-    raise UsageError(f"{kind} {cut} {wrong}; {hint} shipped ones are: {', '.join(files)}")
-
-
-def _is_there(path: Path) -> bool:
-    """Whether there is something to read; a pipe is, a folder is not."""
-    return os.path.exists(path) and not os.path.isdir(path)
+    problem = "is a folder" if os.path.isdir(folder / name) else "does not exist"
+    raise UsageError(f"{kind} {cut} {problem}; {hint} shipped ones are: {', '.join(files)}")
 
 
 SEED_END = 2**32
@@ -190,17 +138,14 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
         UsageError: If there is none, or one is no whole number from 0 to below ``SEED_END``; names those.
             Also for a range longer than anybody means.
     """
-    seeds: list[int] = []
-    wrong: list[str] = []
-    for value in values:
-        for word in filter(None, (part.strip() for part in str(value).split(","))):
-            found = _numbers(word, f"{label} " if label else "")
-            seeds += found
-            wrong += [] if found else [word]
-    if wrong or not seeds:
-        told = " ".join([label, *wrong]).strip()
-        raise UsageError(f"{told}{': ' if told else ''}give whole numbers below {SEED_END}, as in {example}")
-    return tuple(seeds)
+    words = [part.strip() for value in values for part in str(value).split(",") if part.strip()]
+    ranges = {word: _numbers(word, f"{label} " if label else "") for word in words}
+    wrong = [word for word, numbers in ranges.items() if not numbers]
+    if wrong or not words:
+        subject = " ".join([label, *wrong]).strip()
+        start = f"{subject}: " if subject else ""
+        raise UsageError(f"{start}give whole numbers below {SEED_END}, as in {example}")
+    return tuple(seed for word in words for seed in ranges[word])
 
 
 def note_on_one(text: str) -> str:
@@ -212,10 +157,10 @@ def note_on_one(text: str) -> str:
 
 def _numbers(word: str, label: str) -> range:
     """Read one number or one range; empty where it is neither, or a number is too large."""
-    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
+    if match is None:
         return range(0)
-    first, last = int(found[1]), int(found[2] or found[1])
+    first, last = int(match[1]), int(match[2] or match[1])
     if last - first >= LONGEST_RANGE:
         many = last - first + 1
         raise UsageError(f"{label}{word} is a range of {many:,} seeds; give at most {LONGEST_RANGE:,}")

@@ -1,17 +1,22 @@
-"""Mistakes of a user, told in one line."""
+"""Mistakes of a user, and faults of the world such as a full disk, each told in one line.
+
+Faults are no defects of this project, so no user sees a traceback for one. Libraries that are not written in
+Python raise exceptions of their own for them, with the system's number in the text.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import errno
 import importlib.util
 import os
 import re
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
-from base.faults import describe, fault_of
 from base.system import is_unread
 
 FULL = 'pip install "ffn-ablations[torch]"'
@@ -28,8 +33,6 @@ EXTRA_PACKAGES = {
     "transformers": "transformers",
 }
 """The distributions of the extra ``torch``, by what they are imported as."""
-OTHERS_WAIT_S = 3.0
-"""Seconds that the first of several processes has to tell an error that all of them meet."""
 
 
 class UsageError(ValueError):
@@ -85,7 +88,7 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
 def run_cli(main: Callable[[], int | None]) -> None:
     """Run a command's ``main`` and exit with its status.
 
-    A ``UsageError``, a fault of the world (``base.faults``) or a package that only the full installation has
+    A ``UsageError``, a fault of the world (``base.errors``) or a package that only the full installation has
     becomes one line on standard error and exit status 2; anything else keeps its traceback,
     because it is a defect of this project and not of the user. Where whoever reads the output has gone, as
     ``head`` does, it ends without a word.
@@ -100,10 +103,10 @@ def run_cli(main: Callable[[], int | None]) -> None:
             raise
         status = 128 + signal.SIGPIPE
     except Exception as error:
-        told = missing_extra(error) or as_usage_error(error)
-        if not isinstance(told, UsageError | str):
+        mistake = missing_extra(error) or as_usage_error(error)
+        if not isinstance(mistake, UsageError | str):
             raise
-        _tell(f"error: {told}")
+        _tell(f"error: {mistake}")
         status = 2
     except KeyboardInterrupt:
         _tell("interrupted; the same command continues where it stopped")
@@ -132,13 +135,11 @@ def as_usage_error(error: Exception) -> Exception:
 
 
 def _tell(line: str) -> None:
-    """Say why a command ends; of several processes that a launcher started, the first says it for all.
+    """Say why a command ends.
 
     What a user gave is repeated in many messages, and one word of thousands of characters hides the rest.
     """
-    line = _ENDLESS.sub(lambda found: f"{found[0][: LONGEST_SHOWN - 3]}...", line)
-    if os.environ.get("RANK", "0") != "0":
-        time.sleep(OTHERS_WAIT_S)  # a launcher ends the others with the first, which is at the same line
+    line = _ENDLESS.sub(lambda match: f"{match[0][: LONGEST_SHOWN - 3]}...", line)
     print(line, file=sys.stderr)
 
 
@@ -148,3 +149,69 @@ def _drop_unwritten() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+FAULTS = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+        *(errno.ESTALE, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOLCK),
+    }
+)
+"""What is told in the system's own words, behind the path. All else may be a defect, and has a traceback."""
+ADVICE = "mend that or name another place, then give the same command again"
+
+_NUMBER = re.compile(r"\b(?:os error|errno) (\d+)\b", re.IGNORECASE)
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
+"""How numpy tells that a disk is full."""
+
+
+def fault_of(error: BaseException) -> OSError | None:
+    """Find the fault of the world that an exception tells of, itself or what it was raised from.
+
+    Returns:
+        It as Python's own exceptions tell it, with the path where that is known; None for anything else.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        number = _number(link)
+        # Of a file that was to get a new name, the new one.
+        path = getattr(link, "filename2", None) or getattr(link, "filename", None)
+        if number in FAULTS and not (number == errno.EEXIST and (path is None or Path(path).is_dir())):
+            return OSError(number, os.strerror(number), path)
+        link = link.__cause__
+    return None
+
+
+def describe(fault: OSError) -> str:
+    """Say in one line what is wrong and what to do."""
+    path = "" if fault.filename is None else re.sub(r"\.tmp-\d+", "", os.fsdecode(fault.filename))
+    shown = f"{path[:100]}..." if fault.errno == errno.ENAMETOOLONG else path
+    return f"{shown}: {fault.strerror}; {ADVICE}".removeprefix(": ")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path to a fault that does not know its own, as one of a write does not.
+
+    Raises:
+        OSError: For any fault of the world, whoever's exception told of it.
+    """
+    try:
+        yield
+    except Exception as error:
+        fault = fault_of(error)
+        if fault is None or isinstance(error, ValueError):  # a user's mistake has a line of its own
+            raise
+        raise OSError(fault.errno, fault.strerror, fault.filename or str(path)) from error
+
+
+def _number(error: BaseException) -> int | None:
+    """The system's number of an error, from its text where it has no other."""
+    number = getattr(error, "errno", None)
+    if isinstance(number, int):
+        return number
+    if _SHORT_WRITE.search(str(error)):
+        return errno.ENOSPC
+    match = _NUMBER.search(str(error))
+    return int(match[1]) if match else None

@@ -14,6 +14,13 @@ from base.errors import UsageError, unknown_name
 
 Objective = Literal["causal", "masked", "span_corruption"]
 
+BASELINE = "gelu"
+"""What the families have without a swap; compared with unless a user names another."""
+
+Budget = Literal["width", "params", "active-params", "flops"]
+"""What is held equal: the width as given, the parameters, those that one token meets, or the FLOPs of its
+forward pass."""
+
 AUTO_CLASSES: Mapping[str, str] = {
     "causal": "AutoModelForCausalLM",
     "masked": "AutoModelForMaskedLM",

@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from base.faults import naming
+from base.errors import naming
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
@@ -68,14 +68,14 @@ def remove_leftovers(folder: Path, older_than_s: float = 0.0) -> None:
         older_than_s: ``ABANDONED_S`` where others may be writing, on this host or another; a name has the
             number of its process, but not the host. 0 where the caller alone may write.
     """
-    for left in folder.glob("*.tmp-*"):
+    for leftover in folder.glob("*.tmp-*"):
         with contextlib.suppress(OSError):  # another removes it too, or nothing may be written here
-            if time.time() - left.stat().st_mtime < older_than_s:
+            if time.time() - leftover.stat().st_mtime < older_than_s:
                 continue
-            if left.is_dir():
-                shutil.rmtree(left)
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
             else:
-                left.unlink()
+                leftover.unlink()
 
 
 def sha256_of(path: Path) -> str:
@@ -109,8 +109,6 @@ def mapping(value: object) -> dict[str, Any]:
 def sole_holder(lock_file: Path, occupied: Exception, patience_s: float = ASKING_S) -> Iterator[None]:
     """Hold a lock inside the block, which the system releases with its holder, however that dies.
 
-    Where nothing can be written nobody needs to be kept out, so that a read-only archive can be read.
-
     Args:
         lock_file: Made with its folder if need be.
         occupied: Raised if another process holds the lock for longer than ``patience_s``.
@@ -127,11 +125,6 @@ def sole_holder(lock_file: Path, occupied: Exception, patience_s: float = ASKING
         raise occupied from None
     except NotImplementedError:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(lock_file)) from None
-    except OSError as error:
-        if error.errno != errno.EROFS:
-            raise
-        yield
-        return
     try:
         yield
     finally:
@@ -173,11 +166,11 @@ def damage(folder: Path, states: Mapping[str, FileState]) -> dict[str, str]:
     Returns:
         By name what is wrong with a file, as in "has 12 bytes, and had 40"; empty where all is well.
     """
-    found = {name: _wrong(folder / name, state) for name, state in states.items()}
-    return {name: wrong for name, wrong in found.items() if wrong}
+    problems = {name: _problem(folder / name, state) for name, state in states.items()}
+    return {name: problem for name, problem in problems.items() if problem}
 
 
-def _wrong(path: Path, state: FileState) -> str | None:
+def _problem(path: Path, state: FileState) -> str | None:
     try:
         size = path.stat().st_size
         if size != state.size:

@@ -1,37 +1,25 @@
 """The Hugging Face hub: models of it, and in one line what keeps something from being read.
 
-The client (``huggingface_hub``) asks again by itself where a connection fails or breaks off, or where the
-answer is 429 or 500; in some places it does not, and is called once more here. What is left then is told. A
-hub that gave no answer is left alone for a while: of a suite with 67 data sets, not each waits for it.
+The client (``huggingface_hub``) asks again by itself where a connection fails or breaks off. A hub that gave
+no answer is left alone for a while: of a suite with 67 data sets, not each waits for it.
 
 Imported where the hub is needed, as the client takes time to load.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from huggingface_hub import constants, is_offline_mode, snapshot_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import httpx
 
-from base.errors import UsageError, WorldError
-from base.faults import describe, fault_of
-
-T = TypeVar("T")
+from base.errors import UsageError, WorldError, describe, fault_of, first_line
 
 SILENT_S = 120.0
 """Seconds for which a hub that gave no answer is not asked again by this process."""
-
-GIVES_UP_AT_ONCE_S = 15.0
-"""Where the client asks again by itself, it does so for longer."""
-
-PAUSE_S = 2.0
-"""Seconds before it is called once more."""
 
 REFUSALS: dict[type[Exception], str] = {
     GatedRepoError: "it is gated; ask for access on its page and log in (hf auth login)",
@@ -64,29 +52,29 @@ def is_out_of_reach() -> bool:
     return is_offline_mode() or time.monotonic() - _Silence.since_s < SILENT_S
 
 
-def out_of_reach(told: str, instead: str) -> WorldError:
+def out_of_reach(sentence: str, instead: str) -> WorldError:
     """Tell why what the cache does not have cannot be had while the hub is out of reach.
 
     Args:
-        told: Begins the sentence, such as "cannot load owner/name".
+        sentence: How the message begins, such as "cannot load owner/name".
         instead: What to do without the hub.
     """
     if is_offline_mode():
         return WorldError(
-            f"{told} from the hub: the cache ({constants.HF_HOME}) does not have it, and HF_HUB_OFFLINE "
+            f"{sentence} from the hub: the cache ({constants.HF_HOME}) does not have it, and HF_HUB_OFFLINE "
             f"forbids to ask the hub; unset that once, or {instead}"
         )
     return WorldError(
-        f"{told} from the hub: {_Silence.reason}; give the same command again later (what is loaded is "
+        f"{sentence} from the hub: {_Silence.reason}; give the same command again later (what is loaded is "
         f"kept), or {instead}"
     )
 
 
-def cannot_load(told: str, error: Exception, instead: str) -> UsageError:
+def cannot_load(sentence: str, error: Exception, instead: str) -> UsageError:
     """Tell in one line why something of the hub cannot be loaded.
 
     Args:
-        told: Begins the sentence, such as "cannot load owner/name".
+        sentence: How the message begins, such as "cannot load owner/name".
         error: What the client raised.
         instead: What to do without the hub.
 
@@ -97,63 +85,42 @@ def cannot_load(told: str, error: Exception, instead: str) -> UsageError:
         return WorldError(describe(fault))
     if reason := how_silent(error):
         note_silence(reason)
-        return out_of_reach(told, instead)
-    known = (words for seen in _chain(error) for kind, words in REFUSALS.items() if isinstance(seen, kind))
+        return out_of_reach(sentence, instead)
+    refusals = (words for each in _chain(error) for kind, words in REFUSALS.items() if isinstance(each, kind))
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return UsageError(f"{told} from the hub ({constants.ENDPOINT}): {next(known, first_line)}; {instead}")
+    return UsageError(
+        f"{sentence} from the hub ({constants.ENDPOINT}): {next(refusals, first_line)}; {instead}"
+    )
 
 
-WRITE_REFUSALS: dict[int, str] = {
-    401: "you are not logged in; log in (hf auth login), or set HF_TOKEN to a token that may write",
-    403: "your token may not write there; take one that may, or a repository of your own",
-    404: "there is no such owner, or you may not see it; check --repo",
-    409: "it was changed by another commit meanwhile; give the same command again",
-    413: "a file is larger than it takes",
-}
-"""What is told of each answer to a push that will be the same next time, by its status."""
-
-
-def cannot_write(told: str, error: Exception) -> UsageError:
+def cannot_write(sentence: str, error: Exception) -> UsageError:
     """Tell in one line why something cannot be written to the hub.
 
     Args:
-        told: Begins the sentence, such as "cannot push to owner/name".
+        sentence: How the message begins, such as "cannot push to owner/name".
         error: What the client raised.
 
     Returns:
         A ``WorldError`` where the same may work later: the network, the hub, a disk.
     """
-    again = "give the same command again later: what is uploaded is kept"
     if is_offline_mode():
-        return WorldError(f"{told}: HF_HUB_OFFLINE forbids to ask the hub; unset it, or use --dry-run FOLDER")
+        return WorldError(
+            f"{sentence}: HF_HUB_OFFLINE forbids to ask the hub; unset it, or use --dry-run FOLDER"
+        )
     if (fault := fault_of(error)) is not None:
         return WorldError(describe(fault))
     if reason := how_silent(error):
-        return WorldError(f"{told}: {reason}; {again}")
-    if any(isinstance(seen, json.JSONDecodeError) for seen in _chain(error)):
-        return WorldError(f"{told}: {constants.ENDPOINT} gives an answer that cannot be read; {again}")
-    statuses = [getattr(getattr(seen, "response", None), "status_code", 0) for seen in _chain(error)]
-    known = next((WRITE_REFUSALS[status] for status in statuses if status in WRITE_REFUSALS), None)
-    said = " ".join((str(error) or type(error).__name__).split())[:300].rstrip(".")
-    return UsageError(f"{told} ({constants.ENDPOINT}): {known or said}")
+        return WorldError(
+            f"{sentence}: {reason}; give the same command again later: what is uploaded is kept"
+        )
+    refusal = " ".join((str(error) or type(error).__name__).split())[:300].rstrip(".")
+    advice = "log in (hf auth login) with a token that may write there"
+    return UsageError(f"{sentence} ({constants.ENDPOINT}): {refusal}; {advice}")
 
 
 def how_silent(error: Exception) -> str | None:
     """Say how an error shows that the hub gave no answer of any use; None if it does not."""
     return next(filter(None, map(_sign_of_silence, _chain(error))), None)
-
-
-def twice(read: Callable[[], T]) -> T:
-    """Read something of the hub, and once more where the client itself did not wait for an answer."""
-    began_s = time.monotonic()
-    try:
-        return read()
-    except Exception as error:
-        is_final = is_offline_mode() or how_silent(error) is None or fault_of(error) is not None
-        if is_final or time.monotonic() - began_s > GIVES_UP_AT_ONCE_S:
-            raise
-    time.sleep(PAUSE_S)
-    return read()
 
 
 def download_model(name: str) -> Path:
@@ -169,24 +136,25 @@ def download_model(name: str) -> Path:
         UsageError: If there is no such model, or it cannot be had now.
     """
     repository, _, revision = name.partition("@")
-    wanted = {
-        "revision": revision or None,
-        "allow_patterns": _MODEL_FILES,
-        "ignore_patterns": _TRAVELLED_CODE,
-    }
     try:
-        return Path(twice(lambda: snapshot_download(repository, **wanted)))
+        folder = snapshot_download(
+            repository,
+            revision=revision or None,
+            allow_patterns=_MODEL_FILES,
+            ignore_patterns=_TRAVELLED_CODE,
+        )
     except (OSError, ValueError, httpx.HTTPError) as error:
         instead = "name a run, a study, or a folder with a saved model"
         raise cannot_load(f"{name} is no folder, and cannot be loaded", error, instead) from None
+    return Path(folder)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """An error and what led to it, whether or not it is to be shown."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
 
 
 def _sign_of_silence(error: BaseException) -> str | None:
@@ -199,7 +167,7 @@ def _sign_of_silence(error: BaseException) -> str | None:
         return f"{constants.ENDPOINT} cannot be reached"
     if not isinstance(error, httpx.TransportError):
         return None
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = first_line(error) or type(error).__name__
     if isinstance(error, httpx.ConnectError):
         return f"{constants.ENDPOINT} cannot be reached ({reason})"
     if isinstance(error, httpx.TimeoutException):

@@ -6,7 +6,6 @@ Imported where one is needed, as the library takes a second to load.
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from huggingface_hub import constants, snapshot_download
 from pyarrow import ArrowInvalid
 
 from base.errors import UsageError
-from base.hub import cannot_load, is_out_of_reach, note_silence, out_of_reach, twice
-from base.json_text import parse_json
+from base.hub import cannot_load, is_out_of_reach, note_silence, out_of_reach
+from base.records import parse_json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DEFAULT_BRANCH = "main"
@@ -54,19 +53,19 @@ def load_split(
     Raises:
         UsageError: If it cannot be loaded.
     """
-    told = f"cannot load {path}" + (f" ({name})" if name else "") + (f" at {revision}" if revision else "")
+    sentence = f"cannot load {path}" + f" ({name})" * bool(name) + f" at {revision}" * bool(revision)
     try:
         builder = _prepare(path, name, revision, data_dir)
         if builder is None:
-            raise out_of_reach(told, instead)
+            raise out_of_reach(sentence, instead)
         return builder.as_dataset(split=split)
     except UsageError:
         raise
     except (DatasetGenerationError, ArrowInvalid) as error:
-        mend = f"if a file of it is damaged, remove {_cache_of(path)} and give the same command again, or "
-        raise cannot_load(told, error, mend + instead) from error
+        advice = f"if a file of it is damaged, remove {_cache_of(path)} and give the same command again, or "
+        raise cannot_load(sentence, error, advice + instead) from error
     except Exception as error:  # the library and the client below it raise many kinds
-        raise cannot_load(told, error, instead) from error
+        raise cannot_load(sentence, error, instead) from error
 
 
 def _prepare(
@@ -77,8 +76,9 @@ def _prepare(
         builder = datasets.load_dataset_builder(path, name, data_dir=data_dir)
     elif data_dir is not None:
         # Of the library's cache it cannot be told which folder of a repository it was made of.
-        wanted = {"repo_type": "dataset", "revision": revision, "allow_patterns": f"{data_dir}/*"}
-        files = twice(partial(snapshot_download, path, **wanted))
+        files = snapshot_download(
+            path, repo_type="dataset", revision=revision, allow_patterns=f"{data_dir}/*"
+        )
         builder = datasets.load_dataset_builder(f"{files}/{data_dir}", name)
     else:
         is_commit = _COMMIT.fullmatch(revision or "") is not None
@@ -86,11 +86,11 @@ def _prepare(
         if cached or is_out_of_reach():
             return cached
         try:
-            builder = twice(partial(_ask, path, name, revision))
+            builder = _ask(path, name, revision)
         except ConnectionError:
             note_silence(f"{constants.ENDPOINT} gives no answer")
             return _cached(path, name, revision)
-    twice(builder.download_and_prepare)
+    builder.download_and_prepare()
     return builder
 
 
@@ -116,18 +116,20 @@ def _cached(path: str, name: str | None, revision: str | None) -> datasets.Datas
     """The builder of what is prepared already: at the commit of the revision, or without one the newest."""
     commit = _commit(path, revision or _DEFAULT_BRANCH)
     everywhere = _prepared(path, name)
-    found = [folder for folder in everywhere if folder.name == commit] or everywhere[-1:] * (revision is None)
-    if not found:
+    fitting = [folder for folder in everywhere if folder.name == commit] or everywhere[-1:] * (
+        revision is None
+    )
+    if not fitting:
         return None
-    config, version, commit = found[-1].parts[-3:]
+    config, version, commit = fitting[-1].parts[-3:]
     kind = {"repo_id": path, "dataset_name": path.split("/")[-1]}
     return Cache(**kind, config_name=config, version=version, hash=commit)
 
 
 def _prepared(path: str, name: str | None) -> list[Path]:
     """The library's folders for a data set, ``<configuration>/<version>/<commit>``, the newest last."""
-    owner, _, own_name = path.rpartition("/")
-    top = Path(datasets.config.HF_DATASETS_CACHE, "___".join((owner, camelcase_to_snakecase(own_name))))
+    owner, _, dataset = path.rpartition("/")
+    top = Path(datasets.config.HF_DATASETS_CACHE, "___".join((owner, camelcase_to_snakecase(dataset))))
     whole = [
         file.parent
         for file in top.rglob("dataset_info.json")
@@ -142,8 +144,8 @@ def _commit(path: str, revision: str) -> str | None:
     """The commit of a revision, as the hub last told it; None where it never did."""
     if _COMMIT.fullmatch(revision):
         return revision
-    known = _cache_of(path) / "refs" / revision
-    return known.read_text(encoding="utf-8").strip() if known.is_file() else None
+    ref = _cache_of(path) / "refs" / revision
+    return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None
 
 
 def _cache_of(path: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from base.errors import UsageError, first_line
 from base.families import FAMILIES
-from base.json_text import parse_json
+from base.records import parse_json
 
 AS_DATA: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """For every ``from_pretrained`` of a folder: no code of its own, and no other model in its place."""
@@ -59,8 +59,8 @@ def refuse_code(folder: Path) -> None:
 
 def _is_ours(content: Mapping[str, Any]) -> bool:
     """Whether an ``auto_map`` is that of a model of ours, whose type this project registers."""
-    named = content["auto_map"]
-    places = list(named.values()) if isinstance(named, dict) else [named]
+    auto_map = content["auto_map"]
+    places = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
     is_ours = content.get("model_type") in _MODEL_TYPES
     return is_ours and all(str(place).startswith(_MODULES) for place in places)
 

@@ -1,7 +1,11 @@
-"""The options of a variant or a head: defaults, what they may be, errors, and how a user types them."""
+"""The options of a variant or a head: defaults, what they may be, and how a user types them; and names.
+
+This travels with a pushed model, so it imports nothing but ``base.errors``.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +64,7 @@ def is_finite(value: float) -> bool:
 def resolve_options(
     name: str,
     allowed: Mapping[str, Option],
-    given: Mapping[str, Any] | None,
+    values: Mapping[str, Any] | None,
     kind: str = "FFN variant",
 ) -> dict[str, int | float | str]:
     """Fill in the defaults of a variant's options and check those that were given.
@@ -68,7 +72,7 @@ def resolve_options(
     Args:
         name: Name of the variant, for messages.
         allowed: The variant's options.
-        given: What the user set; ``None`` is the same as nothing.
+        values: What the user set; ``None`` is the same as nothing.
         kind: What the variant is one of, for messages.
 
     Returns:
@@ -77,16 +81,14 @@ def resolve_options(
     Raises:
         UsageError: For an option that the variant does not have, or a value that it does not accept.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise UsageError(f"ffn_options must be a mapping such as {{'grid_size': 3}}, got {given!r}")
-    given = given or {}
-    for key in given:
+    values = values or {}
+    for key in values:
         if key not in allowed and not allowed:
             raise UsageError(f"{kind} {name!r} takes no options, got {key!r}; remove it")
         if key not in allowed:
             raise unknown_name(f"option of {kind} {name!r}:", key, allowed)
     return {
-        key: option.check(f"{name!r} option {key}", given.get(key, option.default))
+        key: option.check(f"{name!r} option {key}", values.get(key, option.default))
         for key, option in allowed.items()
     }
 
@@ -116,9 +118,9 @@ def parse_option_text(text: str, kind: str, words: Sequence[str] = ()) -> Option
     Raises:
         UsageError: For a word that is neither an option nor one of ``words``, or an option given twice.
     """
-    name, *rest = text.split()
+    name, *others = text.split()
     options: dict[str, Value] = {}
-    for word in rest:
+    for word in others:
         key, equals, value = word.partition("=")
         if word in words:
             continue
@@ -129,7 +131,7 @@ def parse_option_text(text: str, kind: str, words: Sequence[str] = ()) -> Option
         if key in options:
             raise UsageError(f"{kind} {text!r}: {key} is given twice; give it once")
         options[key] = read_value(value)
-    return OptionText(name, options, tuple(word for word in words if word in rest))
+    return OptionText(name, options, tuple(word for word in words if word in others))
 
 
 def write_option_text(name: str, options: Mapping[str, Value], words: Sequence[str] = ()) -> str:
@@ -152,3 +154,33 @@ def read_value(text: str) -> Value:
         except ValueError:
             continue
     return text
+
+
+def describe_options(name: str, options: Mapping[str, Option]) -> str:
+    """List the options of one entry of a registry with their defaults."""
+    if not options:
+        return f"{name}: no options"
+    lines = []
+    for option_name, option in options.items():
+        choices = f", one of {' '.join(option.choices)}" if option.choices else ""
+        lines.append(f"  {option_name} = {option.default}: {option.help}{choices}")
+    return "\n".join([f"{name}:", *lines])
+
+
+LONGEST_NAME = 200
+"""Leaves room for what is put before and behind it; file systems take 255 bytes."""
+_NAME = re.compile(r"[^\W_][\w.+=@,%-]*")
+
+
+def check_name(name: str) -> str:
+    """Return the name of one folder.
+
+    Raises:
+        ValueError: If it is none, or would mean something to a shell or a file system.
+    """
+    if not _NAME.fullmatch(name) or len(name.encode()) > LONGEST_NAME:
+        raise ValueError(
+            f"{shown(name)} cannot name a folder; give letters, digits and . _ - + = @ , %, beginning with a "
+            f"letter or digit, at most {LONGEST_NAME}, without '/'"
+        )
+    return name

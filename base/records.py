@@ -1,6 +1,6 @@
-"""State files: small JSON objects that are written whole; what does not parse is not there.
+"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there.
 
-Files of older versions have a checksum of their own under ``sha256``, which is passed over.
+State files of older versions have a checksum of their own under ``sha256``, which is passed over.
 """
 
 from __future__ import annotations
@@ -17,8 +17,35 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from base.errors import UsageError, first_line
 from base.files import write_text
-from base.json_text import parse_json
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON.
+
+    Raises:
+        ValueError: Saying why it is none.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested deeper than any data") from None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UsageError: If it cannot be read, or is not JSON.
+    """
+    try:
+        return parse_json(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
+
 
 FORMER_CHECKSUM = "sha256"
 BROKEN = ".broken"
@@ -62,7 +89,7 @@ def read_record(path: Path, kind: type[Kind]) -> Kind | None:
         reason = f"{place}: {first['msg']}" if place else first["msg"]
     except OSError as error:
         reason = error.strerror or str(error)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         reason = str(error)
     _tell(f"{path} is damaged ({' '.join(reason.split())}); taken as not there")
     return None
@@ -72,7 +99,7 @@ def peek_record(path: Path) -> dict[str, Any]:
     """Read an object without a word; empty where it does not parse."""
     try:
         return parse_record(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return {}
 
 

@@ -1,16 +1,23 @@
-"""Sections of a configuration: pydantic models whose fields a YAML file, a flag or a keyword gives."""
+"""Sections of a configuration: pydantic models whose fields a YAML file, a flag or a keyword gives.
+
+What pydantic finds wrong with a value is told in one plain line.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 import types
 from argparse import SUPPRESS
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
+
+from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 
 T = TypeVar("T")
 FieldPath = tuple[str, ...]
@@ -57,12 +64,12 @@ class Typed:
 
 
 def _put(values: Mapping[str, Any], path: FieldPath, value: Any) -> dict[str, Any]:
-    name, *rest = path
+    name, *below = path
     inner = values.get(name)
     # What is no mapping where one belongs is told when all is checked, if it is not replaced.
     return {
         **values,
-        name: _put(inner if isinstance(inner, dict) else {}, tuple(rest), value) if rest else value,
+        name: _put(inner if isinstance(inner, dict) else {}, tuple(below), value) if below else value,
     }
 
 
@@ -88,3 +95,124 @@ def leaf_fields(kind: type[BaseModel], path: FieldPath = ()) -> Iterator[tuple[F
             yield from leaf_fields(inner, (*path, name))
         else:
             yield (*path, name), field
+
+
+Config = TypeVar("Config", bound=BaseModel)
+
+PLAIN = {
+    r", (unable to|got a number) .*| after validation, .*": "",
+    r"^\w+ should ": "must ",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid boolean": "true or false",
+    "a valid string": "text",
+    "a valid (tuple|list)": "a list, such as [a, b]",
+    "a valid dictionary.*": "a mapping of keys to values",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+}
+"""What is made of pydantic's own words, by patterns that are replaced in this order."""
+
+
+def check(
+    kind: type[Config], values: Mapping[str, Any], typed: Typed | None = None, source: str = ""
+) -> Config:
+    """Make a section of nested values and what was typed on top of them.
+
+    Args:
+        kind: The section.
+        values: As a YAML file has them.
+        typed: What replaces them.
+        source: Where they are from, for messages.
+
+    Raises:
+        UsageError: For an unknown key or a value that is not allowed; names the file and key, or the flag.
+    """
+    typed = typed or Typed({}, {})
+    try:
+        return kind.model_validate(typed.onto(values))
+    except ValidationError as error:
+        raise explain(error, kind, source, typed.names) from None
+
+
+def explain(
+    error: ValidationError, model: type, source: str, typed: Mapping[FieldPath, str] | None = None
+) -> UsageError:
+    """Tell the first mistake in one line: where, which key, what is wrong, the closest match.
+
+    Args:
+        error: All that pydantic found.
+        model: What the values are for.
+        source: The file that they are from.
+        typed: What messages call the fields that were typed.
+    """
+    typed = typed or {}
+    errors: list[Any] = error.errors()
+    # A misspelt key is also a missing one, and its own complaint comes last.
+    first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
+    path, place, kinds = _locate(model, first["loc"])
+    flag = typed.get(path)
+    where = f"{flag}: " if flag else "".join(f"{part}: " for part in (source, place) if part)
+    if first["type"] == "extra_forbidden":
+        return UsageError(f"{where}unknown key, {_closest(model, first['loc'])}")
+    if first["type"] == "value_error":
+        is_typed = any(each[: len(path)] == path for each in typed)
+        of_section = any(map(is_section, kinds))  # a rule over several fields, which names them itself
+        return UsageError(f"{'' if of_section and is_typed else where}{_sentence(first)}")
+    if first["type"] == "literal_error" and len(errors) == 1:
+        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        mistake = unknown_name(f"value of {flag or place}:", first["input"], words)
+        return UsageError(f"{'' if flag or not source else f'{source}: '}{mistake}")
+    # What may have one of several types is wrong in several ways.
+    ways = dict.fromkeys(_sentence(each) for each in errors if _locate(model, each["loc"])[0] == path)
+    sentence = " or ".join(ways).replace(" or must be ", " or ")
+    return UsageError(f"{where}{sentence}{_shown_value(first, flag)}")
+
+
+def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str, list[Any]]:
+    """Find the place that pydantic means; it also names which of several types it tried.
+
+    Returns:
+        The field, by its path; the same as a reader sees it, with places in a list and names in a mapping;
+        and the types that it may have.
+    """
+    kinds: list[Any] = [model]
+    field: list[str] = []
+    place: list[str] = []
+    for part in location:
+        sections = [kind for kind in kinds if is_section(kind)]
+        section = next((kind for kind in sections if part in kind.model_fields), None)
+        if section is not None:
+            kinds = members(section.model_fields[str(part)].annotation)
+            field += [str(part)] if len(field) == len(place) else []
+        elif isinstance(part, int) or any(get_origin(kind) is dict for kind in kinds):
+            kinds = [inner for kind in kinds for each in get_args(kind) for inner in members(each)]
+        elif not sections:
+            continue
+        place.append(str(part))
+    return tuple(field), ".".join(place), kinds
+
+
+def _closest(model: type, location: Sequence[str | int]) -> str:
+    kinds = _locate(model, location[:-1])[2]
+    names = [name for kind in kinds if is_section(kind) for name in kind.model_fields]
+    close = difflib.get_close_matches(str(location[-1]), names, n=1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+
+
+def _sentence(error: Any) -> str:
+    """What pydantic says of a value, without what it says of itself."""
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    return reduce(lambda text, rule: re.sub(rule, PLAIN[rule], text), PLAIN, error["msg"])
+
+
+def _shown_value(error: Any, flag: str | None) -> str:
+    value = error["input"]
+    if error["type"] == "missing" or not isinstance(value, str | int | float | bool | None):
+        return ""
+    if value is None:
+        return " (is null)"
+    return f" (is {str(value)[:LONGEST_SHOWN] if flag else shown(value)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import shutil
 import signal
@@ -11,15 +12,8 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-try:
-    import resource
-except ImportError:  # Python can be built without it
-    resource = None
-
-STOP_SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name)
-)
-"""By which a scheduler or a user asks a process to stop, as far as the system has them."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""By which a scheduler or a user asks a process to stop."""
 
 
 def num_cores() -> int:
@@ -29,10 +23,8 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
-def peak_memory_mb() -> float | None:
-    """Return the largest memory that this process had so far, in MiB; None where the system does not say."""
-    if resource is None:
-        return None
+def peak_memory_mb() -> float:
+    """Return the largest memory that this process had so far, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, Linux KiB
 

@@ -29,8 +29,8 @@ import pandas as pd
 import yaml
 
 from base.command_line import parse_flags
+from base.families import Budget
 from base.files import write_text
-from base.names import Budget
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
 from base.sections import Section

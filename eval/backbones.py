@@ -23,8 +23,8 @@ from base.config_input import read_yaml
 from base.errors import UsageError, shown
 from base.families import PRETRAINED
 from base.files import write_text
-from base.json_text import parse_json
 from base.model_folders import clean_name, from_hub, refuse_code
+from base.records import parse_json
 from base.run.folders import RUN_NAME, RunFolder
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

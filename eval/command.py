@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from base.command_line import Positional, read_flags
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.mistakes import check, explain
 from base.run.folders import RunFolder, StudyFolder
+from base.sections import check, explain
 from eval.backbones import backbone_runs, is_backbone
 from eval.config import EvalConfig
 from scores.stages import is_cut_off

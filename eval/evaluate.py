@@ -24,9 +24,8 @@ from pkgutil import resolve_name
 import pandas as pd
 import torch
 
-from base.errors import UsageError, as_usage_error
-from base.faults import naming
-from base.progress import ProgressBar, Tell, duration
+from base.errors import UsageError, as_usage_error, naming
+from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
 from eval.classification.evaluate import evaluate_tasks, majority_baselines
 from eval.classification.find_tasks import classification_tasks

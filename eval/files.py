@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from base import files
 from base.errors import UsageError
-from base.json_text import parse_json
+from base.records import parse_json
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
 DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")

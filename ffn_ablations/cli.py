@@ -1,4 +1,4 @@
-"""The one command, ``ffn-ablations``: finds the command that the first words name, and runs its function."""
+"""The one command, ``ffn-ablations``: every command with the function that it runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,46 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from base.errors import LONGEST_SHOWN, UsageError, run_cli, shown
 from ffn_ablations import __version__
-from ffn_ablations.commands import COMMANDS, FORMER, Command
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Args:
+        function: What is run, as module:name.
+        help: What it does, in one line.
+    """
+
+    function: str
+    help: str
+
+
+COMMANDS = {
+    "study run": Command("slurm.commands:study_run", "train, score and compare what a study's file names"),
+    "study status": Command(
+        "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
+    ),
+    "study cancel": Command("slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
+    "study archive": Command("slurm.archive:main", "what a report reads as one file; --restore"),
+    "train": Command("pretrain.train:main", "pretrain a model"),
+    "generate": Command("pretrain.generate:main", "let a trained causal model write"),
+    "eval": Command("eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
+    "report": Command("report.command:main", "compare the variants of a study or a table; --plan"),
+    "inspect": Command("inside.ffn.command:main", "what learned activations and KAN edges became"),
+    "explain": Command("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
+    "check": Command("ffn_variants.check:main", "whether an FFN of your own does what it must"),
+    "push": Command("eval.push:main", "put trained models on the Hugging Face hub"),
+    "list variants": Command("ffn_variants.listing:main", "the FFN variants, with parameters and FLOPs"),
+    "list heads": Command("eval.classification.listing:list_heads", "the classification heads"),
+    "list tasks": Command("eval.classification.listing:list_tasks", "the classification tasks"),
+    "list studies": Command("ffn_ablations.listing:main", "shipped studies to copy, and your own"),
+}
+"""By what is typed behind ``ffn-ablations``."""
 
 HELP = ("--help", "-h", "help")
 LIST = "list "
@@ -39,22 +75,20 @@ def main(args: Sequence[str] | None = None) -> int:
     if not words or words[0] in HELP or (words[1:2] and words[1] in HELP and _inside(words[0])):
         print(overview())
         return 0
-    command, rest = find_command(words)
-    return load_main(command)(rest) or 0
+    command, arguments = find_command(words)
+    return load_main(command)(arguments) or 0
 
 
 def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     """Return the command that words begin with, and the other words.
 
     Raises:
-        UsageError: If there is none, with the closest match; for a former name with what it is now.
+        UsageError: If there is none, with the closest match.
     """
     for size in (2, 1):
         name = " ".join(words[:size])
         if name in COMMANDS:
             return COMMANDS[name], list(words[size:])
-        if name in FORMER:
-            raise UsageError(f"{name} is no command any more: {FORMER[name]}")
     first = words[0]
     inside = _inside(first)
     if inside and (len(words) == 1 or words[1].startswith("-")):
@@ -80,10 +114,10 @@ def load_main(command: Command) -> Callable[[Sequence[str]], int | None]:
 def overview() -> str:
     """Return what there is, on one screen."""
     kinds = [name.removeprefix(LIST) for name in COMMANDS if name.startswith(LIST)]
-    told = {name: command.help for name, command in COMMANDS.items() if not name.startswith(LIST)}
-    told[f"{LIST}{'|'.join(kinds)}"] = "what there is of each"
+    helps = {name: command.help for name, command in COMMANDS.items() if not name.startswith(LIST)}
+    helps[f"{LIST}{'|'.join(kinds)}"] = "what there is of each"
     width = max(map(len, COMMANDS))
-    return OVERVIEW.format(commands="\n".join(f"  {name:<{width}}  {told[name]}" for name in told))
+    return OVERVIEW.format(commands="\n".join(f"  {name:<{width}}  {helps[name]}" for name in helps))
 
 
 def run() -> None:

@@ -15,28 +15,23 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from base.errors import UsageError
+from base.errors import UsageError, unknown_name
 from base.files import write_text
-from base.mistakes import check
 from base.run.folders import REPORT_NAME
-from ffn_ablations.errors import named, told
-from ffn_ablations.runs import Run, Runs, as_runs
+from ffn_ablations.arguments import one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.runs import Run, Runs
 from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
 from report.command import ReportArgs, request_of
 from report.document.html import to_fragment
 from report.exports import draw_one, number_tables
 from report.figures.style import SMALL, STYLE, add_legend
-from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source, read_source, source_of_frame
 from report.leaderboard import leaderboard
 from report.page import answer, make_card, summary, warnings
 from report.plots import find_panel
 from report.significance.axes import Settings
-from report.significance.factor import Factor
 from report.write import write_analysis
-from scores.declarations import Scale
-from scores.published import PublishedSource
 from scores.rows import to_csv
 
 VERDICT_COLUMNS = (
@@ -44,120 +39,78 @@ VERDICT_COLUMNS = (
 )  # fmt: skip
 
 
-@told()
-def compare(
-    scores: pd.DataFrame | Runs | str | os.PathLike[str],
-    *,
-    baseline: str | None = None,
-    margins: Mapping[str, float] | float | None = None,
-    primary: Iterable[str] = (),
-    contrasts: Iterable[str] = (),
-    lower_is_better: Iterable[str] = (),
-    higher_is_better: Iterable[str] = (),
-    chance: Mapping[str, float] | None = None,
-    scale: Scale | None = None,
-    axes: Iterable[str] = (),
-    columns: Mapping[str, str] | None = None,
-    score_columns: Iterable[str] = (),
-    names: str | None = None,
-    factor: Factor | None = None,
-    head: str | None = None,
-    paired: bool = False,
-    looks: Iterable[int] | None = None,
-    published: PublishedSource | None = None,
-) -> Comparison:
-    """Say which variants differ from the baseline, which equal it, and how sure one can be.
+_FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin", "score_columns": "scores"}
+"""What the command calls keywords of another name."""
+_OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
+"""Its flags that are no keywords: they say where the report is written, or plan a study."""
 
-    All arguments behind the first are the flags of the command ``report``; None takes the study's choice,
-    else the default.
+
+@one_line_errors()
+def compare(scores: pd.DataFrame | Runs | str | os.PathLike[str], **settings: Any) -> Comparison:
+    """Say which variants differ from the baseline, which equal it, and how sure one can be.
 
     Args:
         scores: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns,
             the path of a CSV or of a rows.parquet, a study or its folder, or several runs: all their scores.
-        baseline: What the others are compared with: ``gelu``, of heads ``linear``.
-        margins: The largest differences that are negligible, by outcome and in its unit, named before the
-            results are seen: ``{"held-out-loss": 0.02}``; a number alone is percentage points.
-        primary: Outcomes that claims are made about, corrected together; none are all.
-        contrasts: Further comparisons, ``"relu+silu - prelu+swish"``.
-        lower_is_better: Outcomes of which lower scores are better.
-        higher_is_better: Those of which higher ones are, where their name does not say it.
-        chance: What guessing scores, by outcome.
-        scale: Whether percentages are written as fractions.
-        axes: Columns of a table that tell runs apart as family and seed do, such as ``size``.
-        columns: What a table calls its columns: ``{"variant": "Activation"}``.
-        score_columns: Columns of a table that are scores, one benchmark each.
-        names: How names of runs or models are made up: ``"{variant}-seed{seed}"``.
-        factor: What is compared: ``ffn``, ``head``, ``both``, or an axis.
-        head: Of scores under several heads, keep those under this one.
-        paired: Whether to compare runs of one family and seed with each other.
-        looks: Numbers of runs in every arm at which the study was to be looked at.
-        published: Set own effects beside those of a source.
+        **settings: The flags of the command ``report``, whose ``--help`` describes them; None takes the
+            study's choice, else the default. One may be a single value, several, or a mapping by name:
+            ``baseline="silu"``, ``primary=["held-out-loss"]``, ``margins={"held-out-loss": 0.02}`` (a number
+            alone is percentage points), ``contrasts="relu+silu - prelu+swish"``, ``lower_is_better``,
+            ``higher_is_better``, ``chance={"ewok": 50}``, ``scale``, ``axes``, ``factor``, ``head``,
+            ``paired``, ``looks=[3, 6, 10]``, ``published``; of tables ``columns={"variant": "Activation"}``,
+            ``score_columns``, ``names="{variant}-seed{seed}"``.
 
     Raises:
         UsageError: For scores, a baseline or an outcome that cannot be used.
     """
-    asked = {
-        "axis": _listed(axes),
-        "columns": _listed(columns),
-        "scores": _listed(score_columns),
-        "names": names,
-        "factor": factor,
-        "head": head,
-        "baseline": baseline,
-        "primary": _listed(primary),
-        "contrast": _listed(contrasts),
-        "margin": _listed(margins),
-        "lower_is_better": _listed(lower_is_better),
-        "higher_is_better": _listed(higher_is_better),
-        "chance": _listed(chance),
-        "scale": scale,
-        "paired": paired,
-        "looks": tuple(map(str, _listed(looks))),
-        "published": published,
-    }
-    request = request_of(
-        check(ReportArgs, {name: value for name, value in asked.items() if value is not None})
-    )
+    request = request_of(read_keywords(ReportArgs, _flags(settings)))
     if isinstance(scores, list) and scores and all(isinstance(each, Run) for each in scores):
-        scores = Runs(scores)  # a slice of runs, or those that somebody picked
-    frame = scores if isinstance(scores, pd.DataFrame) else None
-    if isinstance(scores, Runs):
-        frame = pd.concat([run.scores for run in as_runs(scores)], ignore_index=True)
-    analysis = analyse(_source(scores, frame, request), request)
-    return Comparison(analysis, frame)
+        frame = pd.concat([run.scores for run in scores], ignore_index=True)
+        return Comparison(analyse(_source_of_runs(Runs(scores), frame, request.axes), request), frame)
+    if isinstance(scores, pd.DataFrame):
+        source = source_of_frame(scores, request.axes, request.reading)
+        return Comparison(analyse(source, request), scores)
+    path = getattr(scores, "folder", scores)  # of a study, or of a run, which is told
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(
+            f"{shown_briefly(scores)} holds no scores: give a data frame, such as evaluate(...) returns, "
+            "runs, the path of a CSV, or a study"
+        )
+    return Comparison(analyse(read_source(Path(path), request.axes, request.reading), request))
 
 
-def _source(scores: object, frame: pd.DataFrame | None, request: Request) -> Source:
-    axes = request.axes
-    if frame is not None:
-        if not isinstance(scores, Runs):
-            return source_of_frame(frame, axes, request.reading)
-        source = source_of_frame(frame, axes or scores.axes)
-        settings = Settings({run.family for run in scores}, source.axes)
-        return replace(source, facts=tuple(_placed(run, settings, source.axes) for run in scores))
-    if isinstance(scores, str | os.PathLike):
-        return read_source(Path(scores), axes, request.reading)
-    if isinstance(folder := getattr(scores, "folder", None), Path):  # a study, or a run, which is told
-        return read_source(folder, axes, request.reading)
-    raise UsageError(
-        f"{named(scores)} holds no scores: give a data frame, such as evaluate(...) returns, runs, the path "
-        "of a CSV, or a study"
-    )
+def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords as the command's flags, with words as they are typed behind these."""
+    flags = {}
+    for name, value in settings.items():
+        flag = _FLAGS.get(name, name)
+        field = ReportArgs.model_fields.get(flag)
+        if field is None or flag in _OF_THE_COMMAND:
+            allowed = [each for each in ReportArgs.model_fields if each not in _OF_THE_COMMAND]
+            raise unknown_name("keyword", name, [*allowed, *_FLAGS])
+        if value is not None:
+            flags[flag] = _words(value) if field.annotation == tuple[str, ...] else value
+    if "looks" in flags:
+        flags["looks"] = tuple(map(str, flags["looks"]))
+    return flags
 
 
-def _placed(run: Run, settings: Settings, axes: Iterable[str]) -> RunFacts:
-    """What is known of a run, its family being that of its rows."""
-    family = settings.setting(run.family, tuple((axis, run.places[axis]) for axis in axes))
-    return replace(run.facts, family=family)
-
-
-def _listed(values: object) -> tuple[Any, ...]:
+def _words(value: object) -> tuple[Any, ...]:
     """Return values as the words behind a flag: a mapping as NAME=VALUE, one text or number by itself."""
-    if values is None:
-        return ()
-    if isinstance(values, Mapping):
-        return tuple(f"{name}={value}" for name, value in values.items())
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (str(values),)
+    if isinstance(value, Mapping):
+        return tuple(f"{name}={each}" for name, each in value.items())
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (str(value),)
+
+
+def _source_of_runs(runs: Runs, frame: pd.DataFrame, axes: tuple[str, ...]) -> Source:
+    """The scores of runs, with what is known of each; a run's family is that of its rows."""
+    source = source_of_frame(frame, axes or runs.axes)
+    settings = Settings({run.family for run in runs}, source.axes)
+    families = [
+        settings.setting(run.family, tuple((axis, run.places[axis]) for axis in source.axes)) for run in runs
+    ]
+    facts = (replace(run.facts, family=family) for run, family in zip(runs, families, strict=True))
+    return replace(source, facts=tuple(facts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +154,7 @@ class Comparison:
         """Mean and standard deviation over seeds of each variant, by outcome and family."""
         return self.tables["scores"]
 
-    @told()
+    @one_line_errors()
     def plot(
         self,
         kind: str = "forest",
@@ -213,8 +166,9 @@ class Comparison:
         """Draw one figure.
 
         Args:
-            kind: ``forest``, ``seeds``, and of a study ``learning-curves`` or
-                ``learning-curve-differences``; ``figure`` has all others.
+            kind: ``forest``, ``seeds``, ``heat-map``, and of a study ``learning-curves``,
+                ``learning-curve-differences``, ``gradient-norms``, ``cost-num-parameters``,
+                ``cost-flops-per-token`` or ``cost-train-hours``.
             outcome: None takes the first of the report.
             family: Where a figure is of one; None takes the first.
             ax: Where to draw it; None makes a figure of pyplot's.
@@ -229,19 +183,17 @@ class Comparison:
         # pyplot finds its backend with its first figure, and then says whether it is interactive: outside of
         # what is put back.
         size = (panel.width, panel.height)
-        own = pyplot.figure(figsize=size, layout="constrained") if ax is None else None
-        axes: Any = ax
+        figure = pyplot.figure(figsize=size, layout="constrained") if ax is None else None
         with matplotlib.rc_context(STYLE):
-            if own is not None:
-                axes = own.subplots()
+            axes: Any = ax if figure is None else figure.subplots()
             panel.draw(axes)
-            if panel.handles and own is not None:
-                add_legend(own, panel.handles)
+            if panel.handles and figure is not None:
+                add_legend(figure, panel.handles)
             elif panel.handles:
                 axes.legend(handles=list(panel.handles), fontsize=SMALL)
         return axes
 
-    @told()
+    @one_line_errors()
     def figure(self, name: str) -> Figure:
         """Return a figure of the report with all its panels, none of pyplot's; a notebook shows it.
 
@@ -254,7 +206,7 @@ class Comparison:
         """
         return draw_one(self.analysis, name)
 
-    @told()
+    @one_line_errors()
     def save(self, out: str | os.PathLike[str]) -> Path:
         """Write the whole report, as the command ``report`` does.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -85,12 +86,7 @@ def _listing() -> str:
 
 def _about(path: Path) -> str:
     """The first sentence of the comment that a file begins with."""
-    comment = " ".join(line.removeprefix("#").strip() for line in _comment(path))
-    sentence = re.split(r"(?<=[.?]) (?=[A-Z])|: ", re.sub(r" \(.*?\)", "", comment))[0]
-    return textwrap.shorten(sentence.rstrip("."), LONGEST_ABOUT, placeholder=" ...")
-
-
-def _comment(path: Path) -> list[str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    ends = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return lines[:ends]
+    comment = [line.strip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), lines)]
+    sentence = re.split(r"(?<=[.?]) (?=[A-Z])|: ", re.sub(r" \(.*?\)", "", " ".join(comment)))[0]
+    return textwrap.shorten(sentence.rstrip("."), LONGEST_ABOUT, placeholder=" ...")

@@ -13,10 +13,10 @@ import pandas as pd
 
 from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
-from base.families import family_label, get_family
+from base.families import get_family
 from base.run.folders import RunFolder
-from ffn_ablations import html
-from ffn_ablations.errors import named, told
+from ffn_ablations.arguments import one_line_errors, read_keywords, shown_briefly
+from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.significance.axes import plain
 from slurm.survey import peek_listing
@@ -38,18 +38,17 @@ class Run:
     """What the folder told when this object was made: sizes, the losses, the course of training."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | os.PathLike):
-            raise UsageError(f"{named(self.folder)} is no run: give the path of a run's folder")
         object.__setattr__(self, "folder", Path(self.folder))
         if not self._inside.is_run:
             raise UsageError(
                 f"{self.folder} is no run's folder (<runs_dir>/<study>/<family>/<variant>/<run>); "
                 "ffn_ablations.train makes one, and study(...).runs lists those of a study"
             )
-        facts, inside = read_facts(self._inside, self._inside.run_id), self._inside
-        if own := dict(peek_listing(inside.study.path).levels.get(inside.run_id, {})):
-            variant = own.pop("variant", str(facts.variant))
-            facts = replace(facts, variant=variant, places=tuple(own.items()))
+        run_id = self._inside.run_id
+        facts = read_facts(self._inside, run_id)
+        if levels := dict(peek_listing(self._inside.study.path).levels.get(run_id, {})):
+            variant = levels.pop("variant", str(facts.variant))
+            facts = replace(facts, variant=variant, places=tuple(levels.items()))
         object.__setattr__(self, "facts", facts)
 
     @property
@@ -100,7 +99,7 @@ class Run:
         rows = pd.concat([held_out_rows([self.facts]), *tables.values()], ignore_index=True)
         return rows.assign(run_id=self.facts.run_id, variant=self.variant, **self.places)
 
-    @told()
+    @one_line_errors()
     def load(self, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
         """Load the model, in fp32 and evaluation mode, and its tokenizer.
 
@@ -117,71 +116,37 @@ class Run:
         loading = importlib.import_module("ffn_variants.models.loading")
         objective = get_family(self.family).objective
         return loading.load_language_model(
-            self._model_folder(), objective, trust_remote_code=trust_remote_code
+            model_folder(self.folder), objective, trust_remote_code=trust_remote_code
         )
 
-    @told()
+    @one_line_errors()
     def generate(
-        self,
-        prompt: str = "Once upon a time",
-        max_new_tokens: int = 100,
-        *,
-        temperature: float = 0.8,
-        top_p: float = 0.95,
-        seed: int = 0,
-        num: int = 1,
-        trust_remote_code: bool = False,
+        self, prompt: str = "Once upon a time", max_new_tokens: int = 100, **settings: Any
     ) -> list[str]:
         """Continue a prompt, as ``ffn-ablations generate`` does; for causal families.
 
         Args:
             prompt: How every text begins.
             max_new_tokens: Tokens to add at most.
-            temperature: Divides the logits; 0 takes the likeliest token each time.
-            top_p: Draw from the likeliest tokens that have this probability together.
-            seed: Of the draws.
-            num: Texts to return.
-            trust_remote_code: As ``load`` has it.
+            **settings: The command's other flags, with underscores: ``temperature``, ``top_p``, ``seed``,
+                ``num``, ``trust_remote_code``.
 
         Raises:
             UsageError: If the run is not finished or of another family, or the prompt is too long.
         """
+        lengths = {"prompt": [prompt], "max_new_tokens": max_new_tokens}
+        options = read_keywords(GenerateArgs, {"run": self.folder, **lengths, **settings})
         sampling = importlib.import_module("pretrain.sampling")
-        model, tokenizer = sampling.load_causal_model(self._model_folder(), trust_remote_code)
-        return sampling.continue_texts(
-            model, tokenizer, [prompt], max_new_tokens, temperature, top_p, seed, num
-        )
-
-    def _model_folder(self) -> Path:
-        if not self._inside.has_model:
-            raise UsageError(
-                f"{self.folder} has no model yet: its training did not finish; train it again with the same "
-                "arguments"
-            )
-        return self._inside.model_dir
-
-    @property
-    def _summary(self) -> list[tuple[str, object]]:
-        facts, loss = self.facts, "not finished" if self.loss is None else f"{self.loss:.4f} nats"
-        hours = facts.train_hours
-        known = [
-            ("family", family_label(self.family)),
-            ("variant", self.variant),
-            *self.places.items(),
-            ("seed", self.seed),
-            ("held-out loss", loss),
-            ("parameters", f"{facts.num_parameters:,}" if facts.num_parameters else None),
-            ("training", f"{3600 * hours:,.0f} s" if hours else None),
-            ("folder", self.folder),
-        ]
-        return [(name, value) for name, value in known if value is not None]
+        model, tokenizer = sampling.load_causal_model(model_folder(self.folder), options.trust_remote_code)
+        draws = options.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed", "num"})
+        return sampling.continue_texts(model, tokenizer, options.prompt, **draws)
 
     def __repr__(self) -> str:
         loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"
         return f"Run({os.fspath(self.folder)!r}, {loss})"
 
     def _repr_html_(self) -> str:
-        return html.table((), self._summary)
+        return Runs([self])._repr_html_()
 
 
 class Runs(list[Run]):
@@ -192,9 +157,18 @@ class Runs(list[Run]):
         """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder."""
         axes = list(dict.fromkeys(axis for run in self for axis in run.places))
         columns = ["family", "variant", *axes, "seed", "loss", "parameters", "folder"]
-        start = [(x.family, x.variant, *map(x.places.get, axes), x.seed) for x in self]
-        end = [(x.loss, x.facts.num_parameters, str(x.folder)) for x in self]
-        rows = [(*first, *last) for first, last in zip(start, end, strict=True)]
+        rows = [
+            {
+                "family": run.family,
+                "variant": run.variant,
+                **run.places,
+                "seed": run.seed,
+                "loss": run.loss,
+                "parameters": run.facts.num_parameters,
+                "folder": str(run.folder),
+            }
+            for run in self
+        ]
         return pd.DataFrame(rows, columns=columns)
 
     @property
@@ -203,7 +177,7 @@ class Runs(list[Run]):
         first = self[0].places if self else {}
         return tuple(axis for axis in first if all(axis in run.places for run in self))
 
-    @told()
+    @one_line_errors()
     def where(self, **levels: object) -> Runs:
         """Keep the runs with these levels.
 
@@ -214,12 +188,12 @@ class Runs(list[Run]):
         Raises:
             UsageError: For a name that is none of these.
         """
-        known = ["family", "variant", "seed", *self.axes]
-        if unknown := next((name for name in levels if name not in known), None):
-            raise unknown_name("axis of these runs:", unknown, known)
+        columns = ["family", "variant", "seed", *self.axes]
+        if unknown := next((name for name in levels if name not in columns), None):
+            raise unknown_name("axis of these runs:", unknown, columns)
         frame = self.frame
-        wanted = [(frame[name].astype(str) == str(level)) for name, level in levels.items()]
-        return Runs([run for place, run in enumerate(self) if all(one[place] for one in wanted)])
+        matches = (frame[list(levels)].astype(str) == list(map(str, levels.values()))).all(axis=1)
+        return Runs([run for run, is_match in zip(self, matches, strict=True) if is_match])
 
     def __add__(self, other: Iterable[Run]) -> Runs:  # type: ignore[bad-override]
         return Runs([*self, *other])
@@ -228,21 +202,29 @@ class Runs(list[Run]):
         return "\n".join(map(repr, self)) or "no runs"
 
     def _repr_html_(self) -> str:
-        return self.frame.to_html(index=False, na_rep="not finished")
+        return as_html(self.frame)
 
 
-def as_runs(given: object) -> Runs:
+def as_html(frame: pd.DataFrame) -> str:
+    """Return a table for a notebook, its texts whole and escaped."""
+    with pd.option_context("display.max_colwidth", None):
+        return frame.to_html(index=False, na_rep="not finished")
+
+
+def as_runs(runs: object) -> Runs:
     """Return the runs that somebody names: one, several, folders, or a study, whose every run counts.
 
     Raises:
         UsageError: For anything else.
     """
-    if isinstance(given, Run):
-        return Runs([given])
-    if isinstance(found := getattr(given, "runs", None), Runs):
-        return found
-    if isinstance(given, str | os.PathLike):
-        return Runs([Run(Path(given))])
-    if isinstance(given, Sequence) and len(given):
-        return Runs([run for each in given for run in as_runs(each)])
-    raise UsageError(f"{named(given)} names no run: give what train(...) returned, or paths of runs' folders")
+    if isinstance(runs, Run):
+        return Runs([runs])
+    if isinstance(runs_of_study := getattr(runs, "runs", None), Runs):
+        return runs_of_study
+    if isinstance(runs, str | os.PathLike):
+        return Runs([Run(Path(runs))])
+    if isinstance(runs, Sequence) and len(runs):
+        return Runs([run for each in runs for run in as_runs(each)])
+    raise UsageError(
+        f"{shown_briefly(runs)} names no run: give what train(...) returned, or paths of runs' folders"
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,16 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.run.folders import StudyFolder
-from ffn_ablations import html
+from ffn_ablations.arguments import one_line_errors, read_keywords
 from ffn_ablations.comparing import Comparison, compare
-from ffn_ablations.errors import named, told
-from ffn_ablations.runs import Run, Runs
-from slurm.arguments import SubmitArgs
+from ffn_ablations.runs import Run, Runs, as_html
+from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState
 from slurm.commands import details, render
 from slurm.survey import read_listing, survey
 
 
-@told()
+@one_line_errors()
 def study(name: str | os.PathLike[str], *, runs_dir: str | os.PathLike[str] | None = None) -> Study:
     """Open a study.
 
@@ -36,13 +36,15 @@ def study(name: str | os.PathLike[str], *, runs_dir: str | os.PathLike[str] | No
     Raises:
         UsageError: If there is no such study, or a value in its file does not fit.
     """
-    if not isinstance(name, str | os.PathLike):
-        raise UsageError(f"{named(name)} is no study: give a name, or the path of its file or its folder")
     path, runs = Path(name), None if runs_dir is None else Path(runs_dir)
     if path.is_dir():
         return Study(path, None, runs)
-    launching: Any = importlib.import_module("ffn_ablations.launching")
-    return Study(launching.folder_of(path, runs), path, runs)
+    return Study(_with_torch("study.study").folder_of(path, runs_dir_override(runs)), path, runs)
+
+
+def _with_torch(module: str) -> Any:
+    """Import a module of ``slurm`` that needs the full installation."""
+    return importlib.import_module(f"slurm.{module}")
 
 
 @dataclass(frozen=True)
@@ -59,24 +61,13 @@ class Study:
     file: Path | None
     runs_dir: Path | None = None
 
-    @told()
-    def run(
-        self,
-        *,
-        workers: int = 2,
-        cells_per_job: int = 1,
-        retry_failed: bool = False,
-        include_path: Iterable[str | os.PathLike[str]] = (),
-        trust_remote_code: bool = False,
-    ) -> StudyStatus:
-        """Train and score on this machine what is missing, then write the report; the command ``study run``.
+    @one_line_errors()
+    def run(self, **settings: Any) -> StudyStatus:
+        """Train and score what is missing, then write the report: what the command ``study run`` does.
 
         Args:
-            workers: Cells that run at the same time, each in a process of its own.
-            cells_per_job: Cells that share one process, which saves its start.
-            retry_failed: Also try cells again that ended with an error of their own.
-            include_path: Folders of task files that the study names and you trust.
-            trust_remote_code: Run the files of FFN variants that the study names, which are code.
+            **settings: What is a flag of the command, with underscores: ``workers=2``, ``cells_per_job=4``,
+                ``retry_failed=True``, ``trust_remote_code=True``.
 
         Returns:
             Where it stands then.
@@ -89,36 +80,25 @@ class Study:
             raise UsageError(
                 f"{self.folder} is a folder; open the study by its name or its YAML file to run it"
             )
-        for name, value in (("workers", workers), ("cells_per_job", cells_per_job)):
-            if not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} is {named(value)}; it must be 1 or more")
-        options = SubmitArgs(
-            study=self.file,
-            workers=workers,
-            cells_per_job=cells_per_job,
-            runs_dir=self.runs_dir,
-            include_path=tuple(map(Path, include_path)),
-            retry_failed=retry_failed,
-            trust_remote_code=trust_remote_code,
-        )
-        launching: Any = importlib.import_module("ffn_ablations.launching")
-        if launching.launch(options):
-            counts = ", ".join(f"{count} {name}" for name, count in sorted(self.status.counts.items()))
+        options = read_keywords(SubmitArgs, {"study": self.file, "runs_dir": self.runs_dir, **settings})
+        if _with_torch("launch").launch(options):
             raise UsageError(
-                f"not all cells are done ({counts}); the reasons stand above, and the same call goes on"
+                f"not all cells are done ({self.status.summary}); the reasons stand above, and the same call "
+                "goes on"
             )
         return self.status
 
     @property
     def status(self) -> StudyStatus:
         """Where every cell stands, as the command ``study status`` shows it."""
-        with told():
+        with one_line_errors():
             if StudyFolder(self.folder).study_file.is_file() or self.file is None:
                 listing = read_listing(self.folder)
                 run_ids, note = listing.run_ids, listing.note
             else:
-                launching: Any = importlib.import_module("ffn_ablations.launching")
-                run_ids, note = launching.cells_of(self.file, self.runs_dir), ""
+                load_study = _with_torch("study.study").load_study
+                cells = load_study(self.file, runs_dir_override(self.runs_dir)).cells
+                run_ids, note = tuple(cell.run_id for cell in cells), ""
             return StudyStatus(self.folder, survey(self.folder, run_ids), note)
 
     @property
@@ -159,6 +139,11 @@ class StudyStatus:
         return Counter(str(state.name) for state in self.states.values())
 
     @property
+    def summary(self) -> str:
+        """The counts in words."""
+        return ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
+
+    @property
     def frame(self) -> pd.DataFrame:
         """One row a cell: run_id, state, and in words what is to be said of it."""
         rows = [
@@ -171,6 +156,5 @@ class StudyStatus:
         return "\n".join(filter(None, [self.note, render(self.folder, self.states)]))
 
     def _repr_html_(self) -> str:
-        counted = ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
-        title = f"{self.folder}: {len(self.states)} cells: {counted} {self.note}"
-        return html.table(("run", "state", ""), self.frame.itertuples(index=False), title)
+        title = f"{self.folder}: {len(self.states)} cells: {self.summary} {self.note}"
+        return f"<p>{html.escape(title)}</p>{as_html(self.frame)}"

@@ -1,8 +1,7 @@
 """Feed-forward variants of small language models; importing this registers the models with transformers."""
 
 from base.errors import UsageError
-from base.families import FAMILIES, FamilySpec
-from base.names import Budget
+from base.families import FAMILIES, Budget, FamilySpec
 from base.options import Option
 from ffn_variants.budget import matching_width
 from ffn_variants.files import load_variant

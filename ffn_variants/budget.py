@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, get_args
 
 from base.errors import UsageError, unknown_name
-from base.names import BASELINE, Budget
+from base.families import BASELINE, Budget
 from ffn_variants.registry import get_variant
 from ffn_variants.spec import FFNSpec
 

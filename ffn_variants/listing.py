@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from base.command_line import parse_flags
 from base.errors import UsageError
-from base.names import Budget
+from base.families import Budget
+from base.options import describe_options
+from base.printing import format_table
 from base.sections import Section
-from base.wording import describe_options, format_table
 from ffn_variants.budget import matching_width
 from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
 from ffn_variants.spec import FFNSpec

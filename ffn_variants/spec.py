@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from base.errors import UsageError, shown
-from base.names import check_name
-from base.options import Option, resolve_options
+from base.options import Option, check_name, resolve_options
 
 Kind = Literal["activation", "block"]
 

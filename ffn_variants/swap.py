@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from base.families import FAMILIES, FamilySpec, family_of
-from base.names import Budget
+from base.families import FAMILIES, Budget, FamilySpec, family_of
 from ffn_variants.budget import matching_width
 from ffn_variants.files import load_variant, names_file
 from ffn_variants.models.configuration import FFNConfig, ffn_of_layer

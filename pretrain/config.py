@@ -12,13 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from base.config_input import SEED_END
-from base.families import FamilySpec, get_family
-from base.names import BASELINE, Budget, check_name, check_path
+from base.families import BASELINE, Budget, FamilySpec, get_family
+from base.options import check_name
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 FolderName = Annotated[str, AfterValidator(check_name)]
-FolderPath = Annotated[str, AfterValidator(check_path)]
 FamilyName = Annotated[str, AfterValidator(lambda name: get_family(name).name)]
 
 
@@ -232,7 +231,7 @@ class SplineConfig(Section):
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
-    runs_dir: FolderPath = "runs"
+    runs_dir: str = "runs"
     """Folder of all runs and of the shared data cache."""
     study: FolderName = "default"
     """Name of the study: <runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>."""

@@ -10,11 +10,9 @@ from typing import Any
 
 from base.command_line import read_flags
 from base.errors import UsageError
-from base.families import get_family
-from base.mistakes import check
-from base.names import Budget
-from base.sections import Typed
-from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
+from base.families import Budget, get_family
+from base.sections import Typed, check
+from base.text.corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, is_unknown_here, read_sources

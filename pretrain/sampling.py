@@ -12,8 +12,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from base.errors import UsageError
 from base.families import FAMILIES, family_of
 from base.records import peek_record
-from base.text.special_tokens import as_prompts
-from base.text.tokens import read
+from base.text.tokens import as_prompts, read
 from ffn_variants.models.loading import load_language_model
 from pretrain.data.tokenizer import sentinel
 

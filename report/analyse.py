@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from base.errors import UsageError
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis, Request
 from report.document.markdown import ordered, ordered_benchmarks
 from report.inputs.looks import decided_seeds, runs_of_all

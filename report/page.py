@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from base.config_input import shipped
-from base.progress import duration
+from base.printing import duration
 from report.analysis import Analysis
 from report.document.markdown import amount, counted, escape, family_label, listed, margin
 from report.leaderboard import leaderboard

@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from base.errors import UsageError
+from base.printing import first_few
 from base.run.folders import RunFolder, StudyFolder
-from base.wording import first_few
 from scores.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
 from scores.suites import SUITES
 

@@ -26,11 +26,11 @@ from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_atomically
-from base.names import check_name
+from base.options import check_name
+from base.printing import first_few
 from base.records import peek_record, record_text
 from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
-from base.wording import first_few
 from slurm.cell_state import CellState
 from slurm.survey import survey
 

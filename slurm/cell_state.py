@@ -18,9 +18,8 @@ from typing import Literal, TypeGuard
 
 from base.errors import OccupiedError
 from base.files import mapping, sole_holder
-from base.json_text import parse_json
-from base.progress import duration
-from base.records import read_record, write_record
+from base.printing import duration
+from base.records import parse_json, read_record, write_record
 from base.run.folders import RunFolder, StudyFolder
 from base.system import is_locked
 from scores.stages import TUNE

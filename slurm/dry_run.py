@@ -17,10 +17,9 @@ from typing import Any
 from base.errors import AbsentError, UsageError
 from base.families import PRETRAINED
 from base.files import mapping
-from base.progress import duration
+from base.printing import duration, format_table
 from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
-from base.wording import format_table
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.work_units import check_sources

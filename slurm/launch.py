@@ -8,10 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from base.config_input import note_on_one
-from base.errors import AbsentError, UsageError
-from base.faults import naming
+from base.errors import AbsentError, UsageError, naming
 from base.files import ABANDONED_S, remove_leftovers
-from base.progress import duration
+from base.printing import duration
 from base.run.folders import RunFolder, StudyFolder
 from eval.identity import admit_run
 from eval.work_units import check_sources

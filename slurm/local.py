@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from base.progress import ProgressBar, duration
+from base.printing import ProgressBar, duration
 from base.run.folders import StudyFolder
 from ffn_variants.models.devices import VISIBLE, visible_gpus
 from scores.stages import TUNE

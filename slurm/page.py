@@ -12,7 +12,7 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from base.json_text import parse_json
+from base.records import parse_json
 from base.run.folders import RunFolder, StudyFolder
 from report.document.document import Document, shown_path, write_document
 from report.document.markdown import family_label, figure, plain, table

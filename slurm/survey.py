@@ -12,10 +12,9 @@ from statistics import fmean
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.progress import duration
+from base.printing import duration, format_table
 from base.run.folders import StudyFolder
 from base.system import is_locked
-from base.wording import format_table
 from scores.stages import MAIN, SHARED, STAGES, TUNE, is_cut_off
 from scores.tuning import read_tuning
 from slurm.cell_state import CellState, read_state

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
+from base.printing import first_few
 from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
-from base.run.recorded import recorded_texts
-from base.wording import first_few
+from base.run.manifest import recorded_texts
 from ffn_variants.registry import is_registered
 from pretrain.data.prepare import tokens_fingerprint
 from pretrain.run.provenance import source_change

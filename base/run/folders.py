@@ -21,8 +21,8 @@ REPORT_NAME = "report.md"
 
 def may_be(run_id: str, family: str, variant: str, seed: int) -> bool:
     """Whether an id may be that of a run: one that its user chose may be of any."""
-    named = RUN_NAME.fullmatch(run_id.rpartition("/")[2])
-    return named is None or (run_id, int(named["seed"])) == (f"{family}/{variant}/{named[0]}", seed)
+    match = RUN_NAME.fullmatch(run_id.rpartition("/")[2])
+    return match is None or (run_id, int(match["seed"])) == (f"{family}/{variant}/{match[0]}", seed)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class RunFolder:
     @property
     def checkpoints(self) -> dict[int, Path]:
         """By step the checkpoints that there are, the oldest first."""
-        found = sorted(self.checkpoints_dir.glob("step_" + "[0-9]" * 7))
-        return {int(path.name.removeprefix("step_")): path for path in found}
+        folders = sorted(self.checkpoints_dir.glob("step_" + "[0-9]" * 7))
+        return {int(path.name.removeprefix("step_")): path for path in folders}
 
     @property
     def study(self) -> StudyFolder:
@@ -197,8 +197,8 @@ class StudyFolder:
 
     def run_folders(self, family: str = "*", variant: str = "*") -> list[RunFolder]:
         """Every folder where a run has its place, in the order of their names, whatever is in it."""
-        found = sorted(self.path.glob(f"{family}/{variant}/*"))
-        return [RunFolder(path) for path in found if path.is_dir()]
+        paths = sorted(self.path.glob(f"{family}/{variant}/*"))
+        return [RunFolder(path) for path in paths if path.is_dir()]
 
     def lasting_files(self) -> list[Path]:
         """What the report of a study reads beside its runs."""

@@ -1,6 +1,7 @@
-"""What a finished training left: ``COMPLETED``, written last, with results and the checksums of the model.
+"""What a run's folder says of itself: that it is finished, with which model, and what it was trained on.
 
-Sizes of the model's files are compared whenever a run is used, checksums once in a process.
+``COMPLETED`` is written last, with the results and the checksums of the model's files.
+Sizes of these files are compared whenever a run is used, checksums once in a process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MODEL = "model/"
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What a training that finished has to say."""
+    """The content of ``COMPLETED``."""
 
     results: dict[str, Any]
     """Final figures of the loop."""
@@ -52,8 +53,8 @@ class Completion:
 
 def config_hashes(run: RunFolder) -> dict[str, str]:
     """Return the hash of a run's configuration by its name, record and marker, where they have one."""
-    named = RUN_NAME.fullmatch(run.path.name)
-    hashes = {"its name": named["hash"]} if named else {}
+    match = RUN_NAME.fullmatch(run.path.name)
+    hashes = {"its name": match["hash"]} if match else {}
     for file in (run.provenance_file, run.completion_marker):
         if value := peek_record(file).get("config_hash"):
             hashes[file.name] = value
@@ -112,3 +113,26 @@ def refuse_archived(run: RunFolder) -> None:
             f"{run.path} was archived without its model; remove the folder, and the command that trains this "
             "run makes it"
         )
+
+
+@dataclass(frozen=True)
+class RecordedSource:
+    """Fingerprints (see ``ffn_variants.source``): that of the source, and those of earlier ones like it."""
+
+    fingerprint: str = ""
+    """Empty where nothing tells it, as for runs of before."""
+    earlier: tuple[str, ...] = ()
+
+
+def recorded_source(run: RunFolder) -> RecordedSource:
+    """Read it from the run's record, or its completion marker, or its model, whichever is there."""
+    record = peek_record(run.provenance_file)
+    if source := record.get("variant_source"):
+        return RecordedSource(source, tuple(record.get("variant_earlier_sources") or ()))
+    completion, model = peek_record(run.completion_marker), peek_record(run.model_dir / "config.json")
+    return RecordedSource(completion.get("variant_source") or model.get("ffn_source") or "")
+
+
+def recorded_texts(run: RunFolder) -> str:
+    """What identifies its tokens, without how they were cut into rows; empty where it was not recorded."""
+    return str(peek_record(run.provenance_file).get("data_fingerprint", "")).partition("-")[0]

@@ -1,4 +1,4 @@
-"""Reading documents from local files, and saying in one line what is wrong with a file."""
+"""Reading documents from local files: which files there are, and in one line what is wrong with one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import codecs
 import gzip
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Literal
@@ -13,9 +14,105 @@ from typing import IO, Literal
 import pyarrow
 import pyarrow.parquet
 
-from base.errors import UsageError
-from base.json_text import parse_json
-from base.text.paths import check_file, format_of, is_plain_text
+from base.errors import AbsentError, UsageError, first_line
+from base.records import parse_json
+
+_NOT_SHIPPED = {
+    "../shared/data/tinystories": "text of TinyStories (roneneldan/TinyStories on the hub)",
+    "../shared/data/glue": "a folder with the GLUE tasks of BabyLM 2023 (glue_filtered in filter-data)",
+    "filter-data": "the folder filter-data of github.com/babylm/evaluation-pipeline-2023",
+    "babylm": "the text of BabyLM 2023 (babylm.github.io)",
+}
+"""Where shipped studies look for data, and what it is."""
+
+
+def absent(path: Path, message: str) -> UsageError:
+    """Build the error for a file or folder that is not there; an ``AbsentError`` where shipped studies look.
+
+    Args:
+        path: As it was named.
+        message: What is said where no shipped study names it.
+    """
+    place = next((place for place in _NOT_SHIPPED if path.is_relative_to(place)), None)
+    if place is None:
+        return UsageError(message)
+    folder = Path(place).parent
+    link = f"mkdir -p {folder}; " * (folder != Path()) + f"ln -s FOLDER {place}"
+    return AbsentError(
+        f"{path}: not here, as {_NOT_SHIPPED[place]} does not ship; put it there, or link your copy, {link} "
+        "(docs/studies.md, Data that do not ship)"
+    )
+
+
+FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
+
+
+def format_of(path: Path) -> str | None:
+    """The format that a file's name says, in small letters; None for one that is not read."""
+    name = path.name.lower()
+    return next((ending for ending in sorted(FORMATS, key=len, reverse=True) if name.endswith(ending)), None)
+
+
+def is_plain_text(path: Path) -> bool:
+    """Whether a file is split into documents by ``txt_split``."""
+    return (format_of(path) or "").startswith(".txt")
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Put the files in place of each folder: all that can be read, at any depth, in the order of their names.
+
+    Hidden files and folders are left out, and so are files of other formats.
+
+    Raises:
+        UsageError: For a folder with no file that can be read, or with files of more than one kind.
+    """
+    return [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
+
+
+def other_files(folder: Path) -> Counter[str]:
+    """How many files of a folder are of no known format, by their endings."""
+    return Counter(path.suffix or path.name for path in _visible(folder) if format_of(path) is None)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no readable corpus file.
+
+    Raises:
+        UsageError: If the file is missing, a folder, or of an unknown format.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder, and one file is needed, for example {path}/train.jsonl")
+    if not path.is_file():
+        raise absent(path, f"{path}: no such file; check the path")
+    if format_of(path) is None:
+        raise UsageError(
+            f"{path}: unknown format; allowed are {', '.join(FORMATS)}; plain text by another name must end "
+            "in .txt, and a table becomes one by pandas' to_json(..., orient='records', lines=True)"
+        )
+
+
+def _files_in(folder: Path) -> list[Path]:
+    files = [path for path in _visible(folder) if format_of(path)]
+    kinds = Counter(str(format_of(path)).removesuffix(".gz") for path in files)
+    if not kinds:
+        others = ", ".join(f"{number} {ending}" for ending, number in other_files(folder).most_common(5))
+        raise UsageError(
+            f"{folder}: has no file of a known format ({', '.join(FORMATS)}); it has {others or 'no files'}"
+        )
+    if len(kinds) > 1:
+        counts = ", ".join(f"{number} {ending}" for ending, number in kinds.most_common())
+        raise UsageError(
+            f"{folder}: has files of several kinds ({counts}); name those that are meant, for example "
+            f"{folder}/*{kinds.most_common(1)[0][0]}"
+        )
+    return files
+
+
+def _visible(folder: Path) -> list[Path]:
+    """All files below a folder in an order that is the same on every machine."""
+    files = [(path.relative_to(folder).parts, path) for path in folder.rglob("*") if path.is_file()]
+    return [path for parts, path in sorted(files) if not any(part.startswith(".") for part in parts)]
+
 
 END_OF_DOCUMENT = "<|endoftext|>"
 """Line that separates the stories in TinyStories' own .txt files."""
@@ -128,7 +225,7 @@ def _parquet(path: Path, text_field: str) -> Iterator[str]:
                 row += 1
                 yield _checked(value, text_field, f"{path}: row {row}")
     except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"{path}: is not a readable parquet file ({_first_line(error)})") from None
+        raise UsageError(f"{path}: is not a readable parquet file ({first_line(error)})") from None
 
 
 def _from_lines(path: Path, text_field: str) -> Iterator[str]:
@@ -162,7 +259,7 @@ def _text_lines(file: IO[bytes], path: Path) -> Iterator[str]:
     number = 0
     try:
         for number, line in enumerate(file, start=1):
-            text = _start(line, path) if number == 1 else line
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if b"\0" in text:
                 raise UsageError(f"{path}: line {number} holds a NUL byte; this is not a text file")
             yield text.decode("utf-8").replace("\r\n", "\n")
@@ -174,34 +271,19 @@ def _text_lines(file: IO[bytes], path: Path) -> Iterator[str]:
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(
-            f"{path}: broken gzip file after line {number} ({_first_line(error)}); copy it again"
+            f"{path}: broken gzip file after line {number} ({first_line(error)}); copy it again"
         ) from None
-
-
-def _start(line: bytes, path: Path) -> bytes:
-    """The first line without a byte order mark.
-
-    Raises:
-        UsageError: If the file begins as one of another encoding, or as an archive.
-    """
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise UsageError(
-            f"{path}: is UTF-16 text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 {path.name} > new.txt"
-        )
-    if line.startswith(b"\x1f\x8b"):
-        raise UsageError(f"{path}: is a gzip archive; its name must end in .gz")
-    return line.removeprefix(codecs.BOM_UTF8)
 
 
 def _split_at_markers(lines: Iterator[str]) -> Iterator[str]:
     """Split at end-of-document markers; a text without any is one document."""
     document: list[str] = []
     for line in lines:
-        *ended, rest = line.split(END_OF_DOCUMENT)
-        for part in ended:
-            yield "".join([*document, part])
+        *ends, beginning = line.split(END_OF_DOCUMENT)
+        for end in ends:
+            yield "".join([*document, end])
             document = []
-        document.append(rest)
+        document.append(beginning)
     yield "".join(document)
 
 
@@ -209,8 +291,7 @@ def _from_json(line: str, text_field: str, where: str) -> str:
     try:
         row = parse_json(line)
     except ValueError as error:
-        reason = getattr(error, "msg", error)
-        raise UsageError(f"{where}: is not JSON ({reason}); each line must be one object") from None
+        raise UsageError(f"{where}: is not JSON ({error}); each line must be one object") from None
     if not isinstance(row, dict):
         raise UsageError(f"{where}: is a JSON {type(row).__name__}; each line must be one object")
     if text_field not in row:
@@ -220,8 +301,8 @@ def _from_json(line: str, text_field: str, where: str) -> str:
 
 def _checked(value: object, text_field: str, where: str) -> str:
     if not isinstance(value, str):
-        found = "null" if value is None else type(value).__name__
-        raise UsageError(f"{where}: field {text_field!r} holds {found}, expected text; correct or remove it")
+        kind = "null" if value is None else type(value).__name__
+        raise UsageError(f"{where}: field {text_field!r} holds {kind}, expected text; correct or remove it")
     try:
         value.encode()
     except UnicodeEncodeError as error:  # JSON can spell one half of a surrogate pair
@@ -234,7 +315,3 @@ def _without_field(where: str, text_field: str, fields: list[str]) -> UsageError
     return UsageError(
         f"{where}: has no field {text_field!r} (has: {', '.join(fields)}); set --data.text-field"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

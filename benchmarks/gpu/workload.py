@@ -16,8 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from base.families import get_family
-from base.text.masking import Masker
-from base.text.span_corruption import NUM_SENTINELS, SpanCorruptor
+from base.text.corruption import NUM_SENTINELS, Masker, SpanCorruptor
 from pretrain.config import RunConfig
 from pretrain.data.batches import BatchSource
 from pretrain.data.packing import PackedSplit

@@ -25,7 +25,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from base.errors import UsageError
 from base.records import peek_record
-from base.text.special_tokens import with_ends
+from base.text.tokens import with_ends
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
 from eval.classification.heads import HeadOutput, build_head
 from eval.classification.task import ClassificationTask

@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, matthews_corrcoef
 
 from base.errors import UsageError
-from base.progress import Tell
+from base.printing import Tell
 from eval.classification.classifier import (
     Batch,
     Classifier,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
-from base.text.paths import absent
+from base.text.files import absent
 from eval.classification.schema import HubSource, TaskFile, read_field, text_parts
 from eval.classification.task import GLUE, ClassificationTask, encode_label, list_labels, most_frequent
 from eval.config import EvalConfig

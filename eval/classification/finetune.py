@@ -19,7 +19,7 @@ from torch import nn
 from transformers import get_scheduler
 
 from base.errors import UsageError
-from base.progress import Tell
+from base.printing import Tell
 from eval.classification.classifier import Classifier, Examples
 from eval.classification.heads import HeadOutput
 from eval.classification.prediction import autocast, decide, predict

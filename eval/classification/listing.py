@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
+from base.options import describe_options
+from base.printing import format_table
 from base.sections import Section
-from base.wording import describe_options, format_table
 from eval.classification.schema import TaskFile, find_task_file, shipped_tasks
 from scores.heads import DEFAULT_HEAD, HEAD_NAMES, HEADS, HeadChoice, check_head, parse_head
 

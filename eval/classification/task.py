@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from base.errors import UsageError
-from base.wording import first_few
+from base.printing import first_few
 from eval.classification.schema import Label, TaskFile, Template, parse_template, read_field, text_parts
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
 from scores.heads import HeadChoice

@@ -27,7 +27,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
-from base.json_text import parse_json
+from base.records import parse_json
 from base.text.tokens import read
 from scores.heads import SegmentKind
 

@@ -30,8 +30,8 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from base.errors import UsageError
-from base.progress import Tell
-from base.text.paths import absent
+from base.printing import Tell
+from base.text.files import absent
 from eval.config import EvalConfig
 from eval.files import fingerprint, list_data_files, read_hub_rows, read_rows
 from eval.zero_shot.task import TaskResult, TextTask, data_folder, evenly_spaced, find_data

@@ -36,7 +36,7 @@ from lm_eval.tasks import TaskManager
 
 from base.errors import UsageError
 from base.hub import cannot_load, how_silent
-from base.progress import Tell
+from base.printing import Tell
 from base.run.folders import RunFolder
 from eval.config import EvalConfig
 from eval.identity import model_folder

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from base.errors import UsageError
-from base.progress import Tell
-from base.text.files import is_read_anew, read_documents
-from base.text.paths import check_file
+from base.printing import Tell
+from base.text.files import check_file, is_read_anew, read_documents
 from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced

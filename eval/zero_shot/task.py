@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
-from base.progress import Tell
-from base.text.paths import absent
+from base.printing import Tell
+from base.text.files import absent
 from eval.config import EvalConfig
 from scores.suites import SUITES
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from base.errors import UsageError
 from base.files import write_atomically
-from base.progress import Tell
+from base.printing import Tell
 from base.run.folders import RunFolder
 from eval.classification.classifier import Classifier, load_classifier_tokenizer, load_for_task
 from eval.classification.data import TaskData, read_task_data, reported_rows, with_turns

@@ -5,6 +5,7 @@ Each measure and plot gives a ``Document``; this module says what may be asked, 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from base.command_line import Positional, parse_flags, typed_command
+from base.command_line import Positional, parse_flags
 from base.config_input import SEED_END
 from base.errors import UsageError
-from base.mistakes import check
 from base.run.folders import RunFolder
-from base.sections import Section
+from base.sections import Section, check
 from eval.command import study_config
 from eval.config import Device, EvalConfig
 from eval.finetuning import FinetuneConfig, HeadText, Pooling, PresetName
@@ -120,7 +120,8 @@ class ExplainArguments(Section):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, look, write the page and say where it is."""
-    asked = parse_flags(ExplainArguments, args, prog=PROG)
+    words = sys.argv[1:] if args is None else args
+    asked = parse_flags(ExplainArguments, words, prog=PROG)
     config = asked.settings()
     from eval.classification.find_tasks import embedded_tasks, find_task
     from eval.identity import admit_run
@@ -141,7 +142,7 @@ def main(args: Sequence[str] | None = None) -> int:
     }
     document, head = looks[asked.look](), str(subject.head)
     record = {"run": str(asked.run), "task": task.name, "head": head}
-    document = replace(document, record=record, command=typed_command(PROG, asked))
+    document = replace(document, record=record, command=shlex.join([*PROG.split(), *words]))
     name = file_name(task.name, head) + (f"-{asked.look}" if asked.look else "")
     path = write_document(document, RunFolder(asked.run).explanations_dir / name, "explanation")
     print(document.blocks[0], f"\n{path.with_suffix('.html')}", sep="\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from base.command_line import Positional, parse_flags, typed_command
+from base.command_line import Positional, parse_flags
 from base.errors import UsageError, as_usage_error, first_line
-from base.progress import ProgressBar
+from base.printing import ProgressBar
 from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
 from eval.command import find_runs
@@ -44,7 +45,8 @@ class InspectArgs(Section):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measure the runs, write the page and its files, and say where it is."""
-    options = parse_flags(InspectArgs, args, prog="ffn-ablations inspect")
+    words = sys.argv[1:] if args is None else args
+    options = parse_flags(InspectArgs, words, prog="ffn-ablations inspect")
     _check(options)
     out = _out(options)
     paths, notes = find_runs(options.runs)
@@ -58,7 +60,7 @@ def main(args: Sequence[str] | None = None) -> int:
         arms, repeated = by_arm(runs)
         notes = [*notes, *repeated, *errors]
         title = options.runs[0].resolve().name if len(options.runs) == 1 else f"{len(runs)} runs"
-        command = typed_command("ffn-ablations inspect", options)
+        command = shlex.join(["ffn-ablations", "inspect", *words])
         print(write_document(document(arms, notes, title, command), out, PAGE_NAME).with_suffix(".html"))
     if any(not isinstance(error, UsageError) for _, error in failures):
         return 1

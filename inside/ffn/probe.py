@@ -16,8 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from base.errors import UsageError
 from base.families import get_family
 from base.run.folders import RunFolder
+from base.text.corruption import IGNORE
 from base.text.files import read_documents
-from base.text.masking import IGNORE
 from eval.zero_shot.task import evenly_spaced
 from ffn_variants.kernels.compilation import eager_kernels
 from ffn_variants.models.loading import load_language_model

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from base.errors import UsageError
-from base.text.masking import IGNORE, Masker
-from base.text.span_corruption import SpanCorruptor
+from base.text.corruption import IGNORE, Masker, SpanCorruptor
 from pretrain.config import RunConfig, TrainConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.shapes import Shapes, measure

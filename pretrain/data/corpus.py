@@ -9,10 +9,19 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from base.errors import UsageError
-from base.faults import naming
-from base.text.files import TextSplit, check_split, is_read_anew, read_documents
-from base.text.paths import FORMATS, absent, check_file, files_of, format_of, is_plain_text
+from base.errors import UsageError, naming
+from base.text.files import (
+    FORMATS,
+    TextSplit,
+    absent,
+    check_file,
+    check_split,
+    files_of,
+    format_of,
+    is_plain_text,
+    is_read_anew,
+    read_documents,
+)
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
 

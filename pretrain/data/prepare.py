@@ -25,10 +25,9 @@ import numpy as np
 from filelock import FileLock
 from transformers import PreTrainedTokenizerFast
 
-from base.errors import AbsentError, UsageError
+from base.errors import AbsentError, UsageError, naming
 from base.families import get_family
-from base.faults import naming
-from base.progress import ProgressBar
+from base.printing import ProgressBar
 from base.records import peek_record, read_record, write_record
 from base.text.tokens import refuse_unread
 from pretrain.config import DataConfig, RunConfig

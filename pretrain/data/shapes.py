@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from base.text.documents import find_documents
-from base.text.masking import IGNORE, Masker
-from base.text.span_corruption import SpanCorruptor, padded_width
+from base.text.corruption import IGNORE, Masker, SpanCorruptor, find_documents, padded_width
 from pretrain.data.packing import PackedSplit
 
 CHANCE = 1e-12

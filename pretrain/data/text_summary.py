@@ -10,9 +10,15 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from base.text.files import END_OF_DOCUMENT, MOST_CHARACTERS, has_blank_lines
-from base.text.paths import format_of, is_plain_text, other_files
-from base.wording import first_few
+from base.printing import first_few
+from base.text.files import (
+    END_OF_DOCUMENT,
+    MOST_CHARACTERS,
+    format_of,
+    has_blank_lines,
+    is_plain_text,
+    other_files,
+)
 from pretrain.config import DataConfig
 from pretrain.data import corpus
 

@@ -15,9 +15,8 @@ from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 from base.errors import UsageError
 from base.families import Objective
 from base.model_folders import AS_DATA, refuse_code
-from base.text.span_corruption import NUM_SENTINELS
-from base.text.special_tokens import as_documents, with_ends
-from base.text.tokens import read_whole, refuse_unread
+from base.text.corruption import NUM_SENTINELS
+from base.text.tokens import as_documents, read_whole, refuse_unread, with_ends
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""

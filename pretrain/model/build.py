@@ -8,10 +8,8 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 import ffn_variants
-from base.families import get_family
-from base.names import BASELINE
-from base.text.masking import Masker
-from base.text.span_corruption import SpanCorruptor, corrupted_lengths
+from base.families import BASELINE, get_family
+from base.text.corruption import Masker, SpanCorruptor, corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import ModelConfig, RunConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from base.text.masking import IGNORE
+from base.text.corruption import IGNORE
 from ffn_variants.kernels.basis_linear import add_product
 from ffn_variants.kernels.compilation import compiled
 

@@ -20,7 +20,7 @@ from base.errors import UsageError
 from base.files import CODE_ROOT, SNAPSHOT, write_atomically
 from base.records import peek_record, read_record, write_record
 from base.run.folders import RunFolder
-from base.run.recorded import recorded_source
+from base.run.manifest import recorded_source
 from base.system import peak_memory_mb as peak_of_process
 from ffn_variants.files import variant_file
 from ffn_variants.registry import get_variant

@@ -10,7 +10,7 @@ from typing import Any
 from base.errors import UsageError
 from base.families import get_family
 from base.run.folders import RunFolder
-from base.text.span_corruption import NUM_SENTINELS
+from base.text.corruption import NUM_SENTINELS
 from pretrain.config import OptimConfig, RunConfig
 from pretrain.config_sources import say_once
 from pretrain.data import corpus

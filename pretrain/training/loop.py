@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 
 from base.files import sha256_of
 from base.run.folders import RunFolder
-from base.text.masking import IGNORE
+from base.text.corruption import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
 from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage

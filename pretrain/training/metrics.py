@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from base.files import write_text
-from base.json_text import parse_json
-from base.progress import ProgressBar, duration
-from base.records import set_aside
+from base.printing import ProgressBar, duration
+from base.records import parse_json, set_aside
 
 SECONDS_BETWEEN_LINES = 5.0
 """In a log file, more lines than this tell nobody anything."""

@@ -16,12 +16,11 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from base.errors import UsageError, first_line
+from base.errors import UsageError, first_line, naming
 from base.families import get_family
-from base.faults import naming
 from base.run.folders import RunFolder
 from base.run.manifest import write_completion
-from base.text.special_tokens import as_prompts
+from base.text.tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source import source_fingerprint
 from pretrain.config import RunConfig
@@ -97,7 +96,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     Raises:
         UsageError: If the corpus is unusable, the folder in use or another run's, or if the loss diverges or
             did so before; or if ``train.eval_every`` is set and nothing scores.
-        OSError: For a fault of the world, such as a full disk (see ``base.faults``).
+        OSError: For a fault of the world, such as a full disk (see ``base.errors``).
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     load_own_variant(config.model)

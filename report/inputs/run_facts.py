@@ -12,8 +12,7 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.json_text import parse_json
-from base.records import peek_record
+from base.records import parse_json, peek_record
 from base.run.folders import RunFolder, may_be
 from base.run.manifest import Completion, read_completion
 from report.significance.axes import Family, Level

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from base.files import mapping
+from base.printing import first_few
 from base.records import peek_record
 from base.run.folders import RunFolder, StudyFolder
-from base.run.recorded import recorded_source, recorded_texts
-from base.wording import first_few
+from base.run.manifest import recorded_source, recorded_texts
 from report.inputs.run_facts import RunFacts
 from report.significance.axes import Family, Level
 

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from base.progress import duration
-from base.wording import first_few
+from base.printing import duration, first_few
 from report.analysis import Analysis
 from report.document.markdown import family_label, table, title
 from report.figures.crowd import is_crowd

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import family_label, table
 from report.figures.crowd import ALONE, is_crowd, small_panels

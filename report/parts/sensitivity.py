@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import difference, family_label, p_value, signed, table
 from report.part import Page, Part, Section

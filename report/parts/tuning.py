@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from base.wording import first_few
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import difference, family_label, file_name, listed, table
 from report.figures.crowd import BEHIND, small_panels

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError, first_line
-from base.json_text import read_json
+from base.records import read_json
 from report.readers.reading import SHOWN, Found, Reading
 from report.readers.tables import to_rows
 from scores.lm_eval_metrics import directions_of, metrics_of

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from base.wording import first_few
+from base.printing import first_few
 from report.significance.axes import Benchmark, Level
 from report.statistics.welch import NO_SPREAD
 from scores.metrics import Metric

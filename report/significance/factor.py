@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
-from base.names import BASELINE
+from base.families import BASELINE
 from report.significance.axes import (
     SIZE,
     Axes,

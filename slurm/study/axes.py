@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
-from base.names import Budget
+from base.families import Budget
 from base.options import Value, like, parse_option_text, write_option_text
 from base.sections import is_section
 from ffn_variants import get_variant

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from base.config_input import LONGEST_RANGE, parse_seeds
 from base.errors import UsageError, shown, unknown_name
-from base.mistakes import check
-from base.names import BASELINE, check_name
-from base.sections import Section
+from base.families import BASELINE
+from base.options import check_name
+from base.sections import Section, check
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig

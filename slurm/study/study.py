@@ -22,8 +22,8 @@ from base.config_input import deep_merge, find_config, parse_seeds, read_yaml
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
-from base.mistakes import check, explain
 from base.run.folders import StudyFolder
+from base.sections import check, explain
 from eval.classification.schema import benchmarks_asked_for
 from pretrain.config import OutputConfig, RunConfig
 from report.significance.factor import parse_contrast

@@ -13,8 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from base.config_input import deep_merge, parse_seeds
 from base.errors import UsageError, shown, unknown_name
-from base.mistakes import check
-from base.sections import Section
+from base.sections import Section, check
 from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir

@@ -66,7 +66,6 @@ def test_what_passes_is_sat_through_and_a_commit_in_the_cache_needs_no_hub(
     "trouble",
     [
         Trouble("HEAD /datasets/.*parquet", status=429, retry_after=1, times=1),
-        Trouble("GET /api/datasets/.*/revision/", status=500, times=1),
         Trouble("GET /api/datasets/.*/tree/", status=503, times=2),
         Trouble("GET /storage/", status=429, retry_after=1, times=2),
         Trouble("GET /storage/", cut_at=9000, times=2),

@@ -68,7 +68,6 @@ def test_what_the_hub_does_not_have_is_one_line(published, run, name: str, words
 @pytest.mark.parametrize(
     "trouble",
     [
-        Trouble("GET /api/models/.*/revision/", status=500, times=1),
         Trouble("GET /storage/", cut_at=9000, times=2),
         Trouble("/", delay_s=2.0, times=3),
     ],

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from base.faults import ADVICE
+from base.errors import ADVICE
 from tests.processes import run_command
 
 KIB = 1024

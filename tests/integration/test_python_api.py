@@ -85,7 +85,7 @@ def test_a_folder_with_signs_of_html_is_escaped(runs: ffa.Runs, tmp_path: Path) 
     place.mkdir(parents=True)
     (place / "seed1").symlink_to(runs[0].folder.resolve())
     run = ffa.Run(place / "seed1")
-    assert html.escape(str(run.folder)) in run._repr_html_()
+    assert html.escape(str(run.folder), quote=False) in run._repr_html_()
     assert "<b>" not in run._repr_html_() + ffa.Runs([run])._repr_html_()
 
 
@@ -185,7 +185,6 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     ("call", "said"),
     [
         (lambda runs: ffa.train("nowhere"), "nowhere"),
-        (lambda runs: ffa.train(3), "config is 3; give a name, a path or a mapping"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
         (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
@@ -201,10 +200,11 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.evaluate(["/"]), "/ is no run's folder"),
         (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
         (lambda runs: ffa.compare([]), "holds no scores"),
-        (lambda runs: ffa.Run(3), "3 is no run"),
         (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
         (lambda runs: ffa.study("nowhere"), "nowhere"),
-        (lambda runs: ffa.study(3), "3 is no study"),
+        (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
+        (lambda runs: ffa.study("quickstart").run(worker=2), "did you mean workers?"),
+        (lambda runs: runs[0].generate(temperature=-1), "temperature: must be at least 0"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
     ],
 )  # fmt: skip

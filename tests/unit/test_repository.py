@@ -109,9 +109,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "commands",
     ),
     "ffn_ablations": (
-        "commands listing errors html values",
+        "listing arguments",
         "runs",
-        "comparing evaluating training launching",
+        "comparing train_and_evaluate",
         "studies",
         "cli",
         "__main__",

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from base.errors import UsageError, as_usage_error, run_cli
-from base.faults import FAULTS, fault_of, naming
+from base.errors import FAULTS, UsageError, as_usage_error, fault_of, naming, run_cli
 
 FULL = Path("/dev/full")
 """A device on Linux that refuses every byte as a full disk does."""
@@ -123,22 +122,3 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
         )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("error: No space left on device")
-
-
-def test_of_several_processes_the_first_tells(tmp_path: Path) -> None:
-    script = "from base import errors; errors.OTHERS_WAIT_S = 60; errors.run_cli(lambda: open('/'))"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            env={**os.environ, "RANK": rank},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    try:
-        assert processes[0].communicate(timeout=60)[1].count("\n") == 1
-        assert processes[1].poll() is None
-    finally:
-        processes[1].terminate()  # as a launcher does
-    assert processes[1].communicate()[1] == ""

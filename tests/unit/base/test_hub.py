@@ -1,4 +1,4 @@
-"""What is told of the hub's answers, and when it is asked again; nothing here asks it."""
+"""What is told of the hub's answers, and when it is left alone; nothing here asks it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNot
 from huggingface_hub.utils import httpx
 
 from base import hub
-from base.errors import UsageError, WorldError
-from base.faults import ADVICE
+from base.errors import ADVICE, UsageError, WorldError
 
 
 class Clock:
@@ -21,9 +20,6 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
 
 
 @pytest.fixture(autouse=True)
@@ -94,22 +90,3 @@ def test_a_full_disk_is_no_fault_of_the_hub() -> None:
     assert isinstance(told, WorldError)
     assert str(told) == f"/cache/x: No space left on device; {ADVICE}"
     assert not hub.is_out_of_reach()
-
-
-@pytest.mark.parametrize(
-    ("error", "took_s", "calls"),
-    [(answer(500), 1.0, 2), (answer(500), 23.0, 1), (answer(404), 1.0, 1), (ValueError("x"), 1.0, 1)],
-)
-def test_what_the_client_did_not_wait_for_is_read_once_more(
-    error: Exception, took_s: float, calls: int, clock: Clock
-) -> None:
-    called = []
-
-    def read() -> None:
-        called.append(clock.now_s)
-        clock.now_s += took_s
-        raise error
-
-    with pytest.raises(type(error)):
-        hub.twice(read)
-    assert len(called) == calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from base.names import LONGEST_NAME, check_name, check_path
+from base.options import LONGEST_NAME, check_name
 
 GOOD = ["a", "0", "seed3-1a2b", "my-own_run.v2", "größe", "a+b=c@d,50%", "x" * LONGEST_NAME]
 BAD = ["", ".", "..", ".a", "-a", "_a", "a/b", "/a", "a b", "a\nb", "a\x1b", "a\0", "a;b", "$a", "a*", "a`b`"]
@@ -22,10 +22,3 @@ def test_names_that_are_none(name):
     with pytest.raises(ValueError, match="cannot name a folder; give letters, digits and") as told:
         check_name(name)
     assert len(str(told.value)) < 300
-
-
-def test_paths():
-    assert check_path("../runs/a b") == "../runs/a b"
-    for path in ("", " ", "a\nb", "a\0b", "x" * 256, "a/" * 2001):
-        with pytest.raises(ValueError, match="is no path of a folder"):
-            check_path(path)

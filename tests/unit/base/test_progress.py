@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from base.progress import ProgressBar, duration
+from base.printing import ProgressBar, duration
 
 
 class Terminal(io.StringIO):
@@ -62,37 +62,15 @@ def test_another_process_shows_nothing(monkeypatch, capsys) -> None:
     assert (terminal.getvalue(), capsys.readouterr().out) == ("", "")
 
 
-class _Kernel:
-    """What IPython is asked for in a notebook: a shell with a kernel, and a place that can be drawn again."""
-
-    def __init__(self) -> None:
-        self.shown: dict[str, list[str]] = {}
-        self.display = self
-
-    def get_ipython(self) -> object:
-        return types.SimpleNamespace(kernel=object())
-
-    def __call__(self, data: dict[str, str], raw: bool, display_id: bool) -> object:
-        self.shown["bar"] = [data["text/plain"]]
-        return types.SimpleNamespace(display_id="bar")
-
-    def update_display(self, data: dict[str, str], raw: bool, display_id: str) -> None:
-        self.shown[display_id].append(data["text/plain"])
-
-
-def test_a_notebook_has_a_bar_that_stays_in_its_place(monkeypatch, capsys) -> None:
-    kernel = _Kernel()
-    tools = types.SimpleNamespace(display=kernel, update_display=kernel.update_display)
-    monkeypatch.setitem(sys.modules, "IPython", kernel)
-    monkeypatch.setitem(sys.modules, "IPython.display", tools)
-    bar = ProgressBar(9, "cell", done=3, name="study", to_stderr=True)
+def test_a_notebook_has_a_bar_and_shows_results_as_objects(monkeypatch, capsys) -> None:
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    bar = ProgressBar(9, "cell", done=3, name="study")
     bar.advance(2)
-    bar.show_beside("step 1")
     bar.say("one is done")
+    bar.say("a result", is_result=True)
     bar.close()
-    assert list(kernel.shown) == ["bar"]
-    assert kernel.shown["bar"][0].startswith("study:")
-    assert "5/9" in kernel.shown["bar"][-1]
-    assert "step 1" in kernel.shown["bar"][-1]
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "one is done\n")  # nothing of the bar itself
+    output = capsys.readouterr()
+    assert output.out == "one is done\n"
+    assert output.err.split("\r")[-1].startswith("study:")
+    assert "5/9" in output.err

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from base.config_input import DEEPEST, MOST_DIGITS, read_yaml
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import PACKAGES
-from base.json_text import parse_json, read_json
 from base.model_folders import refuse_code
 from base.options import Option, like, read_value
+from base.records import parse_json, read_json
 from tests.bad_inputs import NO_JSON, UNREADABLE
 
 OWN_ROUND_TRIPS = {"report/document/document.py"}
@@ -26,7 +26,7 @@ def test_every_file_goes_through_one_reader_of_its_format(repository: Path) -> N
         for path in (repository / package).rglob("*.py")
         if re.search(r"\bjson\.loads?\(|\byaml\.\w*load\w*\(|\bJSONDecoder\(", path.read_text())
     }
-    assert found == {"base/json_text.py", "base/config_input.py"} | OWN_ROUND_TRIPS
+    assert found == {"base/records.py", "base/config_input.py"} | OWN_ROUND_TRIPS
 
 
 @pytest.mark.parametrize("name", [name for name in UNREADABLE if name not in ("empty.bin", "loop.yaml")])
@@ -37,20 +37,6 @@ def test_what_is_no_yaml_mapping_is_one_line(name: str, tmp_path: Path) -> None:
     assert name in str(told.value)
     assert "\n" not in str(told.value)
     assert len(str(told.value)) < 500
-
-
-@pytest.mark.parametrize(
-    ("levels", "digits", "fits"), [(DEEPEST - 2, MOST_DIGITS, True), (DEEPEST, 1, False), (1, 301, False)]
-)
-def test_what_nests_and_counts_as_far_as_anybody_needs_is_read(
-    levels: int, digits: int, fits: bool, tmp_path: Path
-) -> None:
-    (tmp_path / "a.yaml").write_text("a: " + "[" * levels + "9" * digits + "]" * levels)
-    if fits:
-        assert read_yaml(tmp_path / "a.yaml").keys() == {"a"}
-        return
-    with pytest.raises(UsageError, match="is not valid YAML"):
-        read_yaml(tmp_path / "a.yaml")
 
 
 @pytest.mark.parametrize("name", NO_JSON)

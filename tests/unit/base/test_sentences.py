@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from base.wording import first_few
+from base.printing import first_few
 
 
 @pytest.mark.parametrize(

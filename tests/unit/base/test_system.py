@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import fcntl
 import os
-import runpy
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +16,7 @@ from filelock import FileLock
 import base
 from base import system
 from base.files import PACKAGES
-from ffn_ablations.commands import COMMANDS
+from ffn_ablations.cli import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 OURS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -45,17 +43,6 @@ def test_peak_memory_is_in_mib_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system.resource, "getrusage", lambda _who: usage)
     monkeypatch.setattr(sys, "platform", "darwin")
     assert system.peak_memory_mb() == 300
-    monkeypatch.setattr(system, "resource", None)
-    assert system.peak_memory_mb() is None
-
-
-def test_the_module_resource_and_signals_may_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "resource", None)
-    monkeypatch.delattr(signal, "SIGUSR1")
-    monkeypatch.delattr(signal, "SIGUSR2")
-    names = runpy.run_path(str(ROOT / "base/system.py"))
-    assert names["STOP_SIGNALS"] == (signal.SIGTERM,)
-    assert names["peak_memory_mb"]() is None
 
 
 def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from base.wording import format_table
+from base.printing import format_table
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The one command: every command is there under its name, and what is mistyped or gone is told."""
+"""The one command: every command is there under its name, and what is mistyped is told."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 
 from base.errors import UsageError
 from base.files import PACKAGES
-from ffn_ablations.cli import find_command, main, overview
-from ffn_ablations.commands import COMMANDS, FORMER
+from ffn_ablations.cli import COMMANDS, find_command, main, overview
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,18 +54,6 @@ def test_no_module_but_two_runs_by_itself() -> None:
     assert running - {"slurm/worker.py"} == {"ffn_ablations/__main__.py", "pretrain/train.py"}
 
 
-@pytest.mark.parametrize("words", FORMER)
-def test_a_former_name_says_in_one_line_what_to_do(words: str) -> None:
-    assert words not in COMMANDS
-    with pytest.raises(UsageError, match=f"^{words} is no command any more: ") as caught:
-        main([*words.split(), "--help"])
-    assert "\n" not in str(caught.value)
-    for name in re.findall(r"ffn-ablations ((?:(?:study|list) )?[a-z]+)", str(caught.value)):
-        assert name in COMMANDS
-    for page in re.findall(r"(?:docs|examples)/\S+", str(caught.value)):
-        assert (ROOT / page).is_file()
-
-
 @pytest.mark.parametrize(
     ("words", "command", "rest"),
     [
@@ -98,9 +85,7 @@ def test_a_mistyped_name_is_answered_with_the_closest(words: str, told: str) -> 
 def test_the_page_of_commands_lists_them_all() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `ffn-ablations ([\w -]+)` \| (.+) \|$", page, re.MULTILINE)
-    assert rows == [(each.words, each.help) for each in COMMANDS.values()]
-    gone = re.findall(r"^\| `([\w -]+)` \| (.+) \|$", page.split("| gone |")[1], re.MULTILINE)
-    assert {name: what.replace("`", "") for name, what in gone} == FORMER
+    assert rows == [(words, each.help) for words, each in COMMANDS.items()]
 
 
 @pytest.mark.parametrize(

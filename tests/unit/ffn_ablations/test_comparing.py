@@ -158,6 +158,8 @@ def _frame(**columns: object) -> pd.DataFrame:
         (lambda: ffa.compare(3), "3 holds no scores: give a data frame"),
         (lambda: ffa.compare("nowhere.csv"), "nowhere.csv does not exist"),
         (lambda: ffa.compare(made_scores(), baseline="gleu"), "did you mean 'gelu'?"),
+        (lambda: ffa.compare(made_scores(), base_line="gelu"), "'base_line'; did you mean 'baseline'?"),
+        (lambda: ffa.compare(made_scores(), out="here"), "unknown keyword 'out'"),
         (lambda: ffa.compare(made_scores(), margins="x"), "is 'x'; it must be a number"),
         (lambda: ffa.compare(made_scores(), margins={"held": 1}), "unknown metric in --margin 'held'"),
         (lambda: ffa.compare(made_scores(), margins={LOSS: -1}), "margin"),

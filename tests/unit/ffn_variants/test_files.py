@@ -241,7 +241,7 @@ def test_mistakes_are_one_line(case, tmp_path, write, monkeypatch):
 
 def test_packages_and_this_project_may_be_imported_wherever_the_file_lies(write, repository):
     """A folder that holds packages of these names does not make them its neighbours."""
-    path = write("import base.names, torch, numpy, math\n" + TEXT)
+    path = write("import base.files, torch, numpy, math\n" + TEXT)
     for name in ("base", "torch", "numpy", "math"):
         (path.parent / name).mkdir()
     assert load_variant(f"{path}:MINE").name == "twice"

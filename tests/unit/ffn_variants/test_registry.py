@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from base.wording import format_table
+from base.printing import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
 from ffn_variants.check import CHECKS
 from ffn_variants.listing import TableArgs, main, table_rows

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
-from base.progress import duration
+from base.printing import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_dir import write_config
 from slurm.dry_run import _COSTS, _LETTERS, ForecastLine, Speed, forecast, render, stages_of

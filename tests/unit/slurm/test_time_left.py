@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base.progress import duration
+from base.printing import duration
 from slurm.cell_state import CellState
 from slurm.survey import CellTime, describe_time_left
 

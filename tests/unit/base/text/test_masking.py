@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from base.text.masking import IGNORE, Masker
+from base.text.corruption import IGNORE, Masker
 
 SPECIAL = [0, 1, 2, 3, 999]
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from base.errors import UsageError
-from base.text.masking import IGNORE
-from base.text.span_corruption import (
+from base.text.corruption import (
+    IGNORE,
     SpanCorruptor,
     corrupted_lengths,
     draw_spans,
@@ -223,7 +223,7 @@ def test_configuration_of_t5():
 def test_the_example_of_the_comments(monkeypatch):
     """Letters are 11 to 18; X, Y, Z are 90, 91, 92."""
     drawn = (np.array([2, 6, 10]), np.array([2, 1, 1]))
-    monkeypatch.setattr("base.text.span_corruption.draw_spans", lambda *_: drawn)
+    monkeypatch.setattr("base.text.corruption.draw_spans", lambda *_: drawn)
     ids = np.array([[BOS, 11, 12, 13, 14, 15, 16, EOS, BOS, 17, 18, EOS, PAD]])
     positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0]])
     settings = {"noise_density": 0.5, "mean_noise_span_length": 1.5}

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, RobertaTokenizer
 
-from base.text.special_tokens import as_documents, as_prompts, with_ends
+from base.text.tokens import as_documents, as_prompts, with_ends
 
 LETTERS = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()), 10)}
 NAMES = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", "<|endoftext|>"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
-from base.text.special_tokens import as_prompts
+from base.text.tokens import as_prompts
 from eval.classification.classifier import load_backbone, load_classifier, load_classifier_tokenizer
 from eval.classification.tokens import Segmentation, encode, encode_segments, tokenizer_key
 from eval.scoring.scorers import SCORERS

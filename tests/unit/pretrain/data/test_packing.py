@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.text.masking import IGNORE
-from base.text.span_corruption import SpanCorruptor
+from base.text.corruption import IGNORE, SpanCorruptor
 from ffn_variants import FFN_VARIANTS, build_model
 from pretrain.config import DataConfig
 from pretrain.data.batches import next_tokens, to_batch

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.text.documents import find_documents
-from base.text.masking import IGNORE
+from base.text.corruption import IGNORE, find_documents
 from pretrain.config import RunConfig
 from pretrain.data import shapes
 from pretrain.data.batches import BatchSource

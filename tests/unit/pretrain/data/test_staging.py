@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from base.text.masking import IGNORE
+from base.text.corruption import IGNORE
 from pretrain.data.batches import stage
 
 

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from base.errors import UsageError
-from base.text.special_tokens import as_prompts
+from base.text.tokens import as_prompts
 from ffn_variants.models.loading import load_tokenizer as load_models_tokenizer
 from pretrain.data.embedded import stories
 from pretrain.data.prepare import prepare_data, tokens_fingerprint

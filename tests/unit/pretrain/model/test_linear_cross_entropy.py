@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from base.text.masking import IGNORE
+from base.text.corruption import IGNORE
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.model import linear_cross_entropy as module
 from pretrain.model.linear_cross_entropy import linear_cross_entropy

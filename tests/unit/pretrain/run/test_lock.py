@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -71,13 +70,4 @@ def test_asking_keeps_no_writer_out(tmp_path):
 def test_the_error_says_what_to_remove_where_the_system_has_no_locks(tmp_path):
     told = pytest.raises(UsageError, match=f"if there is none, remove {tmp_path}/.lock")
     with sole_writer(tmp_path), told, sole_writer(tmp_path):
-        pass
-
-
-def test_a_folder_that_may_only_be_read_needs_no_lock(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr("base.files.FileLock.acquire", refuse)
-    with sole_writer(tmp_path):
         pass

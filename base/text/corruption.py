@@ -1,15 +1,18 @@
-"""Span corruption of whole batches (Raffel et al. 2020, sec. 3.1.4), new at every step.
+"""Masking and span corruption: what a masked model and an encoder-decoder predict, new at every step.
 
-Of each document 15% of the tokens are left out, in spans of 3 on average. The encoder reads the document with
-a sentinel in place of every span, the decoder writes the spans, each behind its sentinel, and one more
-sentinel at the end:
+A row holds documents one after the other, each at position 0 where it begins; what is left of the row is
+padding, every token of it at position 0.
+
+Span corruption (Raffel et al. 2020, sec. 3.1.4) leaves out 15% of the tokens of each document, in spans of 3
+on average. The encoder reads the document with a sentinel in place of every span, the decoder writes the
+spans, each behind its sentinel, and one more sentinel at the end:
 
     <s> Once upon a <extra_id_0> a little <extra_id_1>. </s>
     <extra_id_0> time there was <extra_id_1> girl <extra_id_2>
 
-Where spans begin is drawn uniformly from all ways to put them between the tokens that stay, with at least one
-of those between two spans. (T5's code lets every document begin with a token that stays and end with one that
-does not, so that some tokens would never, and others always, be predicted.) ``<s>`` and ``</s>`` always stay.
+The spans of a document are a uniform draw from all ways to place them with a token that stays between any
+two. T5's own code begins every document with a token that stays and ends it with one that does not, so that
+some tokens are never predicted and others always. ``<s>`` and ``</s>`` always stay.
 
 Shapes: R rows of T tokens, D documents, N tokens of all documents, S spans of all documents; E and T' tokens
 of the longest row of the encoder and of the decoder.
@@ -22,8 +25,86 @@ from typing import NamedTuple
 
 import numpy as np
 
-from base.text.documents import find_documents
-from base.text.masking import IGNORE
+
+class Documents(NamedTuple):
+    """Documents of (R, T) packed rows in their order; the padding of a row counts as one.
+
+    Attributes:
+        starts: (D,) place of the first token in the flattened (R * T).
+        lengths: (D,) tokens.
+        is_padding: (D,) whether it is padding.
+    """
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    is_padding: np.ndarray
+
+
+def find_documents(input_ids: np.ndarray, position_ids: np.ndarray, pad_token_id: int) -> Documents:
+    """Find the documents of packed rows.
+
+    Args:
+        input_ids: (R, T) token ids.
+        position_ids: (R, T) positions, 0 where a document starts and on padding.
+        pad_token_id: What fills rows.
+    """
+    places = np.flatnonzero(position_ids == 0)  # few: what follows is about these alone
+    is_padding = input_ids.reshape(-1)[places] == pad_token_id
+    goes_on = np.zeros(len(places), bool)  # with the padding of the place before
+    goes_on[1:] = is_padding[1:] & is_padding[:-1] & (places[1:] % input_ids.shape[1] > 0)
+    starts = places[~goes_on]
+    return Documents(starts, np.diff(starts, append=input_ids.size), is_padding[~goes_on])
+
+
+IGNORE = -100
+"""Target of a position that is not predicted."""
+
+
+class Masker:
+    """Chooses tokens to predict (Devlin et al. 2019): 80% become ``<mask>``, 10% another token, 10% stay.
+
+    Args:
+        vocab_size: Tokens of the vocabulary.
+        special_ids: Never chosen, and never drawn as a replacement.
+        mask_token_id: The mask.
+        mlm_probability: Share of the ordinary tokens that is predicted.
+    """
+
+    def __init__(
+        self, vocab_size: int, special_ids: list[int], mask_token_id: int, mlm_probability: float
+    ) -> None:
+        self.is_special = np.zeros(vocab_size, bool)
+        self.is_special[special_ids] = True
+        self.ordinary_ids = np.flatnonzero(~self.is_special)
+        self.mask_token_id = mask_token_id
+        self.mlm_probability = mlm_probability
+
+    def __call__(self, input_ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt a batch.
+
+        Args:
+            input_ids: (B, T) token ids.
+            rng: Source of all randomness; the result is a function of it and the batch.
+
+        Returns:
+            Corrupted ids and targets, (B, T) int64 each; targets are ``IGNORE`` where nothing is predicted.
+        """
+        corrupted = input_ids.astype(np.int64)
+        ids, flat = np.ravel(input_ids), np.ravel(corrupted)
+        draws = rng.random(input_ids.shape, dtype=np.float32).ravel()
+        probability = np.float32(self.mlm_probability)
+        # Few places are below it: whatever is left to decide is decided for those alone.
+        places = np.flatnonzero(draws < probability)
+        places = places[~self.is_special[ids[places]]]
+        # One draw does for both choices: given that it is below p, draw / p is again uniform.
+        share = draws[places] / probability
+        targets = np.full(input_ids.shape, IGNORE)
+        np.ravel(targets)[places] = ids[places]
+        flat[places[share < 0.8]] = self.mask_token_id
+        replaced = places[(share >= 0.8) & (share < 0.9)]
+        flat[replaced] = rng.choice(self.ordinary_ids, len(replaced))
+        return corrupted, targets
+
 
 NUM_SENTINELS = 100
 """As many as T5 has; the longest document that they can mark has one span fewer."""
@@ -46,8 +127,8 @@ def num_noise_spans(
 ) -> np.ndarray:
     """Spans that the noise tokens of documents form, as many as fit with a token between any two."""
     noise = num_noise_tokens(length, noise_density)
-    wanted = np.clip(np.rint(noise / mean_noise_span_length), 1, None).astype(np.int64)
-    return np.minimum(wanted, np.minimum(noise, np.asarray(length) - noise + 1)) * (noise > 0)
+    spans = np.clip(np.rint(noise / mean_noise_span_length), 1, None).astype(np.int64)
+    return np.minimum(spans, np.minimum(noise, np.asarray(length) - noise + 1)) * (noise > 0)
 
 
 def corrupted_lengths(length: int, noise_density: float, mean_noise_span_length: float) -> tuple[int, int]:
@@ -135,28 +216,28 @@ class SpanCorruptor:
         #   written           pad X b c Y f          pad X h
         num_rows = len(input_ids)
         ids = input_ids.reshape(-1).astype(np.int64)
-        found = self._documents(input_ids, position_ids)
-        noise, spans = self._noise(found.lengths)
+        documents = self._documents(input_ids, position_ids)
+        noise, spans = self._noise(documents.lengths)
         assert spans.max(initial=0) < len(self.sentinel_ids), "the configuration refuses longer documents"
-        begins, span_lengths = draw_spans(found.lengths, noise, spans, rng, found.first)
+        begins, span_lengths = draw_spans(documents.lengths, noise, spans, rng, documents.first)
         is_noise = _ranges(begins, span_lengths)
         noise_tokens = ids[is_noise]
         sentinels = self.sentinel_ids[_counting(spans)]
 
         reads = np.ones(len(ids), bool)
-        reads[found.padding] = False
+        reads[documents.padding] = False
         reads[is_noise] = False
         reads[begins] = True
         ids[begins] = sentinels
         target = self._targets(noise_tokens, span_lengths, sentinels, spans, spans > 0)
-        read_sizes, sizes = found.sizes - noise + spans, noise + spans + (spans > 0)
+        read_sizes, sizes = documents.sizes - noise + spans, noise + spans + (spans > 0)
         first = np.cumsum(sizes) - sizes
         written = np.roll(target, 1)
         written[first[spans > 0]] = self.pad_token_id
 
         numbers = np.arange(1, len(spans) + 1)
-        encoder = _Rows(found.row, read_sizes, num_rows, widths[0])
-        decoder = _Rows(found.row, sizes, num_rows, widths[1])
+        encoder = _Rows(documents.row, read_sizes, num_rows, widths[0])
+        decoder = _Rows(documents.row, sizes, num_rows, widths[1])
         return {
             "input_ids": encoder.fill(ids[reads], self.pad_token_id),
             "document_ids": encoder.fill(np.repeat(numbers, read_sizes), 0),
@@ -167,10 +248,10 @@ class SpanCorruptor:
 
     def row_sizes(self, input_ids: np.ndarray, position_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(R,) tokens that encoder and decoder read of each row, which no draw can change."""
-        found = self._documents(input_ids, position_ids)
-        noise, spans = self._noise(found.lengths)
-        read, written = found.sizes - noise + spans, noise + spans + (spans > 0)
-        return _sums(found.row, read, len(input_ids)), _sums(found.row, written, len(input_ids))
+        documents = self._documents(input_ids, position_ids)
+        noise, spans = self._noise(documents.lengths)
+        read_sizes, sizes = documents.sizes - noise + spans, noise + spans + (spans > 0)
+        return _sums(documents.row, read_sizes, len(input_ids)), _sums(documents.row, sizes, len(input_ids))
 
     def _documents(self, input_ids: np.ndarray, position_ids: np.ndarray) -> _Corruptible:
         """The documents of packed rows, and what of each may be left out."""
@@ -250,32 +331,31 @@ def draw_spans(
     return first[owner] + gaps + before, after - before
 
 
-def _choose(available: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Of each ``range(available)`` draw ``wanted`` different numbers, ascending; one after another."""
-    # Those with the smallest draws, and of equal draws the smaller number: all three in one integer, from the
-    # top whose, the draw, the number.
+def _choose(available: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw ``counts`` different numbers of each ``range(available)``, ascending, one range after another."""
+    # Those with the smallest draws; of equal draws the smaller number. One integer holds the range's own
+    # number, the 24 bits of a draw, and the number in the range, so that one sort orders all three.
     draws = rng.random(int(available.sum()), dtype=np.float32)
-    place = _small(draws, available, wanted)
-    number_bits, draw_bits = int(available.max(initial=0)).bit_length(), 24  # as many as a draw has
-    assert len(available).bit_length() + draw_bits + number_bits <= 63, "too many documents at once"
+    place = _small(draws, available, counts)
     first = np.cumsum(available) - available
     owner = np.repeat(np.arange(len(available)), available)[place]
-    keys = (owner << draw_bits) + (draws[place] * 2**draw_bits).astype(np.int64)
+    number_bits = int(available.max(initial=0)).bit_length()
+    assert len(available).bit_length() + 24 + number_bits <= 63, "too many documents at once"
+    keys = (owner << 24) + (draws[place] * 2**24).astype(np.int64)
     keys = (keys << number_bits) + place - first[owner]
     keys.sort()
-    counts = np.bincount(owner, minlength=len(available))
-    chosen = keys[_ranges(np.cumsum(counts) - counts, wanted)] & ((1 << number_bits) - 1)
-    chosen += np.repeat(np.arange(len(wanted)) << number_bits, wanted)
-    chosen.sort()
-    return chosen & ((1 << number_bits) - 1)
+    candidates = np.bincount(owner, minlength=len(available))
+    smallest = keys[_ranges(np.cumsum(candidates) - candidates, counts)] & ((1 << number_bits) - 1)
+    start = np.repeat(first, counts)
+    return np.sort(start + smallest) - start
 
 
-def _small(draws: np.ndarray, available: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Places of each document's smallest draws: those ``wanted`` and some more, so that few are sorted."""
-    share = (wanted + 4 * np.sqrt(wanted) + 4) / np.maximum(available, 1)
+def _small(draws: np.ndarray, available: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Places of each range's smallest draws: ``counts`` and some more, so that few are sorted."""
+    share = (counts + 4 * np.sqrt(counts) + 4) / np.maximum(available, 1)
     place = np.flatnonzero(draws < np.repeat(share.astype(np.float32), available))
-    found = np.diff(np.searchsorted(place, np.cumsum(available)), prepend=0)
-    return place if (found >= wanted).all() else np.arange(len(draws))
+    candidates = np.diff(np.searchsorted(place, np.cumsum(available)), prepend=0)
+    return place if (candidates >= counts).all() else np.arange(len(draws))
 
 
 def _counting(sizes: np.ndarray) -> np.ndarray:

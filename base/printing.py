@@ -1,40 +1,16 @@
-"""What a user sees while something takes long: a bar in a terminal or notebook, plain lines anywhere else."""
+"""What a user sees: progress bars, lines beside them, durations, lists and tables of text."""
 
 from __future__ import annotations
 
-import io
+import re
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 Tell = Callable[[str], None]
 """Is told in a few words how something goes, as often as one likes."""
-
-
-class _NotebookBar(tqdm):
-    """A bar that a cell shows in one place, whatever is printed meanwhile."""
-
-    def __init__(self, *args: Any, **how: Any) -> None:
-        self._display_id: str | None = None
-        super().__init__(*args, **how, file=io.StringIO(), ascii=False, mininterval=0.5)
-
-    def display(self, msg: str | None = None, pos: int | None = None) -> bool:  # type: ignore[bad-override]
-        """Draw it, or draw it again."""
-        shown = {"text/plain": str(self) if msg is None else msg}
-        tools = sys.modules["IPython.display"]
-        if self._display_id is None:
-            self._display_id = tools.display(shown, raw=True, display_id=True).display_id
-        else:
-            tools.update_display(shown, raw=True, display_id=self._display_id)
-        return True
-
-    @classmethod
-    def write(cls, s: str, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
-        """Print a line below it."""
-        print(s, file=file, end=end, flush=True)
 
 
 def is_notebook() -> bool:
@@ -44,7 +20,7 @@ def is_notebook() -> bool:
 
 
 class ProgressBar:
-    """A bar on standard error where that is a terminal, or in a notebook's cell; and lines that stay.
+    """A bar on standard error where that is a terminal or a notebook, and lines that stay.
 
     Args:
         total: How much there is to do.
@@ -53,7 +29,6 @@ class ProgressBar:
         name: What stands in front of the bar.
         shown: Show and say nothing at all where false.
         to_stderr: Whether lines go to standard error too, and not to standard output.
-        form: What the bar looks like, as tqdm has it.
     """
 
     def __init__(
@@ -65,14 +40,17 @@ class ProgressBar:
         name: str | None = None,
         shown: bool = True,
         to_stderr: bool = False,
-        form: str | None = None,
     ) -> None:
         self._shown, self._to_stderr = shown, to_stderr
-        notebook = is_notebook()
-        self.is_drawn = shown and total > 0 and (notebook or sys.stderr.isatty())
-        kind: Any = _NotebookBar if notebook else partial(tqdm, dynamic_ncols=True)
-        self._bar = kind(
-            total=total, initial=done, desc=name, unit=unit, bar_format=form, disable=not self.is_drawn
+        self._is_notebook = is_notebook()
+        self.is_drawn = shown and total > 0 and (self._is_notebook or sys.stderr.isatty())
+        self._bar = tqdm(
+            total=total,
+            initial=done,
+            desc=name,
+            unit=unit,
+            disable=not self.is_drawn,
+            dynamic_ncols=True,
         )
 
     def advance(self, count: int = 1) -> None:
@@ -89,7 +67,7 @@ class ProgressBar:
             text: The line.
             is_result: Whether whoever called has it as an object, too, which a notebook shows instead.
         """
-        if is_result and isinstance(self._bar, _NotebookBar):
+        if is_result and self._is_notebook:
             return
         stream = sys.stderr if self._to_stderr else sys.stdout
         if self.is_drawn:
@@ -104,8 +82,33 @@ class ProgressBar:
 
 def duration(seconds: float) -> str:
     """Write seconds as ``45 s``, ``2 min 05 s`` or ``1 h 02 min``; less than none is none."""
-    minutes, rest = divmod(max(0, round(seconds)), 60)
+    minutes, odd_seconds = divmod(max(0, round(seconds)), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+        return f"{minutes} min {odd_seconds:02d} s" if minutes else f"{odd_seconds} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Join the first ``most`` names and count the others: ``"a, b and 3 more"``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
+
+
+NUMBER = re.compile(r"[+-]?(\d[\d,]*(\.\d+)?(e[+-]?\d+)?[%x+]?|nan|inf)")
+"""A whole cell: ``1,024``, ``-0.1``, ``3e-4``, ``97%``, and ``2.5+`` of what is at least as much."""
+NO_NUMBER = ("-", "")
+"""What stands in a column of numbers where there is none."""
+
+
+def format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align rows into columns, the header first; columns of numbers to the right."""
+    columns = [_aligned(column) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+
+
+def _aligned(column: tuple[str, ...]) -> list[str]:
+    width, numbers = max(map(len, column)), [cell for cell in column[1:] if cell not in NO_NUMBER]
+    if numbers and all(map(NUMBER.fullmatch, numbers)):
+        return [cell.rjust(width) for cell in column]
+    return [cell.ljust(width) for cell in column]

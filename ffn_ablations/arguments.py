@@ -1,0 +1,126 @@
+"""What calls of the Python API share: keywords that are flags of a command, and errors of one line."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from base.errors import UsageError, as_usage_error, missing_extra, shown
+from base.printing import is_notebook
+from base.sections import FieldPath, Section, Typed, check, leaf_fields
+
+Arguments = TypeVar("Arguments", bound=Section)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Raise a user's mistake, a fault of the world or a stop signal as one ``UsageError``; a decorator, too.
+
+    A defect of this project keeps its own type and traceback. So does Ctrl-C.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except SystemExit as end:  # a run that a signal stopped, after its checkpoint
+        words = str(end)
+        raise UsageError(
+            words if " " in words else "told to stop; the same call goes on from there"
+        ) from None
+    except Exception as error:
+        missing = missing_extra(error)
+        mistake = UsageError(missing) if missing else as_usage_error(error)
+        if mistake is error:
+            raise
+        raise mistake from None
+
+
+@contextmanager
+def brief_in_notebooks() -> Iterator[None]:
+    """In a notebook show bars, notes and errors alone: what a command prints besides is in the objects."""
+    with contextlib.redirect_stdout(io.StringIO()) if is_notebook() else contextlib.nullcontext():
+        yield
+
+
+def shown_briefly(value: object) -> str:
+    """Return a value as a message repeats it; of one that takes several lines, what it is."""
+    return f"a {type(value).__name__}" if "\n" in repr(value) else shown(value)
+
+
+def read_keywords(kind: type[Arguments], keywords: Mapping[str, Any]) -> Arguments:
+    """Make a command's arguments of keywords.
+
+    Raises:
+        UsageError: As ``typed_values``, and for a value that is not allowed.
+    """
+    return check(kind, {}, typed_values(kind, keywords))
+
+
+def typed_values(kind: type[Section], keywords: Mapping[str, Any]) -> Typed:
+    """Find the field of each keyword, for whoever takes what a command line gives.
+
+    Args:
+        kind: The model whose fields they are.
+        keywords: By name as the flags have it, with underscores: ``ffn``, ``optim.max_steps`` or ``optim``
+            with a mapping. Nothing is checked yet but the names.
+
+    Raises:
+        UsageError: For an unknown name, with the closest match, or one that is given twice.
+    """
+    paths = {".".join(path): path for path, _ in leaf_fields(kind)}
+    paths |= {_key(name): path for path, name in kind.short_names.items()}
+    values: dict[FieldPath, Any] = {}
+    names: dict[FieldPath, str] = {}
+    for name, value in _flat(keywords, paths):
+        path = paths[_key(name)]
+        if path in values:
+            raise UsageError(f"{names[path]} and {name} are the same setting; give it once")
+        values[path], names[path] = _plain(value), name
+    return Typed(values, names)
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _flat(
+    keywords: Mapping[str, Any], paths: Mapping[str, FieldPath], section: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """List settings by their whole names, those in mappings of sections too."""
+    for keyword, value in keywords.items():
+        name = f"{section}{keyword}"
+        if _key(name) in paths:
+            yield name, value
+        elif not any(path.startswith(f"{_key(name)}.") for path in paths):
+            raise _unknown(name, paths)
+        elif isinstance(value, Mapping):
+            yield from _flat(value, paths, f"{name}.")
+        else:
+            raise UsageError(f"{name} is a section: give a mapping of its settings, not {shown(value)}")
+
+
+def _unknown(name: str, paths: Mapping[str, FieldPath]) -> UsageError:
+    last = _key(name).rpartition(".")[2]
+    same_end = [path for path in paths if path.rpartition(".")[2] == last]
+    names = [*paths, *(path.partition(".")[0] for path in paths)]
+    close = same_end or difflib.get_close_matches(_key(name), names, n=1)
+    advice = (
+        f"did you mean {close[0]}?" if close else "the settings are the flags of the command, see its --help"
+    )
+    return UsageError(f"unknown setting {shown(name)}, {advice}")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a YAML file would have it: no path, no number of NumPy."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
