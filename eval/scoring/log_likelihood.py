@@ -94,6 +94,8 @@ def pseudo_log_likelihoods(
         raise UsageError(
             "a text holds the tokenizer's padding token, which masked models cannot score; remove it"
         )
+    if masking == "within_word_l2r" and any(text.words is None for text in texts):
+        raise ValueError("within_word_l2r needs the word of every token: give ScoredText its words")
 
     def score(texts: Sequence[ScoredText]) -> Scores:
         return shared_masked_scores(model, texts, mask_token_id, budget, masking)
@@ -223,8 +225,6 @@ def _check_sharing(
         # A model whose training diverged has no scores, in either way.
         difference = np.abs(shared - expected)[~np.isclose(shared, expected, equal_nan=True, **tolerance)]
         reason = f"a score moves by {difference.max():.1g} nats" if len(difference) else None
-    except ValueError:  # of the texts
-        raise
     except Exception as error:  # modules of any other design fail in any way
         if is_out_of_memory(error):
             raise
