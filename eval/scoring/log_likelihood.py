@@ -238,9 +238,10 @@ def _check_sharing(
 
 
 def _whole_causal_score(model: PreTrainedModel, text: ScoredText) -> float:
-    ids = torch.tensor([text.input_ids], device=model.device)
-    logits = model(input_ids=ids, use_cache=False).logits[0, text.start - 1 : text.end - 1]
-    return -F.cross_entropy(logits.float(), ids[0, text.start : text.end], reduction="sum").item()
+    # The last token is never read: a text may be longer by it than the model's positions.
+    ids = torch.tensor([text.input_ids[: text.end]], device=model.device)
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits[0, text.start - 1 :]
+    return -F.cross_entropy(logits.float(), ids[0, text.start :], reduction="sum").item()
 
 
 def _whole_masked_score(
