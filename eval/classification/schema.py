@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,55 +48,27 @@ def text_parts(value: Any) -> list[str] | None:
     return None
 
 
-@dataclass(frozen=True)
-class Template:
-    """One text of an input: literal text and fields in turns.
-
-    Attributes:
-        pieces: Pairs of literal text and the field that follows it; None where none does.
-        is_field: Whether it is the bare name of a field, so that a list in that field may be taken for turns.
-    """
-
-    pieces: tuple[tuple[str, str | None], ...]
-    is_field: bool = False
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields in it, in order."""
-        return tuple(field for _, field in self.pieces if field is not None)
-
-    def render(self, row: Mapping[str, Any]) -> str:
-        """Fill in a row's fields; the members of a list are joined by blanks."""
-        texts = []
-        for literal, field in self.pieces:
-            texts.append(literal)
-            if field is not None:
-                texts.append(" ".join(text_parts(read_field(row, field)) or ()))
-        return "".join(texts)
+_FIELD = re.compile(r"\{([^{}]+)\}")
 
 
-@lru_cache(maxsize=512)
-def parse_template(text: str) -> Template:
-    """Read the name of a field, or a template such as ``"Question: {question} Answer: {answer}"``.
+def fields_of(text: str) -> tuple[str, ...]:
+    """Return the fields of a text: its own name, or those in ``"Question: {question} Answer: {answer}"``.
 
     Raises:
-        ValueError: For a template without a field, with an unnamed one, or with a single brace.
+        ValueError: For a template with an unnamed field or a single brace, or a text without a name.
     """
-    if "{" not in text and "}" not in text:
-        if not text.strip():
-            raise ValueError("a text needs the name of a field")
-        return Template((("", text),), is_field=True)
-    try:
-        parsed = list(string.Formatter().parse(text))
-    except ValueError as error:
-        raise ValueError(f"template {text!r}: {error}; a brace that is text is written twice") from None
-    for _, field, spec, conversion in parsed:
-        if field == "" or spec or conversion:
-            raise ValueError(f"template {text!r}: braces hold the name of a field, as in {{question}}")
-    template = Template(tuple((literal, field) for literal, field, _, _ in parsed))
-    if not template.fields:
-        raise ValueError(f"template {text!r} has no field in it")
-    return template
+    if not text.strip() or re.search(r"[{}]", _FIELD.sub("", text)):
+        raise ValueError(f"text {text!r}: braces hold the name of a field, as in {{question}}")
+    return tuple(_FIELD.findall(text)) or (text,)
+
+
+def render(text: str, row: Mapping[str, Any]) -> str:
+    """Return a field of a row, or a template filled in; the members of a list are joined by blanks."""
+
+    def value_of(field: str) -> str:
+        return " ".join(text_parts(read_field(row, field)) or ())
+
+    return _FIELD.sub(lambda match: value_of(match[1]), text) if "{" in text else value_of(text)
 
 
 FOLDER = Path(__file__).parent / "tasks"
@@ -209,7 +179,7 @@ class TaskFile(Section):
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"text is {value!r}; a field, a template with {{field}}s, or a list of two")
         for text in texts:
-            parse_template(text)
+            fields_of(text)
         return tuple(texts)
 
     @field_validator("metrics", mode="before")

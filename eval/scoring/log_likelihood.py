@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from eval.memory import Budget, explain_out_of_memory
+from eval.memory import Budget
 from eval.protocol import Masking
 from eval.scoring.batches import (
     Batch,
@@ -192,9 +192,7 @@ def _score_once(
     different = dict(zip(keys, texts, strict=True)).values()
     result = Scores(np.zeros(len(numbers)), np.ones(len(numbers), dtype=bool))
     filled = np.array([text.start < text.end for text in different], dtype=bool)
-    longest = max((len(text.input_ids) for text in texts), default=0)
-    advice = f"one text of {longest} tokens does not fit; score on a CPU with --device cpu"
-    with torch.autocast(model.device.type, enabled=False), explain_out_of_memory(advice):
+    with torch.autocast(model.device.type, enabled=False):
         if filled.any():
             scorable = [text for text, is_filled in zip(different, filled, strict=True) if is_filled]
             if whole_score is not None and model not in _checked:

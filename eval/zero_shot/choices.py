@@ -412,7 +412,7 @@ def find_fast_blimp(suite: str, config: EvalConfig, run_dir: Path | None = None)
         return _file_tasks(suite, list_data_files(path), config)
     source = fingerprint([path])
     return [
-        ChoiceTask(suite, uid, source, partial(_read_paradigm, path, source, uid), config.max_pairs)
+        ChoiceTask(suite, uid, source, lambda uid=uid: _paradigms_of(path, source)[uid], config.max_pairs)
         for uid in _paradigms_of(path, source)
     ]
 
@@ -447,7 +447,7 @@ def find_embedded(suite: str, config: EvalConfig, run_dir: Path | None = None) -
     size, seed = config.embedded_pairs_per_paradigm, config.embedded_seed
     source = f"embedded:{size}:{seed}"
     return [
-        ChoiceTask(suite, uid, source, partial(_read_embedded, size, seed, uid), config.max_pairs)
+        ChoiceTask(suite, uid, source, lambda uid=uid: _embedded(size, seed)[uid], config.max_pairs)
         for uid in _embedded(size, seed)
     ]
 
@@ -465,10 +465,6 @@ def _read_hub(uid: str) -> list[dict]:
     return read_hub_rows(HUB_BLIMP, uid, "train", instead)
 
 
-def _read_paradigm(path: Path, source: str, uid: str) -> list[dict]:
-    return _paradigms_of(path, source)[uid]
-
-
 # The source is in the key, so that a changed file is read again.
 @lru_cache(maxsize=2)
 def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
@@ -476,10 +472,6 @@ def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
     for row in read_rows(path, ("UID", *PAIR_COLUMNS)):
         paradigms.setdefault(str(row["UID"]), []).append(row)
     return dict(sorted(paradigms.items()))
-
-
-def _read_embedded(pairs_per_paradigm: int, seed: int, uid: str) -> list[dict]:
-    return _embedded(pairs_per_paradigm, seed)[uid]
 
 
 @lru_cache(maxsize=2)

@@ -22,7 +22,7 @@ from PIL import Image
 from base.errors import UsageError
 from base.files import ABANDONED_S
 from base.run.folders import StudyFolder
-from inside.classifier import measures, page, spaces
+from inside.classifier import measures, page
 from inside.ffn.measure import REMOVED, RunInspection
 from inside.ffn.page import document as inspection
 from report.document.document import Document, write_document
@@ -83,7 +83,7 @@ def measures_of_segments(folder: Path) -> Path:
 def concept_spaces(folder: Path) -> Path:
     generator = np.random.default_rng(0)
     points, labels = generator.normal(size=(30, 2, 3)), generator.integers(0, 2, 30)
-    document = spaces.document(points, labels, ["a", "b"], "sst2")
+    document = page.spaces_document(points, labels, ["a", "b"], "sst2")
     return write_document(explanation(document), folder, "explanation")
 
 
