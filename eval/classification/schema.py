@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
 
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
 from base.sections import Section
 from eval.config import EvalConfig
-from eval.finetuning import METRIC_NAMES, Metric, unfit_metric
+from eval.finetuning import Metric, unfit_metric
 from scores.suites.registry import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
 
 Label = str | int
@@ -73,12 +73,6 @@ def render(text: str, row: Mapping[str, Any]) -> str:
 
 FOLDER = Path(__file__).parent / "tasks"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-
-
-def _check_metric(name: object) -> object:
-    if name not in METRIC_NAMES:
-        raise unknown_name("metric", name, METRIC_NAMES)
-    return name
 
 
 class HubSource(Section):
@@ -167,9 +161,7 @@ class TaskFile(Section):
     majority: bool = False
     """The label's field holds what each annotator says; the most frequent counts, and an example with a tie
     is left out."""
-    metrics: tuple[Annotated[Metric, BeforeValidator(_check_metric)], ...] = Field(
-        ("accuracy",), min_length=1
-    )
+    metrics: tuple[Metric, ...] = Field(("accuracy",), min_length=1)
     """What is reported. By the first one the epoch is chosen, and it stands for the task in means."""
 
     @field_validator("text", mode="before")
