@@ -81,7 +81,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class ChoiceTask(TextTask):
-    """Items whose options are compared; ``read`` gives rows with the columns of ``form``."""
+    """Items whose options are compared; ``load_rows`` gives rows with the columns of ``form``."""
 
     form: Form = field(default_factory=lambda: PAIRS, compare=False)
 
@@ -114,7 +114,7 @@ def read_items(task: ChoiceTask) -> tuple[Item, ...]:
         UsageError: For a row that does not fit the form; names the row.
     """
     items = []
-    for index, row in enumerate(task.read()):
+    for index, row in enumerate(task.load_rows()):
         try:
             items.append(Item(task.form.labels(task.name, row, index), task.form.options(row)))
         except ValueError as error:
