@@ -32,7 +32,6 @@ from eval.classification.find_tasks import classification_tasks
 from eval.classification.schema import classified_benchmarks
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, check_length, identify_run, model_folder, weights_hash
-from eval.memory import explain_out_of_memory
 from eval.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.work_units import Work, is_done, is_evaluated, work_units
@@ -42,6 +41,7 @@ from ffn_variants.models.loading import load_language_model
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import source_change
 from pretrain.run.run_dir import sole_writer
+from pretrain.training.device import is_out_of_memory
 from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals
 from scores.store import ResultStore, read_baselines, write_baselines
@@ -49,6 +49,10 @@ from scores.suites import HARNESS_FINDER
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0
+OUT_OF_MEMORY = (
+    "memory runs out on the device; lower --workers, --finetune.per-device-train-batch-size or "
+    "--finetune.max-length, or score on a CPU with --device cpu"
+)
 Results = dict[str, TaskResult]
 Baselines = dict[str, dict[str, dict[str, float]]]
 """By benchmark, task and metric, as ``write_baselines`` takes them."""
@@ -275,7 +279,7 @@ def _measure(
         try:
             results = measure(work, progress.tell)
         except Exception as error:
-            reason = as_usage_error(error)
+            reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
             if str(reason) not in printed:
                 progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
@@ -310,11 +314,9 @@ def measure(work: Work, tell: Tell) -> Results:
     if work.texts is not None:
         assert work.scored_by is not None
         weights = weights_hash(work.run_dir)
-        with explain_out_of_memory("score on a CPU with --device cpu"):
-            scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
-            return {work.texts.name: work.texts.measure(scorer, tell)}
-    with explain_out_of_memory("lower --finetune.per-device-train-batch-size or --finetune.max-length"):
-        results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
+        scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
+        return {work.texts.name: work.texts.measure(scorer, tell)}
+    results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
     return {
         task.name: TaskResult(task.group, *results[task.name], primary=task.headline(config.finetune))
         for task in work.classified

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,7 +25,6 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from base.errors import UsageError
 from ffn_variants.models.faster_layers import dropout
 from pretrain.training.device import is_out_of_memory
 
@@ -162,21 +160,3 @@ def _attempt(run: Callable[[slice], Made], part: slice) -> tuple[Made] | None:
         if not is_out_of_memory(error) or part.stop - part.start == 1:
             raise
     return None
-
-
-@contextmanager
-def explain_out_of_memory(advice: str) -> Iterator[None]:
-    """Turn the error of a lack of memory into one line.
-
-    Args:
-        advice: What did not fit, and what to do.
-
-    Raises:
-        UsageError: Instead of the error.
-    """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise UsageError(f"memory runs out on the device; {advice}, or lower --workers") from None

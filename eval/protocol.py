@@ -10,9 +10,9 @@ A preset names all choices at once, and any of them can be changed alone:
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from base.errors import unknown_name
 from base.sections import Section, Unlisted
@@ -102,16 +102,10 @@ def preset_protocol(preset: str, objective: str) -> Protocol:
     )
 
 
-def _check_preset(name: object) -> object:
-    if name not in PRESETS:
-        raise unknown_name("protocol", name, PRESETS)
-    return name
-
-
 class ProtocolConfig(Section):
     """How texts are scored: a preset, and what is changed of it."""
 
-    preset: Annotated[Preset, BeforeValidator(_check_preset)] = "native"
+    preset: Preset = "native"
     """native = what the models saw in training; lm-eval, babylm23, babylm25 = what those tools score."""
     prefix: Prefix | None = None
     """Token before every text: bos, eos, none (null: the preset's). With none a causal model's first token is

@@ -213,13 +213,16 @@ def make_classifier(model: PreTrainedModel, is_frozen: bool = False) -> HeadClas
         is_frozen: Keep the backbone's weights.
 
     Raises:
-        ValueError: If the backbone of a model of another architecture is to be frozen.
+        UsageError: If the backbone of a model of another architecture is to be frozen.
     """
     is_known = isinstance(model, GPTNeoForSequenceClassification | RobertaForSequenceClassification)
     if is_known and fits(model):
         return HeadClassifier(make_encoder(model), StockHead(model), is_frozen=is_frozen)
     if is_frozen:
-        raise ValueError("transformers' own head is part of such a model")
+        raise UsageError(
+            f"the backbone of a {type(model).__name__} cannot be frozen under transformers' own head; "
+            "choose another, such as --head linear"
+        )
     return PaddedClassifier(model)
 
 
@@ -333,13 +336,7 @@ def load_for_task(
     choice = check_head(parse_head(settings.head), task.multi_label)
     if choice.name == DEFAULT_HEAD:
         model = load_classifier(model_dir, task.num_labels, seed, tokenizer, device)
-        try:
-            return make_classifier(model, choice.is_frozen)
-        except ValueError:
-            raise UsageError(
-                f"the backbone of a {type(model).__name__} cannot be frozen under transformers' own head; "
-                "choose another, such as --head linear"
-            ) from None
+        return make_classifier(model, choice.is_frozen)
     encoder = make_encoder(load_backbone(model_dir, tokenizer, device))
     torch.manual_seed(seed)
     head = build_head(choice, encoder.hidden_size, task.num_labels).to(choose_device(device))

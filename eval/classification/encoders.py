@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import GPTNeoModel, PreTrainedConfig, PreTrainedModel, RobertaModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.models.t5.modeling_t5 import T5Stack
 
 from base.families import family_of
 from eval.classification.tokens import Encoded
@@ -244,16 +243,12 @@ class PaddedEncoder(nn.Module):
 
     Args:
         model: Reads padding on the right; of an encoder-decoder the encoder serves.
-        whole_mask: Whether T5's encoder gets the mask that transformers would make of (n, L) zeros and ones.
-            To see whether there is a zero, it reads the device. None: off the CPU, where attention is SDPA.
     """
 
-    def __init__(self, model: PreTrainedModel, whole_mask: bool | None = None) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.body: Any = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
         cast_inputs_once(self.body)
-        is_known = isinstance(self.body, T5Stack) and self.body.config._attn_implementation == "sdpa"
-        self.whole_mask = is_known and (model.device.type != "cpu" if whole_mask is None else whole_mask)
 
     @property
     def hidden_size(self) -> int:
@@ -273,11 +268,7 @@ class PaddedEncoder(nn.Module):
     def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         inputs = padded_inputs(self.body, batch)
-        mask = inputs["attention_mask"].bool()
-        if self.whole_mask:
-            length = mask.shape[1]
-            inputs["attention_mask"] = mask[:, None, None].expand(-1, 1, length, -1)
-        return self.body(**inputs).last_hidden_state, mask
+        return self.body(**inputs).last_hidden_state, inputs["attention_mask"].bool()
 
 
 Encoder = PackedEncoder | PaddedEncoder

@@ -213,18 +213,16 @@ def _check_example(task: ClassificationTask, row: dict, where: str) -> int | lis
 
 
 def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str) -> UsageError:
+    labels = list_labels(task.labels)
     if isinstance(value, list) is not task.multi_label:
-        is_list, should = ("a list", "true") if isinstance(value, list) else ("no list", "false")
-        return UsageError(
-            f"{where}: label {value!r} is {is_list}; set multi_label: {should} in {task.name}'s file"
-        )
-    reason = f"{task.name}'s labels are {list_labels(task.labels)}"
-    if task.definition.labels is None:
-        reason = (
-            f"the training set of {task.name} has {list_labels(task.labels)}; if it is one of the task's, "
-            "declare all of them in its file: labels: [...]"
-        )
-    return UsageError(f"{where}: label {label!r}; {reason}")
+        reason = f"value {value!r} is {'a' if isinstance(value, list) else 'no'} list; set multi_label in"
+        return UsageError(f"{where}: {reason} {task.name}'s file to what the data has")
+    if task.definition.labels is not None:
+        return UsageError(f"{where}: label {label!r}; {task.name}'s labels are {labels}")
+    return UsageError(
+        f"{where}: label {label!r}; the training set of {task.name} has {labels}; if it is one of the "
+        "task's, declare all of them in its file: labels: [...]"
+    )
 
 
 @lru_cache(maxsize=2)

@@ -24,7 +24,7 @@ from eval.classification.classifier import Classifier, Examples
 from eval.classification.heads import HeadOutput
 from eval.classification.prediction import autocast, decide, predict
 from eval.finetuning import Finetuning
-from eval.memory import explain_out_of_memory, to_device
+from eval.memory import to_device
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
@@ -84,15 +84,10 @@ def finetune(
     optimizer = build_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
-    advice = (
-        f"a step of {settings.per_device_train_batch_size} examples of up to {settings.max_length} tokens "
-        "does not fit: lower --finetune.per-device-train-batch-size or --finetune.max-length"
-    )
     step = 0
     for epoch in range(1, settings.num_train_epochs + 1):
         for indices in shuffled_batches(len(train), generator, settings):
-            with explain_out_of_memory(advice):
-                update(classifier, train.take(indices), optimizer, settings)
+            update(classifier, train.take(indices), optimizer, settings)
             scheduler.step()
             step += 1
             tell(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import Field
+
 from base.command_line import Positional, parse_flags
-from base.errors import UsageError
 from base.options import describe_options
 from base.printing import format_table
 from base.sections import Section
@@ -31,11 +32,8 @@ def table_rows(heads: Sequence[str], hidden_size: int, num_labels: int) -> list[
         num_labels: C.
 
     Raises:
-        UsageError: For a size below 1, an unknown head, or an option that it does not have.
+        UsageError: For an unknown head, or an option that it does not have.
     """
-    for flag, size in (("--hidden-size", hidden_size), ("--num-labels", num_labels)):
-        if not 1 <= size <= LARGEST:
-            raise UsageError(f"{flag} must be from 1 to {LARGEST:,}, got {size}")
     header = ("name", "reads", "several", "formula", "parameters", "reference")
     choices = [check_head(parse_head(text)) for text in heads] or [HeadChoice(name) for name in HEAD_NAMES]
     return [header, *(_row(choice, hidden_size, num_labels) for choice in choices)]
@@ -69,9 +67,9 @@ class HeadsArgs(Section):
 
     heads: Positional[tuple[str, ...]] = ()
     """Only these, each with its options in quotes; else all at their defaults."""
-    hidden_size: int = 512
+    hidden_size: int = Field(512, ge=1, le=LARGEST)
     """Width D of the backbone."""
-    num_labels: int = 2
+    num_labels: int = Field(2, ge=1, le=LARGEST)
     """Number C of labels."""
     options: bool = False
     """Also list the options of each head."""

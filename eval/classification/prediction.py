@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -147,4 +147,4 @@ def autocast(device: torch.device, dtype: str) -> AbstractContextManager:
     enabled = dtype == "bfloat16"
     if dtype == "auto":
         enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+    return torch.autocast(device.type, torch.bfloat16) if enabled else nullcontext()

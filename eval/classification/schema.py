@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
 
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
 from base.sections import Section
 from eval.config import EvalConfig
-from eval.finetuning import METRIC_NAMES, Metric, unfit_metric
+from eval.finetuning import Metric, unfit_metric
 from scores.suites import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
 
 Label = str | int
@@ -50,65 +48,31 @@ def text_parts(value: Any) -> list[str] | None:
     return None
 
 
-@dataclass(frozen=True)
-class Template:
-    """One text of an input: literal text and fields in turns.
-
-    Attributes:
-        pieces: Pairs of literal text and the field that follows it; None where none does.
-        is_field: Whether it is the bare name of a field, so that a list in that field may be taken for turns.
-    """
-
-    pieces: tuple[tuple[str, str | None], ...]
-    is_field: bool = False
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields in it, in order."""
-        return tuple(field for _, field in self.pieces if field is not None)
-
-    def render(self, row: Mapping[str, Any]) -> str:
-        """Fill in a row's fields; the members of a list are joined by blanks."""
-        texts = []
-        for literal, field in self.pieces:
-            texts.append(literal)
-            if field is not None:
-                texts.append(" ".join(text_parts(read_field(row, field)) or ()))
-        return "".join(texts)
+_FIELD = re.compile(r"\{([^{}]+)\}")
 
 
-@lru_cache(maxsize=512)
-def parse_template(text: str) -> Template:
-    """Read the name of a field, or a template such as ``"Question: {question} Answer: {answer}"``.
+def fields_of(text: str) -> tuple[str, ...]:
+    """Return the fields of a text: its own name, or those in ``"Question: {question} Answer: {answer}"``.
 
     Raises:
-        ValueError: For a template without a field, with an unnamed one, or with a single brace.
+        ValueError: For a template with an unnamed field or a single brace, or a text without a name.
     """
-    if "{" not in text and "}" not in text:
-        if not text.strip():
-            raise ValueError("a text needs the name of a field")
-        return Template((("", text),), is_field=True)
-    try:
-        parsed = list(string.Formatter().parse(text))
-    except ValueError as error:
-        raise ValueError(f"template {text!r}: {error}; a brace that is text is written twice") from None
-    for _, field, spec, conversion in parsed:
-        if field == "" or spec or conversion:
-            raise ValueError(f"template {text!r}: braces hold the name of a field, as in {{question}}")
-    template = Template(tuple((literal, field) for literal, field, _, _ in parsed))
-    if not template.fields:
-        raise ValueError(f"template {text!r} has no field in it")
-    return template
+    if not text.strip() or re.search(r"[{}]", _FIELD.sub("", text)):
+        raise ValueError(f"text {text!r}: braces hold the name of a field, as in {{question}}")
+    return tuple(_FIELD.findall(text)) or (text,)
+
+
+def render(text: str, row: Mapping[str, Any]) -> str:
+    """Return a field of a row, or a template filled in; the members of a list are joined by blanks."""
+
+    def value_of(field: str) -> str:
+        return " ".join(text_parts(read_field(row, field)) or ())
+
+    return _FIELD.sub(lambda match: value_of(match[1]), text) if "{" in text else value_of(text)
 
 
 FOLDER = Path(__file__).parent / "tasks"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-
-
-def _check_metric(name: object) -> object:
-    if name not in METRIC_NAMES:
-        raise unknown_name("metric", name, METRIC_NAMES)
-    return name
 
 
 class HubSource(Section):
@@ -197,9 +161,7 @@ class TaskFile(Section):
     majority: bool = False
     """The label's field holds what each annotator says; the most frequent counts, and an example with a tie
     is left out."""
-    metrics: tuple[Annotated[Metric, BeforeValidator(_check_metric)], ...] = Field(
-        ("accuracy",), min_length=1
-    )
+    metrics: tuple[Metric, ...] = ("accuracy",)
     """What is reported. By the first one the epoch is chosen, and it stands for the task in means."""
 
     @field_validator("text", mode="before")
@@ -209,7 +171,7 @@ class TaskFile(Section):
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"text is {value!r}; a field, a template with {{field}}s, or a list of two")
         for text in texts:
-            parse_template(text)
+            fields_of(text)
         return tuple(texts)
 
     @field_validator("metrics", mode="before")
@@ -250,6 +212,8 @@ class TaskFile(Section):
                 "segment_labels needs multi_label: true: a segment can have no label only where each is "
                 "judged by itself"
             )
+        if not self.metrics:
+            raise ValueError("metrics: name one or more")
         num_labels = len(self.labels) if self.labels else None
         for metric in self.metrics:
             if reason := unfit_metric(metric, num_labels, self.multi_label):

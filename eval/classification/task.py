@@ -11,7 +11,7 @@ from typing import Any
 
 from base.errors import UsageError
 from base.printing import first_few
-from eval.classification.schema import Label, TaskFile, Template, parse_template, read_field, text_parts
+from eval.classification.schema import Label, TaskFile, fields_of, read_field, render, text_parts
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
 from scores.heads import HeadChoice
 from scores.suites import CROSS_TASK
@@ -93,13 +93,11 @@ def find_labels(values: Iterable[Any], many: bool, source: str) -> tuple[Label, 
     labels: set[Any] = set()
     for number, value in enumerate(values, start=1):
         for label in value if many and isinstance(value, list) else [value]:
-            if isinstance(label, list):
-                raise UsageError(
-                    f"{source}, row {number}: label {label!r} is a list; set multi_label: true in the task's "
-                    "file"
-                )
             if not isinstance(plain(label), str | int):
-                raise UsageError(f"{source}, row {number}: label {label!r} is neither a name nor an integer")
+                hint = "; set multi_label: true in the task's file" if isinstance(label, list) else ""
+                raise UsageError(
+                    f"{source}, row {number}: label {label!r} is neither a name nor an integer{hint}"
+                )
             labels.add(plain(label))
     names = sorted(label for label in labels if isinstance(label, str))
     numbers = sorted(int(label) for label in labels if not isinstance(label, str))
@@ -193,14 +191,9 @@ class ClassificationTask:
         return names.validation if names else f"{self.definition.name}.validation"
 
     @cached_property
-    def templates(self) -> tuple[Template, ...]:
-        """The text or texts of an input."""
-        return tuple(parse_template(text) for text in self.definition.text)
-
-    @cached_property
     def columns(self) -> tuple[str, ...]:
         """What every example must have besides its label."""
-        fields = (field for template in self.templates for field in template.fields)
+        fields = (field for text in self.definition.text for field in fields_of(text))
         return tuple(dict.fromkeys(fields))
 
     @cached_property
@@ -218,14 +211,14 @@ class ClassificationTask:
 
     def make_input(self, row: dict) -> TextPair:
         """Make a text, or a pair of texts, of an example."""
-        first, *second = (template.render(row) for template in self.templates)
+        first, *second = (render(text, row) for text in self.definition.text)
         return first, second[0] if second else None
 
     def turns(self, row: dict) -> list[str] | None:
         """Return the turns of an example whose one text is a field with a list; None for any other."""
-        (template, *others) = self.templates
-        value = read_field(row, template.fields[0])
-        return text_parts(value) if not others and template.is_field and isinstance(value, list) else None
+        (text, *others) = self.definition.text
+        value = None if others or "{" in text else read_field(row, text)
+        return text_parts(value) if isinstance(value, list) else None
 
     def finetuning(self, config: FinetuneConfig, head: HeadChoice | None = None) -> Finetuning:
         """Settle how the task is fine-tuned: ``config.resolve(task, head)``.

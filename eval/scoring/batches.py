@@ -174,7 +174,7 @@ def batches_of_one_length(
     order = [texts[index] for _, group in ordered for index in group]
     ids = to_device(_flat([text.input_ids for text in order]), device)
     with_words = masking == "within_word_l2r"
-    words = to_device(_flat([_words_of(text) for text in order]), device) if with_words else None
+    words = to_device(_flat([text.words or () for text in order]), device) if with_words else None
     place = 0
     for (length, start, end), group in ordered:
         num_scored, first = end - start, 0
@@ -213,9 +213,3 @@ def masked_tokens(batch: Batch, masking: Masking) -> Tensor:
     later = (columns > scored[:, None]) & (columns < batch.end)
     words = batch.words
     return itself | (later & (words[:, None, :] == words[:, batch.start : batch.end, None]))
-
-
-def _words_of(text: ScoredText) -> Sequence[int]:
-    if text.words is None:
-        raise ValueError("within_word_l2r needs the word of every token: give ScoredText its words")
-    return text.words

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError
+from base.sections import check
 from eval.memory import Budget
 from eval.protocol import Protocol, ProtocolConfig
 from eval.scoring.batches import ScoredText, Scores
@@ -70,9 +70,9 @@ class TextScorer(ABC):
         batch_tokens: int | None = None,
         **options: object,
     ) -> None:
-        self.protocol = (
-            protocol if isinstance(protocol, Protocol) else _protocol(protocol, self.objective, options)
-        )
+        if isinstance(protocol, str):
+            protocol = check(ProtocolConfig, {"preset": protocol, **options}).resolve(self.objective)
+        self.protocol = protocol
         self.model = model.float().eval()
         self.texts = TextTokenizer(tokenizer, self.protocol, num_positions(self.model))
         self.budget = Budget.of(self.model, batch_tokens)
@@ -152,19 +152,6 @@ SCORERS: dict[str, type[TextScorer]] = {
     "masked": MaskedScorer,
     "span_corruption": SpanScorer,
 }
-
-
-def _protocol(preset: str, objective: str, options: dict[str, object]) -> Protocol:
-    """Read a protocol from a preset and what is to differ from it."""
-    fields = [name for name in ProtocolConfig.model_fields if name != "preset"]
-    if unknown := [name for name in options if name not in fields]:
-        raise unknown_name("model argument", unknown[0], ["pretrained", "protocol", "batch_tokens", *fields])
-    try:
-        return ProtocolConfig.model_validate({"preset": preset, **options}).resolve(objective)
-    except ValidationError as error:
-        first = error.errors()[0]
-        message = f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}"
-        raise UsageError(message if "unknown" in message else f"{message} (is {first['input']!r})") from None
 
 
 def _check_finite(values: np.ndarray, pairs: Iterable[tuple[str, str]]) -> None:

@@ -80,7 +80,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class ChoiceTask(TextTask):
-    """Items whose options are compared; ``read`` gives rows with the columns of ``form``."""
+    """Items whose options are compared; ``load_rows`` gives rows with the columns of ``form``."""
 
     form: Form = field(default_factory=lambda: PAIRS, compare=False)
 
@@ -113,7 +113,7 @@ def read_items(task: ChoiceTask) -> tuple[Item, ...]:
         UsageError: For a row that does not fit the form; names the row.
     """
     items = []
-    for index, row in enumerate(task.read()):
+    for index, row in enumerate(task.load_rows()):
         try:
             items.append(Item(task.form.labels(task.name, row, index), task.form.options(row)))
         except ValueError as error:
@@ -411,7 +411,7 @@ def find_fast_blimp(suite: str, config: EvalConfig, run_dir: Path | None = None)
         return _file_tasks(suite, list_data_files(path), config)
     source = fingerprint([path])
     return [
-        ChoiceTask(suite, uid, source, partial(_read_paradigm, path, source, uid), config.max_pairs)
+        ChoiceTask(suite, uid, source, lambda uid=uid: _paradigms_of(path, source)[uid], config.max_pairs)
         for uid in _paradigms_of(path, source)
     ]
 
@@ -446,7 +446,7 @@ def find_embedded(suite: str, config: EvalConfig, run_dir: Path | None = None) -
     size, seed = config.embedded_pairs_per_paradigm, config.embedded_seed
     source = f"embedded:{size}:{seed}"
     return [
-        ChoiceTask(suite, uid, source, partial(_read_embedded, size, seed, uid), config.max_pairs)
+        ChoiceTask(suite, uid, source, lambda uid=uid: _embedded(size, seed)[uid], config.max_pairs)
         for uid in _embedded(size, seed)
     ]
 
@@ -464,10 +464,6 @@ def _read_hub(uid: str) -> list[dict]:
     return read_hub_rows(HUB_BLIMP, uid, "train", instead)
 
 
-def _read_paradigm(path: Path, source: str, uid: str) -> list[dict]:
-    return _paradigms_of(path, source)[uid]
-
-
 # The source is in the key, so that a changed file is read again.
 @lru_cache(maxsize=2)
 def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
@@ -475,10 +471,6 @@ def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
     for row in read_rows(path, ("UID", *PAIR_COLUMNS)):
         paradigms.setdefault(str(row["UID"]), []).append(row)
     return dict(sorted(paradigms.items()))
-
-
-def _read_embedded(pairs_per_paradigm: int, seed: int, uid: str) -> list[dict]:
-    return _embedded(pairs_per_paradigm, seed)[uid]
 
 
 @lru_cache(maxsize=2)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PerplexityTask(TextTask):
-    """Documents; ``read`` gives objects with ``text``."""
+    """Documents; ``load_rows`` gives objects with ``text``."""
 
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         texts = read_texts(self)
@@ -102,7 +102,7 @@ def read_texts(task: PerplexityTask) -> tuple[str, ...]:
     Raises:
         UsageError: If there are none, or the file is not readable.
     """
-    texts = [row["text"] for row in task.read()]
+    texts = [row["text"] for row in task.load_rows()]
     if not texts:
         raise UsageError(f"{task.suite}/{task.name}: there is no document with text in it")
     return tuple(evenly_spaced(texts, task.max_items))

@@ -42,14 +42,14 @@ class TextTask(ABC):
 
     Attributes:
         source: What identifies the data: a fingerprint of their file, or the name and seed they come from.
-        read: Reads all of it, as objects.
+        load_rows: Reads all of it, as objects.
         max_items: Score only so many items, evenly spaced; None takes all.
     """
 
     suite: str
     name: str
     source: str
-    read: Callable[[], list[dict]] = field(compare=False)
+    load_rows: Callable[[], list[dict]] = field(compare=False)
     max_items: int | None = None
 
     @abstractmethod

@@ -121,29 +121,29 @@ class ExplainArguments(Section):
 def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, look, write the page and say where it is."""
     words = sys.argv[1:] if args is None else args
-    asked = parse_flags(ExplainArguments, words, prog=PROG)
-    config = asked.settings()
+    arguments = parse_flags(ExplainArguments, words, prog=PROG)
+    config = arguments.settings()
     from eval.classification.find_tasks import embedded_tasks, find_task
     from eval.identity import admit_run
-    from inside.classifier import measures, page, spaces
+    from inside.classifier import measures, page
     from inside.classifier.classifiers import Subject
     from report.document.document import write_document
     from report.document.markdown import file_name
 
-    task = embedded_tasks(config).get(asked.task) or find_task(asked.task, config)
-    subject = Subject(asked.run, task, config, lambda message: print(message, file=sys.stderr))
-    admit_run(asked.run, asked.trust_remote_code)
+    task = embedded_tasks(config).get(arguments.task) or find_task(arguments.task, config)
+    subject = Subject(arguments.run, task, config, lambda message: print(message, file=sys.stderr))
+    admit_run(arguments.run, arguments.trust_remote_code)
     looks = {
-        "": lambda: page.show(subject, asked.examples),
-        "lime": lambda: page.show(subject, asked.examples, asked.train_documents),
-        "sufficiency": lambda: measures.sufficiency(subject, asked.train_documents),
+        "": lambda: page.show(subject, arguments.examples),
+        "lime": lambda: page.show(subject, arguments.examples, arguments.train_documents),
+        "sufficiency": lambda: measures.sufficiency(subject, arguments.train_documents),
         "segments": lambda: measures.segments(subject),
-        "spaces": lambda: spaces.draw(subject),
+        "spaces": lambda: page.show_spaces(subject),
     }
-    document, head = looks[asked.look](), str(subject.head)
-    record = {"run": str(asked.run), "task": task.name, "head": head}
+    document, head = looks[arguments.look](), str(subject.head)
+    record = {"run": str(arguments.run), "task": task.name, "head": head}
     document = replace(document, record=record, command=shlex.join([*PROG.split(), *words]))
-    name = file_name(task.name, head) + (f"-{asked.look}" if asked.look else "")
-    path = write_document(document, RunFolder(asked.run).explanations_dir / name, "explanation")
+    name = file_name(task.name, head) + (f"-{arguments.look}" if arguments.look else "")
+    path = write_document(document, RunFolder(arguments.run).explanations_dir / name, "explanation")
     print(document.blocks[0], f"\n{path.with_suffix('.html')}", sep="\n")
     return 0

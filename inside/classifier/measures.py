@@ -106,8 +106,10 @@ def compare_selections(
     generator, both, labels = np.random.default_rng(seed), (train, validation), validation.data.labels
     texts = [(name, list(map(highest, both, predictions))) for name, predictions in explained.items()]
     for _ in range(NUM_DRAWS):
-        texts.append(("random", [[generator.choice(own) for own in part.segments] for part in both]))
-    texts.append(("all", [[" ".join(own) for own in part.segments] for part in both]))
+        texts.append(
+            ("random", [[generator.choice(segments) for segments in part.segments] for part in both])
+        )
+    texts.append(("all", [[" ".join(segments) for segments in part.segments] for part in both]))
     scores = []
     for name, (learnt, unseen) in texts:
         predicted = _predict(learnt, train.data.labels, unseen)
@@ -119,7 +121,7 @@ def compare_selections(
 def highest(documents: Documents, predictions: Predictions) -> list[str]:
     """Return the segment of each document that contributes most to its likeliest label."""
     scores = predictions.contributions()
-    return [parts[own.argmax()] for parts, own in zip(documents.segments, scores, strict=True)]
+    return [parts[of_parts.argmax()] for parts, of_parts in zip(documents.segments, scores, strict=True)]
 
 
 def _predict(texts: list[str], labels: np.ndarray, unseen: list[str]) -> np.ndarray:
@@ -152,8 +154,8 @@ def segments(subject: Subject) -> Document:
         data = classifier.documents.data
         predictions = classifier.predict(data)
         gold = labels_of_segments([task.turns(row) or [] for row in rows], labels, data)
-        given = explained_labels(head, predictions)
-        f1 = {name: METRICS[name](gold, given) for name in ("micro_f1", "macro_f1")}
+        of_segments = explained_labels(head, predictions)
+        f1 = {name: METRICS[name](gold, of_segments) for name in ("micro_f1", "macro_f1")}
         of_documents = METRICS["micro_f1"](data.labels, decide(predictions.logits, is_multi_label=True))
         results.append({"head": str(head), **f1, "documents_micro_f1": of_documents})
     about = (
@@ -196,7 +198,7 @@ def labels_of_segments(
     for texts, spans in zip(turns, np.split(data.spans, data.starts[1:]), strict=True):
         ends = np.cumsum([len(text) + len(JOINT) for text in texts])
         places.append(np.searchsorted(ends, spans[:, 0], side="right"))
-    return np.concatenate([own[place] for own, place in zip(labels, places, strict=True)])
+    return np.concatenate([of_turns[place] for of_turns, place in zip(labels, places, strict=True)])
 
 
 def explained_labels(head: HeadChoice, predictions: Predictions) -> np.ndarray:

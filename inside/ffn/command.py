@@ -5,20 +5,28 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+
+import pandas as pd
+from pydantic import Field
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError, as_usage_error, first_line
+from base.families import family_label
 from base.printing import ProgressBar
 from base.run.folders import RunFolder, StudyFolder
 from base.sections import Section
 from eval.command import find_runs
-from inside.ffn.measure import by_arm, inspect_run
-from inside.ffn.record import RunInspection
+from inside.ffn.measure import RunInspection, inspect_run
+from inside.ffn.page import Groups, document
+from pretrain.resolution import resolve
+from pretrain.run.run_dir import RESULT_NEUTRAL, read_run
 from report.document.document import refuse_file, write_document
 
-PAGE_NAME = "inspection"
-DEFAULT_OUT = Path("inspection")
+PROG, PAGE_NAME = "ffn-ablations inspect", "inspection"
+FOLLOWS = ("family", "seed", "model.ffn", "model.paired_intermediate_size", "model.max_position_embeddings")
+"""Fields that are named anyway, or follow from others."""
 
 
 class InspectArgs(Section):
@@ -35,10 +43,8 @@ class InspectArgs(Section):
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
     out: Path | None = None
     """Folder to write into (null: inspection in the folder of a study, where one is named, else here)."""
-    text_file: Path | None = None
-    """Held-out text to read, .txt, .jsonl or .parquet (null: what each run's training held out)."""
-    tokens: int = 8_192
-    """Of that text, from documents evenly spaced over all of it."""
+    tokens: int = Field(8_192, ge=1)
+    """Of the text that each run's training held out, from documents evenly spaced over all of it."""
     trust_remote_code: bool = False
     """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""
 
@@ -46,65 +52,82 @@ class InspectArgs(Section):
 def main(args: Sequence[str] | None = None) -> int:
     """Measure the runs, write the page and its files, and say where it is."""
     words = sys.argv[1:] if args is None else args
-    options = parse_flags(InspectArgs, words, prog="ffn-ablations inspect")
-    _check(options)
-    out = _out(options)
+    options = parse_flags(InspectArgs, words, prog=PROG)
+    out = options.out or _default_folder(options.runs)
+    refuse_file(out)
     paths, notes = find_runs(options.runs)
     runs, failures = _inspect_all(paths, options)
-    errors = [_named(path, error) for path, error in failures]
-    for line in errors:
+    for line in failures:
         print(f"error: {line}", file=sys.stderr)
     if runs:
-        from inside.ffn.page import document
-
-        arms, repeated = by_arm(runs)
-        notes = [*notes, *repeated, *errors]
+        groups, repeated = group_runs(runs)
         title = options.runs[0].resolve().name if len(options.runs) == 1 else f"{len(runs)} runs"
-        command = shlex.join(["ffn-ablations", "inspect", *words])
-        print(write_document(document(arms, notes, title, command), out, PAGE_NAME).with_suffix(".html"))
-    if any(not isinstance(error, UsageError) for _, error in failures):
+        command = shlex.join([*PROG.split(), *words])
+        page = document(groups, [*notes, *repeated, *failures], title, command)
+        print(write_document(page, out, PAGE_NAME).with_suffix(".html"))
+    if any(not isinstance(error, UsageError) for error in failures.values()):
         return 1
     return 2 if failures else 0
 
 
-def _named(path: Path, error: Exception) -> str:
-    line = first_line(error)
-    return line if str(path) in line else f"{path}: {line}"
-
-
-def _check(options: InspectArgs) -> None:
-    if options.tokens < 1:
-        raise UsageError(f"--tokens is {options.tokens}; it must be 1 or more")
-    if options.text_file is not None and not options.text_file.is_file():
-        raise UsageError(
-            f"no file {options.text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)"
-        )
-
-
-def _out(options: InspectArgs) -> Path:
-    out = options.out or DEFAULT_OUT
-    if options.out is None and len(options.runs) == 1:
-        study = StudyFolder(options.runs[0])
-        if study.run_folders() and not RunFolder(study.path).is_run:
-            out = study.inspection_dir
-    refuse_file(out)
-    return out
+def _default_folder(paths: Sequence[Path]) -> Path:
+    study = StudyFolder(paths[0]) if len(paths) == 1 else None
+    is_study = study is not None and study.run_folders() and not RunFolder(study.path).is_run
+    return study.inspection_dir if study is not None and is_study else Path(PAGE_NAME)
 
 
 def _inspect_all(
     paths: Sequence[Path], options: InspectArgs
-) -> tuple[list[tuple[Path, RunInspection]], list[tuple[Path, Exception]]]:
-    """Measure every run; one that fails is told of at the end, and the others go on."""
-    runs, failures = [], []
-    bar = ProgressBar(len(paths), "run", name="inspecting", to_stderr=True)
-    try:
+) -> tuple[list[tuple[Path, RunInspection]], dict[str, Exception]]:
+    """Measure every run; one that fails is named with its error, and the others go on."""
+    runs, failures = [], {}
+    with closing(ProgressBar(len(paths), "run", name="inspecting", to_stderr=True)) as bar:
         for path in paths:
             try:
-                run = inspect_run(path, options.text_file, options.tokens, options.trust_remote_code)
-                runs.append((path, run))
+                runs.append((path, inspect_run(path, options.tokens, options.trust_remote_code)))
             except Exception as error:
-                failures.append((path, as_usage_error(error)))
+                reason = as_usage_error(error)
+                line = first_line(reason)
+                failures[line if str(path) in line else f"{path}: {line}"] = reason
             bar.advance()
-    finally:
-        bar.close()
     return runs, failures
+
+
+def group_runs(runs: Sequence[tuple[Path, RunInspection]]) -> tuple[Groups, list[str]]:
+    """Group runs whose configurations differ in the seed alone.
+
+    Runs of a variant that differ in other fields too are named by those: ``kan grid_size=3``. Of a seed that
+    was trained twice one run counts, as the other is no further evidence.
+
+    Args:
+        runs: Folders and what was measured.
+
+    Returns:
+        The groups in the order of the runs, and a line for each run that is left out.
+    """
+    fields = pd.concat([_fields(path) for path, _ in runs], ignore_index=True).fillna("None")
+    variants = pd.Series([(run.family, run.variant) for _, run in runs])
+    has_families = len({run.family for _, run in runs}) > 1
+    groups: Groups = {}
+    notes = []
+    for number, (_, run) in enumerate(runs):
+        alike = fields[variants == variants[number]]
+        differing = alike.columns[alike.nunique() > 1].sort_values()
+        settings = (f"{_short(field)}={alike[field][number]}" for field in differing)
+        name = " ".join([run.variant, *settings])
+        group = groups.setdefault(f"{name}, {family_label(run.family)}" if has_families else name, [])
+        if any(other.seed == run.seed for other in group):
+            notes.append(f"{run.run_id}: left out, as the same training is there already")
+        else:
+            group.append(run)
+    return groups, notes
+
+
+def _fields(path: Path) -> pd.DataFrame:
+    """A row of all fields that decide a run's result, by their names in full."""
+    config = resolve(read_run(path)).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+    return pd.json_normalize(config).drop(columns=[*FOLLOWS], errors="ignore").astype(str)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("model.ffn_options.").removeprefix("model.")

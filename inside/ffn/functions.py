@@ -1,21 +1,12 @@
-"""The edges of a layer: every function of one input that is added up to one output.
+"""The functions inside the FFNs of a model: edges of layers, and elementwise functions.
 
 A layer of edges is y_o = bias_o + sum_i f_oi(x), and each f_oi a weighted sum of K functions of input i.
-``edges_of`` dispatches on the class of the layer; a new kind of KAN layer is one more registration, in
-``kan_edges.py``. A linear layer has edges, too, each a straight line, so that whatever is measured of edges
-can be measured of an MLP. A layer has none where an edge has a function of its own that is no sum of what all
-edges share (`wav-kan`, `mlp-edge`), or where a network chooses what a token meets (`moe`,
-`product-key-memory`).
+``edges_of`` dispatches on the class of the layer; a new kind of KAN layer is one more registration. A linear
+layer has edges, too, each a straight line, so that whatever is measured of edges can be measured of an MLP. A
+layer has none where an edge has a function of its own that is no sum of what all edges share (`wav-kan`,
+`mlp-edge`), or where a network chooses what a token meets (`moe`, `product-key-memory`).
 
-Shapes: N rows, I inputs, O outputs, K functions of each input.
-
-The edges of every kind of KAN layer: their functions, and the parameters that weigh them.
-
-Shapes: N rows, I inputs, O outputs, K functions of each input.
-
-The elementwise functions inside a model's FFNs, as modules that anyone may evaluate where they want.
-
-Shapes: N rows, F channels.
+Shapes: N rows, I inputs, O outputs, K functions of each input, F channels.
 """
 
 from __future__ import annotations
@@ -47,10 +38,8 @@ from ffn_variants.variants.series_kan import (
 from ffn_variants.variants.sparse import MoEFFN, ProductKeyMemory
 from ffn_variants.variants.spline_kan import FeatureSplines, SplineActivation
 
-
-def itself(x: Tensor) -> Tensor:
-    """Return the input: edges that are functions of the layer's inputs as they are."""
-    return x
+WITHOUT_EDGES = (MLPEdgeLinear, WavKANLinear, MoEFFN, ProductKeyMemory)
+"""Networks that are no sums of edges, though layers inside them are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +53,7 @@ class Edges:
     """(N, I) inputs of the layer to (N, K, I) values of the functions."""
     effective: Tensor | None = None
     """(O, K, I) weights of the functions, where they are not the parameters one after the other."""
-    coordinates: Callable[[Tensor], Tensor] = itself
+    coordinates: Callable[[Tensor], Tensor] = lambda x: x
     """(N, I) inputs of the layer to (N, I) numbers that the edges are functions of."""
     basis: Callable[[Tensor], Tensor] | None = None
     """(N, I) such numbers to (N, C, I) values of the first C functions; None where those are ``features``."""
@@ -98,14 +87,10 @@ def edges_of(layer: nn.Module) -> Edges | None:
 
 
 def edge_layers(ffn: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of edges in a feed-forward network, those inside others left out.
-
-    A registration for a whole network that gives None hides the layers inside.
-    """
-    registered = edges_of.dispatch(type(ffn))
-    if registered is _hidden:
+    """Yield the layers of edges in a feed-forward network, those inside others left out."""
+    if isinstance(ffn, WITHOUT_EDGES):
         return
-    if registered is not edges_of.dispatch(object):
+    if edges_of.dispatch(type(ffn)) is not edges_of.dispatch(object):
         yield ffn
         return
     for child in ffn.children():
@@ -130,19 +115,6 @@ def is_kan(layer: nn.Module) -> bool:
 @edges_of.register
 def _(layer: nn.Linear) -> Edges:
     return Edges(parameters=(layer.weight.detach(),), features=lambda x: x.unsqueeze(1))
-
-
-def hide_layers_of(network: type[nn.Module]) -> None:
-    """Say that the linear layers inside a network are not all that it computes with."""
-    edges_of.register(network, _hidden)
-
-
-def _hidden(layer: nn.Module) -> None:
-    return None
-
-
-for network in (MLPEdgeLinear, WavKANLinear, MoEFFN, ProductKeyMemory):
-    hide_layers_of(network)
 
 
 def _b_spline_edges(layer: Any) -> Edges:
@@ -266,9 +238,3 @@ def _elementwise(parts: tuple[nn.Module, ...]) -> Iterator[nn.Module]:
             return
     for part in parts:
         yield from (module for module in part.modules() if isinstance(module, GroupRational))
-
-
-@torch.no_grad()
-def curves(module: nn.Module, points: Tensor, num_channels: int) -> Tensor:
-    """Evaluate every channel's function at the same points: (Q,) to (Q, F)."""
-    return module(points.unsqueeze(1).expand(-1, num_channels).contiguous())

@@ -18,7 +18,7 @@ from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
 from inside.classifier.classifiers import Subject
 from inside.classifier.explain import main
-from inside.classifier.spaces import concept_vectors
+from inside.classifier.page import concept_vectors
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 DECISIVE = {"happy": "she was very glad.", "sad": "he cried and cried."}

@@ -13,13 +13,9 @@ from transformers import AutoModelForCausalLM
 from base.families import get_family
 from base.run.folders import RunFolder
 from inside.ffn import command
-from inside.ffn.activations import start_back
 from inside.ffn.functions import ffns_of
-from inside.ffn.measure import inspect_run
-from inside.ffn.probe import Probe, open_model, read_held_out, untrained
-from inside.ffn.pruning import SHARES
+from inside.ffn.measure import REMOVED, inspect_run, measure_activations, open_probes
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import read_run
 from pretrain.training.train import train
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
@@ -54,15 +50,6 @@ def run_of(study: Path, ffn: str) -> Path:
     return sorted((study / "gpt_neo" / ffn).iterdir())[0]
 
 
-def opened(path: Path, num_tokens: int | None = None) -> tuple[Probe, Probe]:
-    """The trained model and the one that its training began with."""
-    run, config = RunFolder(path), read_run(path)
-    text = read_held_out(run, config, None, num_tokens)
-    model = open_model(run, config, False)
-    start = untrained(config, model)
-    return Probe(model, config.family, text), Probe(start, config.family, text)
-
-
 @pytest.fixture(scope="module")
 def page(study, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("page")
@@ -75,7 +62,7 @@ def test_the_loss_is_that_of_training(study):
         run = RunFolder(run_of(study, ffn))
         lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
         wanted = [line["eval_loss"] for line in lines if "eval_loss" in line][-1]
-        assert opened(run.path)[0].loss() == pytest.approx(wanted, abs=1e-5)
+        assert open_probes(run.path, None)[0].loss() == pytest.approx(wanted, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", ["roberta", "t5"])
@@ -83,9 +70,9 @@ def test_the_loss_is_that_of_training_in_every_family(family, tmp_path):
     run = RunFolder(train(trained(tmp_path, "kan", 1, family)))
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     wanted = [line["eval_loss"] for line in lines if "eval_loss" in line][-1]
-    probe, _ = opened(run.path)
+    probe, _ = open_probes(run.path, None)
     assert probe.loss() == pytest.approx(wanted, abs=1e-5)
-    measured = inspect_run(run.path, None, 600, False)
+    measured = inspect_run(run.path, 600, False)
     assert len(measured.edges) == 2 * len(ffns_of(probe.model))
     assert get_family(family).objective != "causal"
 
@@ -94,10 +81,10 @@ def test_the_untrained_twin_is_what_training_began_with(study, tmp_path):
     """Held against a run of the same configuration at a rate so small that it changes nothing."""
     config = trained(tmp_path, "swish", 1)
     still = config.model_copy(update={"optim": config.optim.model_copy(update={"learning_rate": 1e-30})})
-    frozen = open_model(RunFolder(train(still)), still, False)
-    _, start = opened(run_of(study, "swish"))
+    frozen, _ = open_probes(train(still), None)
+    _, start = open_probes(run_of(study, "swish"), None)
     for (name, one), (_, other) in zip(
-        frozen.named_parameters(), start.model.named_parameters(), strict=True
+        frozen.model.named_parameters(), start.model.named_parameters(), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
 
@@ -128,32 +115,31 @@ def test_the_page_of_a_study_lies_in_its_folder(study):
     assert (study / "inspection" / "inspection.html").is_file()
 
 
-def test_the_start_given_back_is_that_of_weights_put_there_by_hand(study):
-    probe, start = opened(run_of(study, "swish"))
-    base = probe.loss()
-    rise = start_back(probe, start.model)
-    again, _ = opened(run_of(study, "swish"))
-    with torch.no_grad():
-        for name, parameter in again.model.named_parameters():
-            if name.endswith("act.beta"):
-                parameter.fill_(1.0)
-    assert rise == pytest.approx(again.loss() - base, abs=1e-6)
-    assert probe.loss() == base  # as it was, to the bit
+def test_an_untrained_model_has_moved_nowhere_and_a_trained_one_has(study):
+    trained, start = open_probes(run_of(study, "gr-kan"), TOKENS)
+    assert [layer.moved for layer in measure_activations(start, start.model)] == [0, 0, 0, 0]
+    moved = [layer.moved for layer in measure_activations(trained, start.model)]
+    assert all(change > 0.1 for change in moved)
+    fixed, before = open_probes(run_of(study, "gelu"), TOKENS)
+    assert [layer.moved for layer in measure_activations(fixed, before.model)] == [None, None]
 
 
-def test_an_untrained_model_has_moved_nowhere(study):
-    _, start = opened(run_of(study, "gr-kan"))
-    _, twin = opened(run_of(study, "gr-kan"))
-    assert start_back(start, twin.model) == 0
-    fixed, before = opened(run_of(study, "gelu"))
-    assert start_back(fixed, before.model) is None  # nothing is learnable
+def test_how_far_an_activation_moved_is_that_of_weights_read_by_hand(study):
+    trained, start = open_probes(run_of(study, "swish"), TOKENS)
+    activations = [module for name, module in trained.model.named_modules() if name.endswith("mlp.act")]
+    for layer, module, x in zip(
+        measure_activations(trained, start.model), activations, trained.inputs(activations), strict=True
+    ):
+        now, before = (x * torch.sigmoid(beta * x) for beta in (module.beta.detach(), 1.0))
+        change = (now - before).square().mean().sqrt() / before.square().mean().sqrt()
+        assert layer.moved == pytest.approx(100 * float(change), rel=1e-4)
 
 
 @pytest.mark.parametrize("ffn", ["gelu", "gr-kan", "fourier-kan"])
 def test_pruning_nothing_changes_no_bit_and_pruning_all_is_the_layer_without(study, ffn):
     path = run_of(study, ffn)
-    measured = inspect_run(path, None, TOKENS, False)
-    probe, _ = opened(path, TOKENS)
+    measured = inspect_run(path, TOKENS, False)
+    probe, _ = open_probes(path, TOKENS)
     whole = probe.loss()
     with torch.no_grad():  # a layer's output without any edge is its bias; of the last layer all that is left
         hooks = [part.register_forward_hook(lambda module, _, y: torch.zeros_like(y) + _bias(module))
@@ -161,11 +147,11 @@ def test_pruning_nothing_changes_no_bit_and_pruning_all_is_the_layer_without(stu
     without = probe.loss()
     for hook in hooks:
         hook.remove()
-    assert len(measured.pruning) == 4
-    for curve in measured.pruning:
-        assert curve.shares == SHARES
-        assert curve.loss[0] == measured.loss == whole
-        assert curve.loss[-1] == pytest.approx(without, abs=1e-5)
+    assert list(measured.pruning) == ["importance", "random"]
+    for losses in measured.pruning.values():
+        assert len(losses) == len(REMOVED)
+        assert losses[0] == measured.loss == whole
+        assert losses[-1] == pytest.approx(without, abs=1e-5)
 
 
 def _bias(module: torch.nn.Module) -> torch.Tensor:

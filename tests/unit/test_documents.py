@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,9 +22,9 @@ from PIL import Image
 from base.errors import UsageError
 from base.files import ABANDONED_S
 from base.run.folders import StudyFolder
-from inside.classifier import measures, page, spaces
+from inside.classifier import measures, page
+from inside.ffn.measure import REMOVED, RunInspection
 from inside.ffn.page import document as inspection
-from inside.ffn.record import PruningCurve, RunInspection
 from report.document.document import Document, write_document
 from report.document.html import to_html
 from report.document.markdown import plain
@@ -51,22 +50,21 @@ def report(folder: Path) -> Path:
 def an_inspection(folder: Path) -> Path:
     generator = np.random.default_rng(0)
 
-    def curve(what: str, order: str) -> PruningCurve:
-        loss = [3.0, 3.5 + generator.normal(), math.inf]
-        return PruningCurve(what=what, order=order, shares=[0, 0.5, 1], loss=loss)
+    def losses() -> list[float]:
+        return [3.0, *(3.5 + generator.normal(size=len(REMOVED) - 2)), math.inf]
 
-    arms = {
+    groups = {
         variant: [
             RunInspection(
                 run_id=f"gpt_neo/{variant}/seed{seed}", family="gpt_neo", variant=variant, seed=seed,
-                ffn_parameters=1000, num_tokens=100, loss=3.0, activations=[], start_back=None, edges=[],
-                pruning=[curve(*way) for way in product(("edges", "units"), ("importance", "random"))],
+                ffn_parameters=1000, num_tokens=100, loss=3.0, activations=[], edges=[],
+                pruning={"importance": losses(), "random": losses()},
             )
             for seed in range(3)
         ]
         for variant in ("gelu", "x_y")
     }  # fmt: skip
-    return write_document(inspection(arms, [], "<b>", "ffn-ablations inspect runs/x"), folder, "inspection")
+    return write_document(inspection(groups, [], "<b>", "ffn-ablations inspect runs/x"), folder, "inspection")
 
 
 def texts(folder: Path) -> Path:
@@ -85,7 +83,7 @@ def measures_of_segments(folder: Path) -> Path:
 def concept_spaces(folder: Path) -> Path:
     generator = np.random.default_rng(0)
     points, labels = generator.normal(size=(30, 2, 3)), generator.integers(0, 2, 30)
-    document = spaces.document(points, labels, ["a", "b"], "sst2")
+    document = page.spaces_document(points, labels, ["a", "b"], "sst2")
     return write_document(explanation(document), folder, "explanation")
 
 

@@ -7,8 +7,7 @@ import warnings
 import pytest
 import torch
 
-from base.errors import UsageError
-from eval.memory import Budget, explain_out_of_memory
+from eval.memory import Budget
 from ffn_variants import build_model
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -50,15 +49,6 @@ def test_other_errors_and_a_single_row_are_raised():
         list(Budget(64).fit(8, broken))
     with pytest.raises(torch.OutOfMemoryError):
         list(Budget(64).fit(1, holds(0, [])))
-
-
-def test_a_lack_of_memory_is_told_in_one_line(monkeypatch):
-    def fail() -> None:
-        with explain_out_of_memory("do less"):
-            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 MiB.")
-
-    with pytest.raises(UsageError, match=r"^memory runs out on the device; do less, or lower --workers$"):
-        fail()
 
 
 def test_a_cpu_has_the_batches_of_always_and_a_number_of_tokens_is_obeyed():

@@ -11,15 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from base.errors import UsageError
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import PaddedEncoder, lay_out, make_encoder, padded_inputs
-from eval.classification.evaluate import METRICS
-from eval.classification.finetune import finetune
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
 from eval.classification.tokens import Encoded, Segmented
-from eval.finetuning import Finetuning
 from ffn_variants import build_model
 from scores.heads import get_head, parse_head
 
@@ -93,15 +89,6 @@ def test_predictions_do_not_depend_on_what_fits(head):
         np.testing.assert_allclose(own, other, rtol=0, atol=1e-5)
 
 
-def test_a_step_that_does_not_fit_says_what_to_lower():
-    classifier, settings = classifier_of("roberta"), Finetuning(per_device_train_batch_size=16)
-    message = (
-        r"memory runs out on the device; a step of 16 examples of up to 128 tokens does not fit: lower --"
-    )
-    with room_for(classifier, 8, []), pytest.raises(UsageError, match=message):
-        finetune(classifier, examples(40), examples(9), METRICS["accuracy"], settings, 0)
-
-
 @pytest.mark.parametrize("head", ["linear", "space", "swipe"])
 def test_kept_features_are_those_of_single_examples(head):
     classifier = classifier_of("gpt_neo", head)
@@ -126,14 +113,3 @@ def test_types_reach_a_model_that_has_a_use_for_them():
     inputs = padded_inputs(model, data)
     assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
     assert inputs["token_type_ids"][0, : data.lengths[0]].tolist() == [n % 2 for n in range(data.lengths[0])]
-
-
-def test_t5_reads_a_whole_mask_as_its_own():
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_layers": 2, "num_heads": 2}
-    model, data = build_model("t5", "gelu", **sizes, **IDS).eval(), examples(7)
-    known, whole = PaddedEncoder(model, whole_mask=False), PaddedEncoder(model, whole_mask=True)
-    assert (known.whole_mask, whole.whole_mask, PaddedEncoder(model).whole_mask) == (False, True, False)
-    (states, mask), (found, same) = known.tokens(data), whole.tokens(data)
-    assert torch.equal(mask, same)
-    torch.testing.assert_close(found[same], states[mask], rtol=0, atol=1e-6)

@@ -99,5 +99,5 @@ def test_a_folder_can_be_given_instead_of_a_model(tokenizer, tmp_path):
         assert found == list(zip(scores.log_likelihood, scores.is_greedy, strict=True))
     with pytest.raises(UsageError, match="cannot load the model"):
         CausalModel(tmp_path / "absent")
-    with pytest.raises(UsageError, match="unknown model argument 'prefixes'; did you mean 'prefix'"):
+    with pytest.raises(UsageError, match="prefixes: unknown key, did you mean prefix"):
         CausalModel(tmp_path / "CausalModel", prefixes="eos")

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch.nn.functional import cross_entropy
 from transformers import (
     GPTNeoConfig,
@@ -19,6 +18,7 @@ from transformers import (
 )
 
 from base.command_line import parse_flags
+from base.sections import check
 from eval.config import EvalConfig
 from eval.files import read_rows
 from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
@@ -282,11 +282,11 @@ def test_flags_name_a_preset_and_single_choices():
 
 
 def test_unknown_presets_and_values_are_named(models, tokenizer):
-    with pytest.raises(ValidationError, match="did you mean 'babylm25'"):
-        EvalConfig.model_validate({"protocol": "babylm2"})
+    with pytest.raises(UsageError, match="did you mean 'babylm25'"):
+        check(EvalConfig, {"protocol": "babylm2"})
     with pytest.raises(UsageError, match="did you mean 'lm-eval'"):
         CausalScorer(models["causal"], tokenizer, "lmeval")
     with pytest.raises(UsageError, match="prefix"):
         CausalScorer(models["causal"], tokenizer, prefix="start")
-    with pytest.raises(UsageError, match="unknown model argument 'prefixes'; did you mean 'prefix'"):
+    with pytest.raises(UsageError, match="prefixes: unknown key, did you mean prefix"):
         CausalScorer(models["causal"], tokenizer, prefixes="eos")

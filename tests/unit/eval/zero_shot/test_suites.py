@@ -37,7 +37,7 @@ def test_thirteen_labels_are_twelve_phenomena(real):
     tasks = find_suite_tasks("blimp", real)
     phenomena: dict[str, set[str]] = {}
     for task in tasks:
-        row = read_rows(task.read.args[0], ())[0]
+        row = read_rows(task.load_rows.args[0], ())[0]
         (pair,) = read_items(ChoiceTask("blimp", task.name, f"first {task.source}", lambda row=row: [row]))
         phenomena.setdefault(pair.labels["phenomenon"], set()).add(task.name)
     assert {name: set(uids) for name, uids in BLIMP_PARADIGMS.items()} == phenomena
@@ -93,7 +93,7 @@ def test_plain_gzipped_and_array_files_hold_the_same_pairs(tmp_path):
     (tmp_path / "full" / "notes.txt").write_text("not data")
     tasks = find_suite_tasks("blimp", EvalConfig(blimp_dir=tmp_path))
     assert [task.name for task in tasks] == ["a", "b", "c"]
-    assert all(task.read() == rows for task in tasks)
+    assert all(task.load_rows() == rows for task in tasks)
 
 
 def test_the_source_follows_the_content_and_not_the_place(tmp_path):
@@ -115,7 +115,7 @@ def test_the_embedded_pairs_follow_their_seed():
         find_suite_tasks("embedded-pairs", EvalConfig(embedded_pairs_per_paradigm=3, embedded_seed=seed))
         for seed in (1, 1, 2)
     )
-    read = [[task.read() for task in tasks] for tasks in (first, again, other)]
+    read = [[task.load_rows() for task in tasks] for tasks in (first, again, other)]
     assert read[0] == read[1] != read[2]
     assert all(len(rows) == 3 for rows in read[0])
     assert first[0].source != other[0].source
@@ -149,7 +149,7 @@ def test_files_that_are_no_text_are_named(tmp_path):
     (folder / "c.jsonl").write_text('{"sentence_good": ')
     for task in find_suite_tasks("blimp", EvalConfig(blimp_dir=tmp_path)):
         with pytest.raises(UsageError, match=f"{task.name}.jsonl"):
-            task.read()
+            task.load_rows()
 
 
 def test_missing_folders_and_tasks_are_named(tmp_path, shared_data):
@@ -179,7 +179,7 @@ def test_the_hub_without_network_says_what_to_do():
     tasks = find_suite_tasks("blimp", EvalConfig())
     assert len(tasks) == 67
     with pytest.raises(UsageError, match="--blimp-dir FOLDER"):
-        tasks[0].read()
+        tasks[0].load_rows()
 
 
 def test_the_layouts_of_the_original_pipelines_are_understood(shared_data, tmp_path):

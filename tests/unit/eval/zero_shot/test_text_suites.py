@@ -71,7 +71,7 @@ def test_entity_tracking_is_scored_as_by_the_pipeline(models, tokenizer, shared_
     correct, total = Counter(), Counter()
     for task in find_suite_tasks("entity-tracking", config)[:2]:
         result = task.measure(scorer, print)
-        rows = task.read()
+        rows = task.load_rows()
         rows = [rows[index * len(rows) // num_items] for index in range(num_items)]
         for row, scores in zip(rows, result.items["scores"], strict=True):
             expected = [
@@ -103,7 +103,7 @@ def test_wug_correlates_as_in_the_pipeline(models, tokenizer, shared_data, objec
     config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=40)
     (task,) = find_suite_tasks("wug", config)
     result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
-    rows = task.read()
+    rows = task.load_rows()
     rows = [rows[index * len(rows) // 40] for index in range(40)]
     pairs = [
         [

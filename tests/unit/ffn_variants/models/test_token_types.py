@@ -207,7 +207,7 @@ def saved_bert(bert_tokenizer, tmp_path) -> Path:
 
 def test_the_pairs_of_a_task_are_read_from_files_to_logits(saved_bert, error):
     config = EvalConfig()
-    task = next(task for task in embedded_tasks(config).values() if len(task.templates) == 2)
+    task = next(task for task in embedded_tasks(config).values() if len(task.definition.text) == 2)
     settings = task.finetuning(config.finetune)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(saved_bert)
     classifier = load_for_task(saved_bert, task, settings, 0, tokenizer, "cpu").eval()

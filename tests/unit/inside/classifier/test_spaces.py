@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inside.classifier.spaces import document, draw_concept_space
+from inside.classifier.page import draw_concept_space, spaces_document
 
 
 def make_concepts(n, num_classes, dimensions, seed=0):
@@ -55,7 +55,7 @@ def test_a_panel_shows_the_texts_of_every_label_and_their_means(num_classes, dim
 
 def test_the_table_has_every_place():
     concepts, labels = make_concepts(30, 2, 3)
-    table = document(concepts, labels, ["a", "b"], "sst2").tables["places"]
+    table = spaces_document(concepts, labels, ["a", "b"], "sst2").tables["places"]
     np.testing.assert_array_equal(table[["b 1", "b 2", "b 3"]], concepts[:, 1])
     assert table["label"].tolist() == ["ab"[label] for label in labels]
 

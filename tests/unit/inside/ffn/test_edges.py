@@ -9,8 +9,8 @@ from torch import nn
 
 from ffn_variants import FFN_VARIANTS, build_ffn
 from ffn_variants.variants.series_kan import ChebyKANLinear
-from inside.ffn.edges import _carried, _needed, variances
 from inside.ffn.functions import edge_layers, edges_of
+from inside.ffn.measure import carried_shares, share_needed, variances, weakest
 
 
 def drawn_out(edges, x: torch.Tensor) -> np.ndarray:
@@ -44,10 +44,10 @@ def test_the_variance_of_lines_is_that_of_lines():
 
 
 def test_what_the_most_important_edges_carry():
-    carried = _carried(torch.tensor([[1.0, 5.0], [4.0, 0.0]]))
+    carried = carried_shares(torch.tensor([[1.0, 5.0], [4.0, 0.0]]))
     torch.testing.assert_close(carried, torch.tensor([0, 0.5, 0.9, 1, 1]))
-    assert _needed(carried) == 0.5
-    assert _needed(_carried(torch.zeros(2, 5))) == pytest.approx(0.9)  # all alike, so nine of ten
+    assert share_needed(carried) == 0.5
+    assert share_needed(carried_shares(torch.zeros(2, 5))) == pytest.approx(0.9)  # all alike, so nine of ten
 
 
 @torch.no_grad()
@@ -58,5 +58,16 @@ def test_a_drawn_edge_is_what_the_layer_adds_for_its_input():
     for curve, output, source in ((drawn[0], 2, 1), (drawn[1], 0, 2)):
         alone = torch.zeros(20, 3)
         alone[:, source] = points[:, source]
-        given = layer(alone)[:, output] - layer(torch.zeros(1, 3))[:, output]
-        torch.testing.assert_close(curve - curve[0], given - given[0])
+        added = layer(alone)[:, output] - layer(torch.zeros(1, 3))[:, output]
+        torch.testing.assert_close(curve - curve[0], added - added[0])
+
+
+def test_the_weakest_go_first_and_larger_shares_hold_smaller_ones():
+    importance = torch.randperm(60).view(5, 12).double()
+    before = torch.zeros(5, 12, dtype=torch.bool)
+    for share in (0.0, 0.1, 0.25, 0.5, 0.99, 1.0):
+        removed = weakest(importance, share)
+        assert torch.equal(removed, importance < round(share * 60))
+        assert (removed | ~before).all()
+        before = removed
+    assert int(weakest(torch.zeros(4, 4), 0.5).sum()) == 8  # ties are broken, not all taken

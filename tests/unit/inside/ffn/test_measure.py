@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inside.ffn.measure import by_arm
-from inside.ffn.record import PruningCurve, RunInspection
+from inside.ffn.command import group_runs
+from inside.ffn.measure import RunInspection
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import write_config
 
@@ -29,15 +29,15 @@ def run(tmp_path):
 
 
 def measured(run_id: str, variant: str, seed: int, family: str = "gpt_neo") -> RunInspection:
-    curve = PruningCurve(what="edges", order="random", shares=[0.0, 0.5, 1.0], loss=[3.0, 3.5, 4.0])
     return RunInspection(
         run_id=run_id, family=family, variant=variant, seed=seed, ffn_parameters=0, num_tokens=0, loss=3.0,
-        activations=[], start_back=None, edges=[], pruning=[curve],
+        activations=[], edges=[],
+        pruning={"random": [3.0, 3.1, 3.2, 3.5, 3.6, 3.8, 4.0]},
     )  # fmt: skip
 
 
 def names(runs) -> dict[str, int]:
-    return {name: len(arm) for name, arm in by_arm(runs)[0].items()}
+    return {name: len(group) for name, group in group_runs(runs)[0].items()}
 
 
 def test_seeds_keep_the_name_of_their_variant(run):
@@ -68,8 +68,8 @@ def test_architectures_are_named_where_there_are_several(run):
 
 
 def test_a_seed_that_was_trained_twice_counts_once(run):
-    arms, notes = by_arm([run("gelu"), run("gelu"), run("gelu", 2)])
-    assert [one.seed for one in arms["gelu"]] == [1, 2]
+    groups, notes = group_runs([run("gelu"), run("gelu"), run("gelu", 2)])
+    assert [one.seed for one in groups["gelu"]] == [1, 2]
     assert notes == ["run1: left out, as the same training is there already"]
 
 
