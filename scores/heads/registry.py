@@ -43,7 +43,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="cheby-kan",
         reads="example",
-        builder="ffn_variants.variants.cheby_kan:ChebyKANLinear",
+        builder="ffn_variants.variants.series_kan:ChebyKANLinear",
         formula="sum_i sum_k w_cik T_k(tanh x_i)",
         reference=kan_layers.CHEBY_KAN.reference,
         options=kan_layers.CHEBY_KAN.options,
@@ -51,7 +51,7 @@ _KAN_LAYERS = (
     HeadSpec(
         name="rbf-kan",
         reads="example",
-        builder="ffn_variants.variants.rbf_kan:RBFKANLinear",
+        builder="ffn_variants.variants.bump_kan:RBFKANLinear",
         formula="sum_i sum_g v_cig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
         reference=kan_layers.RBF_KAN.reference,
         options=kan_layers.RBF_KAN.options,
