@@ -119,7 +119,7 @@ def _other_sources(cells: Iterable[Cell]) -> dict[str, str]:
     changes = {
         cell.run_id: source_change(cell.run_dir, cell.config.model.ffn)
         for cell in trained_cells(cells)
-        if not cell.own or is_registered(cell.own.name)
+        if not cell.variant_file or is_registered(cell.variant_file.name)
     }
     return {run_id: change for run_id, change in changes.items() if change}
 

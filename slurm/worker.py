@@ -151,8 +151,8 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
 
 def _load_own(cell: RunCell) -> None:
     """Load its variant where that is in a file: its user consented when the study was submitted."""
-    if cell.own and not is_registered(cell.own.name):
-        cell.own.load()
+    if cell.variant_file and not is_registered(cell.variant_file.name):
+        cell.variant_file.load()
 
 
 def tell_of_edited_code() -> None:

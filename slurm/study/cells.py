@@ -63,7 +63,7 @@ class RunCell(Cell):
     """Pretraining of one family with one FFN variant, and its evaluation."""
 
     config: RunConfig
-    own: OwnVariant | None = None
+    variant_file: OwnVariant | None = None
     """Its variant, where that is in a file of the user's."""
 
 
@@ -89,7 +89,7 @@ def trained_cells(cells: Iterable[Cell]) -> list[RunCell]:
 
 def own_variants(cells: Iterable[Cell]) -> list[OwnVariant]:
     """Return the variants of cells that are in files, each once."""
-    return list(dict.fromkeys(cell.own for cell in trained_cells(cells) if cell.own))
+    return list(dict.fromkeys(cell.variant_file for cell in trained_cells(cells) if cell.variant_file))
 
 
 def backbone_cells(cells: Iterable[Cell]) -> list[BackboneCell]:

@@ -67,7 +67,7 @@ class Expansion:
             evaluation=self.config.evaluation,
             study_dir=RunFolder(folder).study.path,
             run_dir=folder,
-            own=own_variant(level.name),
+            variant_file=own_variant(level.name),
             places=tuple((point.axis, point.level) for point in points),
         )
 
