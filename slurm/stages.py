@@ -40,7 +40,7 @@ _PARTS = {
     "cells": "its families or training",
     "benchmarks": "what it is scored on",
 }
-"""By the field of a tuning's or of the looks' plan what a user calls it."""
+"""What a user calls each field of the plan of a tuning or of looks."""
 
 
 def check_unchanged(study: Study) -> None:
@@ -68,7 +68,7 @@ def check_unchanged(study: Study) -> None:
 
 
 def _changed_tuning(study: Study, tuning: Tuning) -> str:
-    """Name what of a study is not as it was tuned; empty where all is."""
+    """Name the first part of a study that differs from its recorded tuning; empty if none does."""
     if study.tuning_plan is None:
         return "tune:"
     if gone := [name for name in tuning.plan.variants if name not in study.tuning_plan.variants]:
@@ -150,7 +150,7 @@ def _held_out_loss(cell: RunCell) -> float | None:
 
 
 def _chosen_lines(before: Tuning, now: Tuning) -> list[str]:
-    """Say what was chosen since."""
+    """Write a line for each choice that ``now`` has and ``before`` has not."""
     lines = []
     for choice in now.chosen[len(before.chosen) :]:
         place = " ".join([choice.family, *(level for _, level in choice.places)])
@@ -276,7 +276,7 @@ def with_further(study: Study, number: int) -> Study:
 
 
 def _further(added: Narrowing, tuning: Tuning, main_seeds: Sequence[int]) -> list[Further]:
-    """Return the runs of each setting, at the next seeds that nobody has."""
+    """Return the added tuning runs of each setting, at the next seeds that no run of the study has."""
     runs = []
     for line in added.lines:
         choice = line.choice

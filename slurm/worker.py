@@ -87,7 +87,7 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
 
 
 def _run_held(cell: Cell, worker: Worker) -> None:
-    """Run a cell that this process has, and keep how it ended."""
+    """Run a cell whose lock this process holds, and record how it ended."""
     before = read_state(cell.study_dir, cell.run_id)
     if is_done(cell):  # a cell that was handed in twice, among others
         print(f"{cell.run_id}: finished", flush=True)
@@ -150,7 +150,7 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
 
 
 def _load_own(cell: RunCell) -> None:
-    """Load its variant where that is in a file: its user consented when the study was submitted."""
+    """Load a variant from the user's file, which the user consented to when the study was submitted."""
     if cell.variant_file and not is_registered(cell.variant_file.name):
         cell.variant_file.load()
 

@@ -164,7 +164,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _trains_or_scores(self) -> StudyConfig:
-        """Refuse anything but families with variants, or backbones with what can be asked of them."""
+        """Refuse a study that has neither families with variants nor backbones, or that mixes the two."""
         if not self.backbones:
             for name in ("families", "variants"):
                 if not getattr(self, name):
@@ -246,7 +246,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _tests_know_the_looks(self) -> StudyConfig:
-        """Let the report correct for the looks of seeds that are added."""
+        """Hand the looks at which seeds are added to the report, whose tests correct for them."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return self
         looks, first, most = self.looks, self.seeds.first, self.seeds.most
@@ -317,7 +317,7 @@ class StudyConfig(Section):
 
 
 def _text(value: Any) -> Any:
-    """Numbers stand for a level that is one."""
+    """Write a number as the name of a level: 0.003 as ``"0.003"``."""
     return write_value(value) if isinstance(value, int | float) else value
 
 

@@ -214,7 +214,7 @@ def shared_cells(tuning: Tuning, untuned: Iterable[RunCell]) -> list[RunCell]:
 
 
 def shares_its_best(tuning: Tuning, cell: RunCell) -> bool:
-    """Whether a run at its variant's own best is the one at the shared best too."""
+    """Whether a variant's best values are also the baseline's best, so that one run is both."""
     place = (cell.config.family, cell.places)
     choice, shared = tuning.choice(*place, cell.variant), tuning.shared(*place)
     is_same = choice and shared and choice.point == shared.point
@@ -245,7 +245,7 @@ def with_values(cell: RunCell, point: Point, part: Part) -> RunCell:
 
 
 def compared_data(config: RunConfig) -> RunConfig:
-    """Return what a tuning run has, but the held-out text of the runs that are compared."""
+    """Return a tuning run's config with the held-out text of the runs that are compared."""
     data = config.data.model_copy(update={"validation_part": COMPARED_ON})
     return config.model_copy(update={"data": data})
 
@@ -271,7 +271,7 @@ def check_values(cells: Sequence[RunCell], tune: TuneConfig) -> None:
 
 
 def _at_point(cell: RunCell, trial: Wanted) -> RunCell:
-    """A tuning run; only its held-out loss is wanted."""
+    """Make the tuning run of a cell at one point; it is not scored, as its held-out loss decides."""
     tuning_run = with_values(cell, trial.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in trial.point.items()))
     nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
