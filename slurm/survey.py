@@ -159,6 +159,8 @@ def _is_of_the_queue(state: CellState) -> bool:
 
 def _corrected(state: CellState, queue: Queue | None) -> CellState:
     """Correct the state that a worker wrote by what the queue says of its job."""
+    # What its worker wrote is older than the queue: a cell "running" in a job that is pending was saved and
+    # queued again, and one "running" in a job that has failed was killed before it could write that.
     if not _is_of_the_queue(state):
         return state
     if queue is None:

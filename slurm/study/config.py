@@ -202,6 +202,8 @@ class StudyConfig(Section):
     @model_validator(mode="after")
     def _fields_are_set_once(self) -> StudyConfig:
         """Refuse a field that two of ``config``, ``sizes``, ``tokens``, ``axes`` and ``tune`` would set."""
+        # With tune: {optim.learning_rate: ...}, a config {optim: {learning_rate: 0.01}} is refused, and so is
+        # {variants: {kan: {optim: {learning_rate: 0.01}}}}, which sets the same field.
         reasons = dict(SET_BY_STUDY)  # by field why nothing else may set it
         if self.tune or len(self.all_seeds) > 1 or self.backbones:
             reasons["output.run_name"] = "it would give all runs one folder"

@@ -171,6 +171,8 @@ class Study:
     @property
     def _levels_and_stages(self) -> dict[str, Any]:
         """Levels of runs, and stages of those that are not compared: the names of folders show neither."""
+        # If gelu is the baseline and its best is also kan's, kan's one run is both main and shared: it is
+        # listed under both stages. Runs of the main stage alone are left out, as most runs are such.
         stages: dict[str, list[str]] = {}
         for cell in self.cells:
             stages.setdefault(cell.stage, []).append(cell.run_id)
