@@ -267,7 +267,7 @@ def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) 
         for place, content in (variants or {}).items():
             (copy / place).parent.mkdir(parents=True, exist_ok=True)
             (copy / place).write_bytes(content)
-        # Code as committed is named by its commit, such as 0a1b2c3d4e5f, and any other by its content as well,
+        # Code as committed is named by its commit, such as 0a1b2c3d4e5f, any other by its content as well,
         # 0a1b2c3d4e5f-9f8e7d6c: so two edits of one commit have a copy each.
         digest = content_hash(copy)
         name = (
