@@ -121,7 +121,7 @@ def _auto_map(family: FamilySpec) -> dict[str, str]:
 
 
 def _follow(family: FamilySpec, specs: list[Definition], own_texts: Mapping[str, str]) -> dict[str, str]:
-    """By module the new text of all that is needed."""
+    """Collect the modules that a model needs, from its classes on, each with its rewritten text."""
     waiting = [family.model_class.split(":")[0], family.config_class.split(":")[0]]
     done: dict[str, str] = {}
     while waiting:
@@ -161,7 +161,7 @@ def _source_file(module: str) -> Path | None:
 
 
 def _entries(specs: list[Definition]) -> str:
-    """What the registry has below its functions."""
+    """Write the lines that put the model's specs into the registry of ``stand_ins``."""
     lines = ["\n"]
     for number, spec in enumerate(specs):
         origin = f".{_flat(spec.module)}" if _travels(spec.module) else spec.module

@@ -52,7 +52,7 @@ def variant_file(name: str) -> VariantFile | None:
 
 
 def names_file(text: str) -> bool:
-    """Whether a text that stands for a variant names a file; a variant's name never looks so."""
+    """Whether a text that names a variant is the place of a file (``mine.py:SPEC``), not a name."""
     return ":" in text or "/" in text or text.endswith(".py")
 
 

@@ -283,7 +283,7 @@ def source_fingerprint(name: str) -> str:
 
 
 def is_same_source(name: str, recorded: str | None) -> bool:
-    """Whether what was recorded of a variant computes the same as its present source.
+    """Whether a variant's present source is the recorded one, or one that computes the same.
 
     Args:
         name: The variant.
@@ -389,7 +389,7 @@ class _Walk:
         return f"#{self.numbers[key]}"
 
     def value(self, value: Any) -> str:
-        """What a function has around it or as a default, as text that is the same in every process."""
+        """Write a value that a function closes over or has as a default, the same in every process."""
         if isinstance(value, _PLAIN):
             return repr(value)
         if isinstance(value, Mapping):
@@ -415,7 +415,7 @@ class _Walk:
 
 @functools.cache
 def _links(source: SourceFile, definition: Definition) -> list[tuple[Chain, Place | str]]:
-    """What the names in a definition stand for, those apart that are local."""
+    """Resolve the names in a definition, but for local ones."""
     meanings = ((chain, _resolve(source, definition, chain)) for chain in definition.chains)
     return [(chain, meaning) for chain, meaning in meanings if meaning is not None]
 
@@ -492,7 +492,7 @@ def _end(node: Any) -> tuple[int, int]:
 
 
 def _closure(function: Any) -> dict[str, Any]:
-    """What a function found around it when it was made, by name: of the outer function, and its defaults."""
+    """Return the values that a function closes over, by name, and its defaults."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     values = {name: cell.cell_contents for name, cell in cells}
     defaults = dict(enumerate(function.__defaults__ or ()))

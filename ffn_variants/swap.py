@@ -34,7 +34,7 @@ _OWN = (
     *("ffn", "ffn_options", "ffn_source", "layer_ffns", "ffn_files", "paired_intermediate_size"),
     *("attention_layers", "architectures", "dtype", "transformers_version"),
 )
-"""Fields of a config that are set anew, or follow from others."""
+"""Fields of a config that are not copied: they are set for the new model, or follow from others."""
 
 
 def layers_of(model: PreTrainedModel) -> dict[str, nn.Module]:
@@ -43,7 +43,7 @@ def layers_of(model: PreTrainedModel) -> dict[str, nn.Module]:
 
 
 def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
-    """Say which variant each layer has, as ``layer_ffns`` of a config does.
+    """Return the variant, options and width of each layer, as ``layer_ffns`` of a config has them.
 
     Returns:
         ``ffn`` is None where the registry has no variant like that of a stock model.
@@ -144,7 +144,7 @@ def _take_over(
     replaced: Collection[int],
     stock_ffn: str,
 ) -> None:
-    """Copy all weights of the source but those of chosen FFNs that the variant does not keep."""
+    """Copy all weights, but those of replaced FFNs that the new variant has no use for."""
     weights, state = _in_our_names(source.state_dict()), target.state_dict()
     fresh: set[str] = set()
     for number, (name, layer) in enumerate(layers_of(target).items()):

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,21 +139,32 @@ def read_progress(folder: Path) -> dict[str, float]:
         The newest ``step``, ``max_steps``, ``loss``, ``tokens_per_s`` and ``time_s`` (seconds of training so
         far, those before an interruption included); empty before the first was logged.
     """
-    try:
-        with RunFolder(folder).metrics_file.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 8192))
-            lines = file.read().splitlines()
-    except OSError:
-        return {}
     newest: dict[str, float] = {}
-    for line in lines:
-        with suppress(ValueError):  # a line that is cut off
-            newest |= {key: value for key, value in mapping(parse_json(line)).items() if is_number(value)}
+    for record in logged(folder, last_bytes=8192):
+        newest |= record
     return newest
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
+def logged(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, float]]:
+    """Yield the numbers of each line of a run's ``metrics.jsonl``; a line that is cut off is passed over.
+
+    Args:
+        folder: The run's.
+        last_bytes: How much of the file's end is read; None for all of it.
+    """
+    try:
+        with RunFolder(folder).metrics_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0 if last_bytes is None else max(0, size - last_bytes))
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError):
+            yield {key: value for key, value in mapping(parse_json(line)).items() if _is_number(value)}
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value from a file is one to show: finite, and not beyond all measure."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 

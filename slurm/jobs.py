@@ -295,6 +295,7 @@ def _asking_slurm() -> Iterator[None]:
     Raises:
         UsageError: If it fails.
     """
+    # clean_env takes away every variable that begins with SLURM_, and SLURM_CONF says where the cluster is.
     cluster = {"SLURM_CONF": os.environ["SLURM_CONF"]} if "SLURM_CONF" in os.environ else {}
     try:
         with clean_env():

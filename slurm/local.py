@@ -61,6 +61,7 @@ class LocalRunner:
                         tries.update(cell.run_id for cell in cells)
                     time.sleep(POLL_S)
                     self.progress.update()
+                    # A batch whose process ended is taken up again without the cells that ended in it.
                     for slot in [
                         slot for slot, (process, _) in running.items() if process.poll() is not None
                     ]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from base.records import parse_json
 from base.run.folders import RunFolder, StudyFolder
 from report.document.document import Document, shown_path, write_document
 from report.document.markdown import family_label, figure, plain, table
 from report.figures.style import STYLE, Curve, add_legend, panels, thin, variant_styles
 from scores.stages import MAIN
-from slurm.cell_state import is_number
+from slurm.cell_state import logged
 from slurm.survey import peek_listing
 
 PANEL_IN = 3.4
@@ -92,12 +90,6 @@ def _drawn(curves: Mapping[str, Curve], label: str) -> Figure:
 
 
 def read_curve(run: RunFolder, metric: str) -> list[tuple[int, float]]:
-    """Read steps and values of a metric from a run's log in order; what does not parse is passed over."""
-    values: dict[int, float] = {}
-    lines = run.metrics_file.read_bytes().splitlines() if run.metrics_file.is_file() else []
-    for line in lines:
-        with suppress(ValueError):
-            record = parse_json(line)
-            if isinstance(record, dict) and is_number(record.get("step")) and is_number(record.get(metric)):
-                values[int(record["step"])] = float(record[metric])
-    return sorted(values.items())
+    """Read steps and values of a metric from a run's log, in order."""
+    records = (record for record in logged(run.path) if {"step", metric} <= record.keys())
+    return sorted({int(record["step"]): float(record[metric]) for record in records}.items())

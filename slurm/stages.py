@@ -39,7 +39,7 @@ _PARTS = {
     "cells": "its families or training",
     "benchmarks": "what it is scored on",
 }
-"""By the field of a tuning's or of the looks' plan what a user calls it."""
+"""What a user calls each field of the plan of a tuning or of looks."""
 
 
 def check_unchanged(study: Study) -> None:
@@ -67,7 +67,7 @@ def check_unchanged(study: Study) -> None:
 
 
 def _changed_tuning(study: Study, tuning: Tuning) -> str:
-    """Name what of a study is not as it was tuned; empty where all is."""
+    """Name the first part of a study that differs from its recorded tuning; empty if none does."""
     if study.tuning_plan is None:
         return "tune:"
     if gone := [name for name in tuning.plan.variants if name not in study.tuning_plan.variants]:
@@ -149,7 +149,7 @@ def _held_out_loss(cell: RunCell) -> float | None:
 
 
 def _chosen_lines(before: Tuning, now: Tuning) -> list[str]:
-    """Say what was chosen since."""
+    """Write a line for each choice that ``now`` has and ``before`` has not."""
     lines = []
     for choice in now.chosen[len(before.chosen) :]:
         place = " ".join([choice.family, *(level for _, level in choice.places)])
@@ -188,6 +188,8 @@ def take_look(study: Study, analysis: Analysis) -> None:
 
 def _look(study: Study, decisions: Decisions, comparisons: Sequence[Comparison]) -> Look:
     """Decide the comparisons that the study's answer rests on; what was decided before stays so."""
+    # Planned looks at 3, 6 and 12 seeds, and kan against gelu decided at 3: at 6 that claim keeps its verdict
+    # of then, and only the variants of undecided comparisons go on to 12.
     before, seeds = decisions.decided(), decisions.planned[len(decisions.looks)]
     claims, undecided = [], []
     for comparison in comparisons:
@@ -275,7 +277,7 @@ def with_further(study: Study, number: int) -> Study:
 
 
 def _further(added: Narrowing, tuning: Tuning, main_seeds: Sequence[int]) -> list[Further]:
-    """Return the runs of each setting, at the next seeds that nobody has."""
+    """Return the added tuning runs of each setting, at the next seeds that no run of the study has."""
     runs = []
     for line in added.lines:
         choice = line.choice

@@ -23,11 +23,11 @@ from slurm.cluster import Queue, living_arrays, read_queue, report_name
 SILENT = "SLURM does not answer"
 """The note on cells in jobs while SLURM cannot be asked."""
 BY_SOMEBODY = ("CANCELLED", "DEADLINE")
-"""Ends of a job that somebody wanted."""
+"""States of jobs that a person or the scheduler ended on purpose: they are not tried again."""
 NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}
 """What cells are called, by their stage."""
 COSTLESS = "optim."
-"""Axes that begin so change no duration."""
+"""Fields of the optimizer, as axes, do not change how long a run takes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _tunes(study: Path, stages: Mapping[str, object]) -> bool:
 
 
 def describe_levels(run_id: str, levels: Mapping[str, str]) -> str:
-    """Say what a run's folder does not: ``kan grid_size=3, size 0.1M``; empty where it tells all.
+    """Name the levels of a run that its folder's name does not show: ``kan grid_size=3, size 0.1M``.
 
     Args:
         run_id: ``family/variant/run``.
@@ -158,6 +158,8 @@ def _is_of_the_queue(state: CellState) -> bool:
 
 def _corrected(state: CellState, queue: Queue | None) -> CellState:
     """Correct the state that a worker wrote by what the queue says of its job."""
+    # What its worker wrote is older than the queue: a cell "running" in a job that is pending was saved and
+    # queued again, and one "running" in a job that has failed was killed before it could write that.
     if not _is_of_the_queue(state):
         return state
     if queue is None:

@@ -119,7 +119,7 @@ def _other_sources(cells: Iterable[Cell]) -> dict[str, str]:
     changes = {
         cell.run_id: source_change(cell.run_dir, cell.config.model.ffn)
         for cell in trained_cells(cells)
-        if not cell.own or is_registered(cell.own.name)
+        if not cell.variant_file or is_registered(cell.variant_file.name)
     }
     return {run_id: change for run_id, change in changes.items() if change}
 
@@ -156,7 +156,7 @@ def _data_of(run: RunFolder) -> dict[str, Any]:
 
 
 def _corpus(data: dict[str, Any]) -> str:
-    """What of a run's data decides its tokens; not how rows are cut, nor which part is held out."""
+    """Write the settings that decide a corpus's tokens; how rows are cut and what is held out do not."""
     return json.dumps(
         {name: value for name, value in data.items() if name not in ("validation_part", "block_size")}
     )

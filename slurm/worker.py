@@ -87,7 +87,7 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
 
 
 def _run_held(cell: Cell, worker: Worker) -> None:
-    """Run a cell that this process has, and keep how it ended."""
+    """Run a cell whose lock this process holds, and record how it ended."""
     before = read_state(cell.study_dir, cell.run_id)
     if is_done(cell):  # a cell that was handed in twice, among others
         print(f"{cell.run_id}: finished", flush=True)
@@ -150,9 +150,9 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
 
 
 def _load_own(cell: RunCell) -> None:
-    """Load its variant where that is in a file: its user consented when the study was submitted."""
-    if cell.own and not is_registered(cell.own.name):
-        cell.own.load()
+    """Load a variant from the user's file, which the user consented to when the study was submitted."""
+    if cell.variant_file and not is_registered(cell.variant_file.name):
+        cell.variant_file.load()
 
 
 def tell_of_edited_code() -> None:
@@ -267,6 +267,8 @@ def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) 
         for place, content in (variants or {}).items():
             (copy / place).parent.mkdir(parents=True, exist_ok=True)
             (copy / place).write_bytes(content)
+        # Code as committed is named by its commit, such as 0a1b2c3d4e5f, any other by its content as well,
+        # 0a1b2c3d4e5f-9f8e7d6c: so two edits of one commit have a copy each.
         digest = content_hash(copy)
         name = (
             commit[:12] if commit and is_clean and not variants else f"{commit[:12] or 'code'}-{digest[:8]}"

@@ -208,6 +208,9 @@ def _gradients(
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
     """Those of x, of the weights and of the constants, as needed, from (N, O) of the result."""
+    # One buffer of (block, K, I) numbers serves twice: for the features, which the gradient of the weights is
+    # a product with, and then for the gradient of the features, from which those of x and the constants
+    # follow.
     needs_x, needs_weight, *needs_constants = needs
     learned = tuple(index for index, need in enumerate(needs_constants) if need)
     features, slopes = _features(basis), _slopes(basis, learned)

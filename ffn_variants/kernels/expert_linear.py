@@ -72,6 +72,8 @@ def _gradients(grad: Tensor, x: Tensor, weight: Tensor, expert: Tensor) -> tuple
 
 def _parts(expert: Tensor, num_experts: int) -> tuple[Tensor, Iterator[tuple[int, slice]]]:
     """An order of the rows by expert, and each expert that has rows with its part of them."""
+    # Experts 2, 0, 2 of three: counts 1, 0, 2 and ends 1, 1, 3, so expert 0 has the sorted rows 0:1 and 2 has
+    # 1:3.
     counts = torch.bincount(expert, minlength=num_experts).tolist()
     ends = [sum(counts[: number + 1]) for number in range(num_experts)]
     parts = ((number, slice(end - counts[number], end)) for number, end in enumerate(ends) if counts[number])

@@ -1,9 +1,16 @@
-"""Features and slopes of bases as Triton kernels; ``triton_ops`` calls them.
+"""Features and slopes of B-splines as Triton kernels; ``triton_ops`` calls them.
 
-One program has a block of the inputs of one row. It reads each x once, computes in float32 and rounds what it
-writes to the dtype of ``out``. Nothing else is written. What is computed is said by the bases themselves, in
-``ffn_variants.splines.b_splines`` and ``series_kan``; the notation is theirs: G
-grid_size, K spline_order, I inputs.
+What they compute, and the notation (G grid_size, K spline_order, I inputs), is that of
+``ffn_variants.splines.b_splines``. Each program has one row and a block of its inputs, reads each x once,
+computes in float32, and rounds to the dtype of ``out`` what it writes; it writes nothing else.
+
+For example G = 3, K = 1, I = 2, rows = 5: features are (5, 1 + 3 + 1, 2). Program (4, 0) has row 4 and both
+inputs, u = (x_40, x_41). It writes SiLU(u) at out + 4 * (5 * 2) + (0, 1), the spline of number 0 two places
+further on, where the features of row 4 continue, and so on. The slopes walk the same places: there the
+gradient of each feature is read, times the feature's derivative at u, and summed to the gradient of u.
+
+Loops over ``tl.static_range`` are unrolled when a kernel is compiled, so that G and K cost no branch at run
+time, and a tuple that grows in one is a set of registers.
 """
 
 from __future__ import annotations
@@ -74,6 +81,7 @@ def _silu_slope(u):
 @triton.jit
 def _bump(t, order: tl.constexpr):
     """The spline of order K at a distance of t steps from its middle (see ``EvenSplines``)."""
+    # K = 3: (reach^3 - 4 relu(reach - 1)^3) / 6. The coefficient is 1/6 first, then 1/6 times -4.
     reach = (order + 1) / 2 - tl.abs(t)
     coefficient = 1.0
     for k in tl.static_range(1, order + 1):
@@ -88,6 +96,7 @@ def _bump(t, order: tl.constexpr):
 @triton.jit
 def _bump_slope(t, order: tl.constexpr):
     """Its derivative by t; zero at the middle and at its ends, as torch has it for abs and relu."""
+    # K = 3: (reach^2 - 4 relu(reach - 1)^2) / 2 by reach, which falls with t on the right of the middle.
     reach = (order + 1) / 2 - tl.abs(t)
     coefficient = 1.0
     for k in tl.static_range(1, order):
@@ -170,6 +179,7 @@ def _knot(knots, inputs, inside, number, count: tl.constexpr):
 @triton.jit
 def _interval(u, knots, inputs, inside, count: tl.constexpr):
     """The j with t_j <= u < t_{j+1}, and whether there is one; where not, as for NaN, some other number."""
+    # The number of knots at or below u, less one: of the knots 0, 1, 2, 3 and u = 1.5 it is 1.
     interval = tl.full(u.shape, -1, tl.int32)
     for number in tl.static_range(count):
         interval += (u >= tl.load(knots + number * inputs, inside, 0.0)).to(tl.int32)
@@ -183,6 +193,9 @@ def _local_splines(u, knots, inputs, inside, interval, count: tl.constexpr, orde
     Every division is by the length of an interval that has j within it and so is not zero; coinciding knots
     need no case of their own.
     """
+    # Knots 0, 1, 2, 3 and u = 1.5, so j = 1. For k = 1 the one spline of order 0 is shared out between two:
+    # its part that falls goes to the spline from 0 to 2, (2 - 1.5) / 1, and the one that rises to that from 1
+    # to 3. For k = 2 each of these is shared out in the same way, and so on.
     values = (tl.full(u.shape, 1.0, tl.float32),)
     for k in tl.static_range(1, order + 1):
         saved = tl.zeros_like(u)
@@ -195,45 +208,3 @@ def _local_splines(u, knots, inputs, inside, interval, count: tl.constexpr, orde
             saved = (u - lower) * part
         values = raised + (saved,)  # noqa: RUF005
     return values
-
-
-@triton.jit
-def fourier_features(
-    x, x_row, x_column, out, inputs, grid_size: tl.constexpr, block: tl.constexpr
-):  # fmt: skip
-    """Write cos(x) ... cos(Gx), sin(x) ... sin(Gx): x (rows, I) to out (rows, 2 G, I), contiguous."""
-    row, column, inside = columns(inputs, block)
-    u = load(x, x_row, x_column, row, column, inside)
-    at = out + row * (2 * grid_size * inputs) + column
-    first_cosine, first_sine = tl.cos(u), tl.sin(u)
-    cosine, sine = first_cosine, first_sine
-    for number in tl.static_range(grid_size):
-        tl.store(at + number * inputs, cosine, inside)
-        tl.store(at + (grid_size + number) * inputs, sine, inside)
-        cosine, sine = _turned(cosine, sine, first_cosine, first_sine)
-
-
-@triton.jit
-def fourier_slopes(
-    x, x_row, x_column, grad, out, out_row, out_column, inputs,
-    grid_size: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """Write the gradient of x (rows, I) from that of the features (rows, 2 G, I), contiguous."""
-    row, column, inside = columns(inputs, block)
-    u = load(x, x_row, x_column, row, column, inside)
-    at = grad + row * (2 * grid_size * inputs) + column
-    first_cosine, first_sine = tl.cos(u), tl.sin(u)
-    cosine, sine = first_cosine, first_sine
-    total = tl.zeros_like(u)
-    for number in tl.static_range(grid_size):
-        along_cosine = tl.load(at + number * inputs, inside, 0.0).to(tl.float32)
-        along_sine = tl.load(at + (grid_size + number) * inputs, inside, 0.0).to(tl.float32)
-        total += (number + 1) * (along_sine * cosine - along_cosine * sine)
-        cosine, sine = _turned(cosine, sine, first_cosine, first_sine)
-    tl.store(out + row * out_row + column.to(tl.int64) * out_column, total, inside)
-
-
-@triton.jit
-def _turned(cosine, sine, first_cosine, first_sine):
-    """Cosine and sine of the sum of two angles."""
-    return cosine * first_cosine - sine * first_sine, sine * first_cosine + cosine * first_sine

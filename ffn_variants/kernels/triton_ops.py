@@ -56,9 +56,6 @@ def _uneven(basis: Any, knots: Tensor, reciprocals: Tensor) -> dict[str, float]:
 BY_HAND = {
     "ffn_variants.splines.b_splines.EvenSplines": Kernels("even", _even),
     "ffn_variants.splines.b_splines.UnevenSplines": Kernels("uneven", _uneven, 1),
-    "ffn_variants.variants.series_kan.FourierBasis": Kernels(
-        "fourier", lambda basis: {"grid_size": basis.grid_size}
-    ),
 }
 
 

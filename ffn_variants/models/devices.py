@@ -45,7 +45,7 @@ def visible_gpus() -> list[str]:
 
 
 def use_gpu() -> bool:
-    """Whether to compute on a GPU: where there is one, unless the CPU is asked for. Nothing is put there.
+    """Whether to compute on a GPU: if there is one, and the CPU is not asked for. Allocates nothing.
 
     Raises:
         UsageError: If there is one, and torch cannot use it.
@@ -80,7 +80,7 @@ def choose_device(name: str | None) -> str:
 
 
 def check_device(name: str | None) -> str:
-    """Choose a device as ``choose_device`` does, and take no memory of a GPU: for who computes elsewhere."""
+    """Choose a device as ``choose_device`` does, without allocating on it."""
     if name is None:
         return "cuda" if use_gpu() else "cpu"
     try:
@@ -97,7 +97,7 @@ def check_device(name: str | None) -> str:
 
 
 def _trouble() -> str:
-    """What keeps torch from using a GPU, in its words; empty where nothing does."""
+    """Return torch's reason why it cannot use a GPU; empty if it can."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says the same in several lines
         if torch.cuda.is_available():

@@ -74,7 +74,7 @@ def biased_attention(
     position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """``sdpa`` with a bias that has the dtype of the scores before it meets the mask.
+    """``sdpa`` with T5's position bias, cast to the dtype of the scores before the mask is added.
 
     Their sum has a number for every head and pair of tokens; in float32 it would be written, copied and cast.
 

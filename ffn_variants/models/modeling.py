@@ -57,8 +57,8 @@ from ffn_variants.source import cure, describe_change, is_same_source
 # A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
 _Base = PreTrainedModel if TYPE_CHECKING else object
 
-_TOLD: set[tuple[str, str]] = set()
-"""Variants and sources of which it was told that the present source is another."""
+_WARNED: set[tuple[str, str]] = set()
+"""Variants and recorded fingerprints that a warning was given about, once in a process."""
 
 
 @contextmanager
@@ -149,7 +149,9 @@ class FFNVariantMixin(_Base):
                 f"(first difference: {wrong[0]}); load it with the ffn and ffn_options of its config.json"
             )
         if not is_same_source(model.config.ffn, model.config.ffn_source):
-            _tell_other_source(model.config.ffn, model.config.ffn_source, str(pretrained_model_name_or_path))
+            _warn_of_other_source(
+                model.config.ffn, model.config.ffn_source, str(pretrained_model_name_or_path)
+            )
         return (model, info) if wants_info else model
 
     @classmethod
@@ -175,16 +177,16 @@ def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _is_unset(module: nn.Module) -> bool:
-    """Whether a module has tensors that wait for their values, by the marks that transformers makes."""
+    """Whether a module has tensors without values yet, by the marks that transformers sets."""
     return not getattr(module, "_is_hf_initialized", False) and any(
         not (tensor.is_meta or getattr(tensor, "_is_hf_initialized", False))
         for tensor in _own_tensors(module).values()
     )
 
 
-def _tell_other_source(ffn: str, recorded: str, folder: str) -> None:
-    if (ffn, recorded) not in _TOLD:
-        _TOLD.add((ffn, recorded))
+def _warn_of_other_source(ffn: str, recorded: str, folder: str) -> None:
+    if (ffn, recorded) not in _WARNED:
+        _WARNED.add((ffn, recorded))
         logging.getLogger(__name__).warning(
             "%s: these weights were trained through %s: their outputs are not those of its training; "
             "retrain, %s",

@@ -7,13 +7,14 @@ which it takes where this project was not imported before and ``trust_remote_cod
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers.utils.hub import cached_file
 
 from base.errors import UsageError
+from base.files import mapping
 from base.model_folders import REMOTE_MODULE
 from base.records import peek_record
 from ffn_variants.files import load_variant, variant_file
@@ -95,16 +96,7 @@ def load_variants(config: FFNConfig, model: str | Path, trust: bool, **arguments
         UsageError: Without consent, if a file is not there or cannot be loaded, or if this process has
             another variant of that name.
     """
-
-    def find(file: str) -> Path | None:
-        with contextlib.suppress(OSError):
-            path = cached_file(str(model), file, **arguments)
-            return Path(path) if path else None
-        return None
-
-    for name, place in (config.ffn_files or {}).items():
-        source = config.ffn_source if name == config.ffn else None
-        _load_variant(model, name, place, source, trust, find)
+    _load_stored(vars(config), model, trust, arguments)
 
 
 def admit_variants(folder: Path, trust_remote_code: bool = False) -> None:
@@ -120,45 +112,29 @@ def admit_variants(folder: Path, trust_remote_code: bool = False) -> None:
     Raises:
         UsageError: Without consent; or if this process has another variant of that name.
     """
-    stored = peek_record(folder / "config.json")
-    files = stored.get("ffn_files")
-    for name, place in (files if isinstance(files, Mapping) else {}).items():
-        source = stored.get("ffn_source") if name == stored.get("ffn") else None
-        _load_variant(folder, name, place, source, trust_remote_code, folder.joinpath)
+    _load_stored(peek_record(folder / "config.json"), folder, trust_remote_code, {})
 
 
-def _load_variant(
-    model: str | Path,
-    name: str,
-    place: object,
-    source: str | None,
-    trust: bool,
-    find: Callable[[str], Path | None],
+def _load_stored(
+    config: Mapping[str, Any], model: str | Path, trust: bool, arguments: Mapping[str, Any]
 ) -> None:
-    """Load one variant of a model, unless this process has it already.
-
-    Args:
-        model: Its folder, or its name on the hub.
-        name: The variant.
-        place: As the config has it: the file beside the weights, and the name of the spec in it.
-        source: The fingerprint that the model has of it, if any.
-        trust: Whether the user consents to run the file.
-        find: From the file's name to where it lies here; None where the model has none.
-    """
-    file, attribute = _file_name(place), str(place).rpartition(":")[2]
-    if is_registered(name) and _is_here(name, source, find(file) if variant_file(name) else None):
-        return
-    if not trust:
-        raise UsageError(
-            f"{model} brings its FFN variant {name!r} in {file}, which is code; read that file, then "
-            "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
-        )
-    path = find(file)
-    if path is None:
-        raise UsageError(f"{model}: has no {file} with its variant {name!r}")
-    spec = load_variant(f"{path}:{attribute}")  # where another variant has the name, this says so
-    if spec.name != name:
-        raise UsageError(f"{path}: holds the variant {spec.name!r}, and the model's config says {name!r}")
+    """Load what ``ffn_files`` of a config names, but for the variants that this process has already."""
+    for name, place in mapping(config.get("ffn_files")).items():
+        file, attribute = _file_name(place), str(place).rpartition(":")[2]
+        recorded = config.get("ffn_source") if name == config.get("ffn") else None
+        if is_registered(name) and _is_here(name, recorded, model, file, arguments):
+            continue
+        if not trust:
+            raise UsageError(
+                f"{model} brings its FFN variant {name!r} in {file}, which is code; read that file, then "
+                "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
+            )
+        path = _local_copy(model, file, arguments)
+        if path is None:
+            raise UsageError(f"{model}: has no {file} with its variant {name!r}")
+        spec = load_variant(f"{path}:{attribute}")  # where another variant has the name, this says so
+        if spec.name != name:
+            raise UsageError(f"{path}: holds the variant {spec.name!r}, and the model's config says {name!r}")
 
 
 def _file_name(place: object) -> str:
@@ -166,17 +142,27 @@ def _file_name(place: object) -> str:
     return Path(str(place).rpartition(":")[0]).name or "a file"
 
 
-def _is_here(name: str, source: str | None, beside: str | Path | None) -> bool:
+def _local_copy(model: str | Path, file: str, arguments: Mapping[str, Any]) -> Path | None:
+    """Where a file of a model lies on this machine; None where the model has none."""
+    with contextlib.suppress(OSError):
+        path = cached_file(str(model), file, **arguments)
+        return Path(path) if path else None
+    return None
+
+
+def _is_here(
+    name: str, recorded: str | None, model: str | Path, file: str, arguments: Mapping[str, Any]
+) -> bool:
     """Whether a registered variant is the one that a model brings.
 
-    Args:
-        name: The variant.
-        source: The fingerprint that the model has of it, if any.
-        beside: The file that the model brings, which is compared and not run.
+    One that came from a file is compared with the model's file, which is read and not run. Where they differ,
+    or it came from none, the fingerprint that the model has of it (``recorded``) decides.
     """
-    file = variant_file(name)
-    if file is not None and beside is not None:
-        with contextlib.suppress(OSError):
-            if Path(beside).read_bytes() == file.content:
-                return True
-    return is_same_source(name, source) if source or file is None else False
+    here = variant_file(name)
+    if here is None:
+        return is_same_source(name, recorded)
+    copy = _local_copy(model, file, arguments)
+    with contextlib.suppress(OSError):
+        if copy is not None and copy.read_bytes() == here.content:
+            return True
+    return bool(recorded) and is_same_source(name, recorded)

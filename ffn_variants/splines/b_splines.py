@@ -140,6 +140,8 @@ def even_ends(grid: Tensor, spline_order: int) -> tuple[float, float] | None:
         Lower and upper end, or None; None also where zero is beyond the knots, as an input less a knot then
         loses digits that the closed form needs.
     """
+    # G = 4, K = 1, ends -1 and 1: knots -1.5, -1, -0.5, 0, 0.5, 1, 1.5. The ends are those K from either
+    # side.
     exact = grid.double()
     steps = torch.arange(grid.shape[1], device=grid.device, dtype=torch.float64)
     first, last = exact[:, :1], exact[:, -1:]
@@ -233,6 +235,9 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
     Returns:
         (I, G + 2K + 1) strictly increasing knots.
     """
+    # Inputs 0, 0, 0, 1, 10 with G = 2 and an even share of 0: their distinct values 0, 1, 10 have quantiles
+    # at 0, 1 and 10, so the positions are 0, 0.1 and 1, and the inner knots just below 0, at 1 and just above
+    # 10.
     grid_size = grid.shape[1] - 2 * spline_order - 1
     shares = torch.arange(grid_size + 1, dtype=torch.float64) / grid_size
     new = grid.to("cpu", torch.float64, copy=True)
@@ -256,6 +261,8 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
 
 def _no_shorter(widths: Tensor) -> Tensor:
     """Lengthen the shortest intervals, at the cost of what all others have beyond the shortest allowed."""
+    # Widths 0, 0.5, 0.5 with a shortest of 0.034: excesses 0, 0.466, 0.466 are scaled until all add up to 1
+    # again.
     shortest = SHORTEST_INTERVAL * (1 + 2 * MARGIN) / len(widths)
     excess = (widths - shortest).clamp(min=0)
     return shortest + excess * (1 - len(widths) * shortest) / excess.sum()

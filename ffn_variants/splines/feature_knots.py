@@ -33,6 +33,8 @@ def quantile_knots(x: Tensor, knots: Tensor) -> Tensor:
     Returns:
         (D, C) knots, increasing where they have moved, in float64 on the CPU.
     """
+    # Ten knots from -2 to 2 and inputs from -1 to 1: the knots 1.1, 1.6 and 2 stay, being the lowest four
+    # above the inputs, or all that there are; the other seven go to even quantiles of the inputs.
     new = knots.to("cpu", torch.float64, copy=True)
     for row, column in zip(new, x.double().cpu().t(), strict=True):
         column = column[(column >= row.min()) & (column <= row.max())]
@@ -89,6 +91,7 @@ def eliminated(
     deviations = _deviations(x, knots.double().cpu(), coefficients)
     limits, ridge = threshold * deviations, _ridge(deviations, coefficients)
     limits[~x.isfinite().any(0).cpu()] = -1  # nothing is known of a feature without inputs
+    # Row k of this matrix leaves out knot k, so that one batch of fits tries every knot of every feature.
     without_one = ~torch.eye(mask.shape[1], dtype=torch.bool)
     rows = torch.arange(len(mask))
     for _ in range(mask.shape[1]):
@@ -138,6 +141,7 @@ def _ridge(deviations: Tensor, coefficients: Tensor) -> Tensor:
 
 def _solve(columns: Tensor, targets: Tensor, ridge: Tensor) -> Tensor:
     """(..., C) ridge solutions, by columns (..., R, C), targets (..., R) and factors (...)."""
+    # A ridge is least squares with C more rows, which ask each coefficient to be 0, weighed by the factor.
     penalties = ridge[..., None, None] * torch.eye(columns.shape[-1], dtype=columns.dtype)
     rows = torch.cat([columns, penalties.expand(*columns.shape[:-2], -1, -1)], -2)
     values = torch.cat([targets, targets.new_zeros(penalties.shape[:-1])], -1).unsqueeze(-1)

@@ -65,26 +65,28 @@ DEFAULT_GROUPS = 8
 EVEN_PARTS = {
     "gelu": (0.41534868, 0.015112569, 0.24537408, 0.0012858309),
     "swish": (0.24983762, 0.0053786706, 0.10446711, 0.00045345529),
+    "leaky-relu": (2.4849775, 1.9115540, 7.2758852, 0.66731072),
+    "identity": (0.0, 0.0, 0.10446711, 0.00045345529),
 }
-"""a_2, a_4, b_2, b_4 of the least-squares fit (a_2 x^2 + a_4 x^4) / (1 + b_2 x^2 + b_4 x^4) to f(x) - x / 2.
+"""a_2, a_4, b_2, b_4 of the least-squares fit (a_2 x^2 + a_4 x^4) / (1 + b_2 x^2 + b_4 x^4) to f(x) - s x.
 
-That difference is even for erf-GELU and for swish, x sigmoid(x), so it needs no odd powers, and a_1, a_3, a_5
-follow from b. The fit is over [-6, 6], not the authors' [-3, 3], where the best b_4 of GELU is negative and
-the function falls to -2 at x = -6. Largest errors over [-3, 3]: 0.0045 for GELU, 0.00008 for swish. These are
-constants so that every machine starts from the same numbers;
-``tests/unit/ffn_variants/variants/test_gr_kan.py`` fits them again.
+s is the slope at zero, of ``SLOPES``. The difference is even for erf-GELU, for swish, x sigmoid(x), and for
+leaky ReLU, where it is 0.495 |x|. So the fit needs no odd powers, and a_1, a_3, a_5 follow from s and b. For
+example swish is about (x / 2) (1 + 0.104 x^2 + ...) + 0.250 x^2 + ..., over 1 + 0.104 x^2 + .... The identity
+is x Q(x) / Q(x) with the Q of swish.
+
+Fits of GELU and swish are over [-6, 6], not the authors' [-3, 3], where the best b_4 of GELU is negative and
+the function falls to -2 at x = -6. That of leaky ReLU is over [-3, 3]. Largest errors over [-3, 3]: 0.0045
+for GELU, 0.00008 for swish, 0.027 for leaky ReLU, at |x| = 0.12. These are constants so that every machine
+starts from the same numbers; ``test_gr_kan.py`` and ``test_rational.py`` fit them again.
 """
+LEAKY_SLOPE = 0.01
+SLOPES = {"gelu": 0.5, "swish": 0.5, "leaky-relu": (1 + LEAKY_SLOPE) / 2, "identity": 1.0}
 
 
 def initial_coefficients(function: str) -> tuple[list[float], list[float]]:
-    """Return numerator a_0 ... a_5 and denominator b_1 ... b_4 of ``"identity"``, ``"gelu"`` or ``"swish"``.
-
-    The identity is x Q(x) / Q(x) with the Q of swish.
-    """
-    a_2, a_4, b_2, b_4 = EVEN_PARTS["swish" if function == "identity" else function]
-    slope = 0.5
-    if function == "identity":
-        a_2, a_4, slope = 0.0, 0.0, 1.0
+    """Return numerator a_0 ... a_5 and denominator b_1 ... b_4 of a function in ``EVEN_PARTS``."""
+    (a_2, a_4, b_2, b_4), slope = EVEN_PARTS[function], SLOPES[function]
     return [0.0, slope, a_2, slope * b_2, a_4, slope * b_4], [0.0, b_2, 0.0, b_4]
 
 
@@ -269,24 +271,6 @@ GR_KAN_SPEC = FFNSpec(
 )
 
 
-LEAKY_SLOPE = 0.01
-LEAKY_EVEN_PART = (2.4849775, 1.9115540, 7.2758852, 0.66731072)
-"""a_2, a_4, b_2, b_4 of the least-squares fit to 0.495 |x|, the even part of leaky ReLU, over [-3, 3].
-
-Its largest error is 0.027, at |x| = 0.12. ``tests/unit/ffn_variants/variants/test_rational.py`` fits it
-again; see ``EVEN_PARTS`` of gr-kan for the others.
-"""
-
-
-def start_of(function: str) -> tuple[list[float], list[float]]:
-    """Return a_0 ... a_5 and b_1 ... b_4 of ``"leaky-relu"``, ``"gelu"``, ``"swish"`` or ``"identity"``."""
-    if function != "leaky-relu":
-        return initial_coefficients(function)
-    a_2, a_4, b_2, b_4 = LEAKY_EVEN_PART
-    slope = (1 + LEAKY_SLOPE) / 2
-    return [0.0, slope, a_2, slope * b_2, a_4, slope * b_4], [0.0, b_2, 0.0, b_4]
-
-
 class Rational(nn.Module):
     """One rational function for all channels.
 
@@ -296,7 +280,7 @@ class Rational(nn.Module):
 
     def __init__(self, init: str = "leaky-relu"):
         super().__init__()
-        numerator, denominator = start_of(init)
+        numerator, denominator = initial_coefficients(init)
         self.numerator = nn.Parameter(torch.tensor(numerator))
         self.denominator = nn.Parameter(torch.tensor(denominator))
 

@@ -233,7 +233,7 @@ CHEBY_SPEC = FFNSpec(
 
 
 @dataclass(frozen=True)
-class FourierBasis:
+class FourierBasis(FeatureByFeature):
     """cos(x) ... cos(Gx), sin(x) ... sin(Gx) from one cosine and one sine, by the angle sum identities.
 
     Attributes:
@@ -242,14 +242,14 @@ class FourierBasis:
 
     grid_size: int
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate (N, I) inputs to (N, 2G, I) features."""
+    def each(self, x: Tensor) -> list[Tensor]:
+        """Evaluate (N, I) inputs to 2 G features (N, I)."""
         cosines, sines = [x.cos()], [x.sin()]
         for _ in range(self.grid_size - 1):
             last_cosine, last_sine = cosines[-1], sines[-1]
             cosines.append(last_cosine * cosines[0] - last_sine * sines[0])
             sines.append(last_sine * cosines[0] + last_cosine * sines[0])
-        return torch.stack(cosines + sines, 1)
+        return cosines + sines
 
 
 class FourierKANLinear(nn.Module):

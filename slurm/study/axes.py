@@ -83,7 +83,7 @@ def split_file(text: str) -> tuple[str, str]:
 
 
 def canonical(text: str) -> str:
-    """Write a level as rows do, however its options are written; what is none stays as it is."""
+    """Write a variant with options in the one form that rows have; other texts stay as they are."""
     try:
         return str(read_level(text))
     except UsageError:
@@ -303,7 +303,7 @@ def field_point(name: str, value: Any) -> Point:
 
 
 def canonical_level(axis: str, text: str) -> str:
-    """Write a level of an axis as rows do; what is none stays as it is."""
+    """Write a level of an axis in the one form that rows have; other texts stay as they are."""
     try:
         if axis == TOKENS:
             return write_tokens(read_tokens(text))

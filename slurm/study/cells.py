@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def shown_id(self) -> str:
-        """Its ``run_id``, and what that does not tell."""
+        """Its ``run_id``, and the levels that the name of its folder does not show."""
         levels = describe_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
         return f"{self.run_id}  {levels}" if levels else self.run_id
 
@@ -63,7 +63,7 @@ class RunCell(Cell):
     """Pretraining of one family with one FFN variant, and its evaluation."""
 
     config: RunConfig
-    own: OwnVariant | None = None
+    variant_file: OwnVariant | None = None
     """Its variant, where that is in a file of the user's."""
 
 
@@ -83,17 +83,17 @@ def at_seed(cell: RunCell, seed: int) -> RunCell:
 
 
 def trained_cells(cells: Iterable[Cell]) -> list[RunCell]:
-    """Return those whose models the study trains."""
+    """Pick the cells whose models the study trains."""
     return [cell for cell in cells if isinstance(cell, RunCell)]
 
 
 def own_variants(cells: Iterable[Cell]) -> list[OwnVariant]:
     """Return the variants of cells that are in files, each once."""
-    return list(dict.fromkeys(cell.own for cell in trained_cells(cells) if cell.own))
+    return list(dict.fromkeys(cell.variant_file for cell in trained_cells(cells) if cell.variant_file))
 
 
 def backbone_cells(cells: Iterable[Cell]) -> list[BackboneCell]:
-    """Return those whose models are pretrained already."""
+    """Pick the cells whose models are pretrained already."""
     return [cell for cell in cells if isinstance(cell, BackboneCell)]
 
 
@@ -179,7 +179,7 @@ class OwnVariant:
 
 
 def variant_place(name: str) -> str | None:
-    """Where a variant of this process came from, as a configuration has it; None for one of no file."""
+    """Return ``path.py:NAME`` of a variant that was loaded from a file; None for any other."""
     file = variant_file(name)
     return f"{file.path}:{file.attribute}" if file else None
 
@@ -192,7 +192,7 @@ def own_variant(name: str) -> OwnVariant | None:
 
 
 def contents(variants: Iterable[OwnVariant]) -> dict[str, bytes]:
-    """What to put into a copy of the code, by place."""
+    """Return the files of variants by their place in a copy of the code."""
     return {one.copy: file.content for one in variants if (file := variant_file(one.name))}
 
 

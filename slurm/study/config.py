@@ -163,7 +163,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _trains_or_scores(self) -> StudyConfig:
-        """Refuse anything but families with variants, or backbones with what can be asked of them."""
+        """Refuse a study that has neither families with variants nor backbones, or that mixes the two."""
         if not self.backbones:
             for name in ("families", "variants"):
                 if not getattr(self, name):
@@ -201,6 +201,8 @@ class StudyConfig(Section):
     @model_validator(mode="after")
     def _fields_are_set_once(self) -> StudyConfig:
         """Refuse a field that two of ``config``, ``sizes``, ``tokens``, ``axes`` and ``tune`` would set."""
+        # With tune: {optim.learning_rate: ...}, a config {optim: {learning_rate: 0.01}} is refused, and so is
+        # {variants: {kan: {optim: {learning_rate: 0.01}}}}, which sets the same field.
         reasons = dict(SET_BY_STUDY)  # by field why nothing else may set it
         if self.tune or len(self.all_seeds) > 1 or self.backbones:
             reasons["output.run_name"] = "it would give all runs one folder"
@@ -245,7 +247,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _tests_know_the_looks(self) -> StudyConfig:
-        """Let the report correct for the looks of seeds that are added."""
+        """Hand the looks at which seeds are added to the report, whose tests correct for them."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return self
         looks, first, most = self.looks, self.seeds.first, self.seeds.most
@@ -316,7 +318,7 @@ class StudyConfig(Section):
 
 
 def _text(value: Any) -> Any:
-    """Numbers stand for a level that is one."""
+    """Write a number as the name of a level: 0.003 as ``"0.003"``."""
     return write_value(value) if isinstance(value, int | float) else value
 
 

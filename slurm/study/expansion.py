@@ -67,7 +67,7 @@ class Expansion:
             evaluation=self.config.evaluation,
             study_dir=RunFolder(folder).study.path,
             run_dir=folder,
-            own=own_variant(level.name),
+            variant_file=own_variant(level.name),
             places=tuple((point.axis, point.level) for point in points),
         )
 
@@ -89,6 +89,9 @@ class Expansion:
 
     def _values(self, file: Path, points: tuple[Point, ...], level: Level) -> dict[str, Any]:
         """Put together what the study sets on top of a base config."""
+        # For kan at 0.01 on the axis optim.learning_rate, over a base config that has an entry
+        # variants.kan.optim.learning_rate: the entry would win over the axis, so the axis's value is written
+        # into the entry too, and the run is trained at 0.01.
         place = f"variants.{level.name}"
         size = next((point for point in points if point.axis == SIZE), Point(SIZE, ""))
         values = deep_merge(dict(size.values), dict(self.extra))

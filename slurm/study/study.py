@@ -82,7 +82,7 @@ class Study:
 
     @property
     def later(self) -> tuple[Cell, ...]:
-        """Those that looks after the next one may need."""
+        """Cells that may still be added at looks after the next one."""
         if self.decisions is None:
             return ()
         due = {cell.run_id for cell in self.cells}
@@ -94,7 +94,7 @@ class Study:
 
     @property
     def after_tuning(self) -> tuple[Cell, ...]:
-        """Those that are due as soon as their values are chosen, as they would be without tuning."""
+        """Cells that follow once the tuning has chosen their values, here with the values of no tuning."""
         if self.tuning is None:
             return ()
         tuned = {(one.family, one.places, one.variant) for one in self.tuning.chosen}
@@ -103,7 +103,7 @@ class Study:
 
     @property
     def shared_after_tuning(self) -> tuple[Cell, ...]:
-        """Those of them that are due at the baseline's best too, where that is not their own."""
+        """Of ``after_tuning`` those that are also trained at the baseline's best values."""
         if not (self.config.tune and self.config.tune.shared):
             return ()
         baseline = self.config.tuned_baseline
@@ -128,7 +128,7 @@ class Study:
         return plan_of(tune, trained_cells(self.planned), self.config.tuned_baseline) if tune else None
 
     def _due(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        """Leave out seeds that no look has asked for yet."""
+        """Leave out cells at seeds that no look has added yet."""
         if self.decisions is None:
             return cells
         seeds = self.config.all_seeds
@@ -136,7 +136,7 @@ class Study:
         return tuple(cell for cell in cells if cell.seed in due[cell.variant])
 
     def now(self) -> Study:
-        """Return the same with what was chosen, and the looks that were made, meanwhile."""
+        """Read the study's tuning and its looks again, and return the study with them."""
         study = self
         if self.tuning_plan:
             tuning = read_tuning(self.folder)
@@ -150,7 +150,7 @@ class Study:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What must not change once somebody has looked."""
+        """Everything of a study that must stay the same after its first look at scores."""
         decisive = self.config.report.decisive
         return {
             "looks": list(self.config.looks),
@@ -169,7 +169,9 @@ class Study:
 
     @property
     def _levels_and_stages(self) -> dict[str, Any]:
-        """What the folders of runs do not tell: their levels, and those that are not to be compared."""
+        """Levels of runs, and stages of those that are not compared: the names of folders show neither."""
+        # If gelu is the baseline and its best is also kan's, kan's one run is both main and shared: it is
+        # listed under both stages. Runs of the main stage alone are left out, as most runs are such.
         stages: dict[str, list[str]] = {}
         for cell in self.cells:
             stages.setdefault(cell.stage, []).append(cell.run_id)
@@ -311,7 +313,7 @@ def _read(
 
 
 def _of_share(report: dict[str, Any], variants: list[str]) -> dict[str, Any]:
-    """What a report is asked of some of a study's variants: contrasts that name others are left out."""
+    """Drop the contrasts of a report that name variants which --variants leaves out."""
     contrasts = report.get("contrasts")
     if not isinstance(contrasts, list):
         return report

@@ -212,7 +212,7 @@ def shared_cells(tuning: Tuning, untuned: Iterable[RunCell]) -> list[RunCell]:
 
 
 def shares_its_best(tuning: Tuning, cell: RunCell) -> bool:
-    """Whether a run at its variant's own best is the one at the shared best too."""
+    """Whether a variant's best values are also the baseline's best, so that one run is both."""
     place = (cell.config.family, cell.places)
     choice, shared = tuning.choice(*place, cell.variant), tuning.shared(*place)
     is_same = choice and shared and choice.point == shared.point
@@ -234,7 +234,8 @@ def with_values(cell: RunCell, point: Point, part: Part) -> RunCell:
     before = cell.config.optim.max_steps
     for name, value in {**point, "data.validation_part": part}.items():
         values = deep_merge(values, put(name, value))
-    if before:  # a larger batch reads as many tokens in fewer steps
+    # A larger batch reads as many tokens in fewer steps: 1,000 steps of 16 rows are 500 of 32.
+    if before:
         longer = cell.config.train.batch_size / values["train"]["batch_size"]
         values["optim"]["max_steps"] = max(1, round(before * longer))
     config = check(RunConfig, values, source=f"tune, for {cell.variant}")
@@ -243,7 +244,7 @@ def with_values(cell: RunCell, point: Point, part: Part) -> RunCell:
 
 
 def compared_data(config: RunConfig) -> RunConfig:
-    """Return what a tuning run has, but the held-out text of the runs that are compared."""
+    """Return a tuning run's config with the held-out text of the runs that are compared."""
     data = config.data.model_copy(update={"validation_part": COMPARED_ON})
     return config.model_copy(update={"data": data})
 
@@ -269,7 +270,7 @@ def check_values(cells: Sequence[RunCell], tune: TuneConfig) -> None:
 
 
 def _at_point(cell: RunCell, trial: Trial) -> RunCell:
-    """A tuning run; only its held-out loss is wanted."""
+    """Make the tuning run of a cell at one point; it is not scored, as its held-out loss decides."""
     tuning_run = with_values(cell, trial.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in trial.point.items()))
     nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ffn_variants import build_model
-from ffn_variants.models import flash_attention
+from ffn_variants.models import packed_attention
 from pretrain.model.objective import EncoderDecoderLoss, PackedLoss
 
 pytestmark = [
@@ -53,7 +53,7 @@ def run(family: str, device: str, dtype: torch.dtype | None, starts: torch.Tenso
     [(torch.bfloat16, True, 6e-2), (torch.bfloat16, False, 6e-2), (None, False, 1e-4)],
 )
 def test_losses_and_gradients_are_those_of_the_cpu(family, dtype, flash, limit):
-    if flash and not flash_attention._has_flash(torch.device("cuda", 0)):
+    if flash and not packed_attention._has_flash(torch.device("cuda", 0)):
         pytest.skip("needs a GPU with flash attention")
     wanted, exact = run(family, "cpu", None, None)
     starts = torch.tensor(STARTS, dtype=torch.int32) if flash else None
@@ -96,7 +96,7 @@ def test_losses_and_gradients_of_t5_are_those_of_the_cpu(dtype, limit):
 
 def test_dropout_of_weights_is_drawn_anew_and_repeated_with_its_seed():
     """The mean over many draws is the output without; the same seed gives the same draw."""
-    if not flash_attention._has_flash(torch.device("cuda", 0)):
+    if not packed_attention._has_flash(torch.device("cuda", 0)):
         pytest.skip("needs a GPU with flash attention")
     torch.manual_seed(0)
     heads = [torch.randn(4, 2, LENGTH, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
@@ -105,7 +105,7 @@ def test_dropout_of_weights_is_drawn_anew_and_repeated_with_its_seed():
 
     def draw(seed: int, dropout: float) -> torch.Tensor:
         torch.manual_seed(seed)
-        return flash_attention.flash_attention(*heads, starts, dropout=dropout, **how).float()
+        return packed_attention.flash_attention(*heads, starts, dropout=dropout, **how).float()
 
     assert torch.equal(draw(1, 0.1), draw(1, 0.1))
     assert not torch.equal(draw(1, 0.1), draw(2, 0.1))

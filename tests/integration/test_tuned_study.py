@@ -147,7 +147,7 @@ def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path: Pa
 
     said = run("--decide", "1")
     after, (added,) = told(tmp_path), json.loads((study / "tuning.json").read_text())["further"]
-    assert "tuned further: gpt_neo" in said
+    assert "to be tuned further: gelu, " in said
     assert (after["chosen"], after["rounds"]) == (before["chosen"], before["rounds"])
     assert added["seeds"] == [102, 103]
     assert np.isfinite(added["losses"]).all()

@@ -22,8 +22,10 @@ from ffn_variants.variants.spline_kan import FeatureSplines
 
 CHEBYSHEV = "ffn_variants.variants.series_kan:ChebyshevBasis:{'degree': 2}"
 SINES = "ffn_variants.variants.series_kan:waves:"
-SPLINES = tuple(
-    f"ffn_variants.variants.spline_kan:{name}:" for name in ("truncated_power_splines", "spline_gradients")
+SPLINES = (
+    "ffn_variants.variants.spline_kan:truncated_power_splines:",
+    "ffn_variants.variants.spline_kan:spline_gradients:",
+    False,  # a function of channels, not of edges
 )
 
 

@@ -24,7 +24,6 @@ from torch import Tensor
 from ffn_variants.kernels import triton_ops
 from ffn_variants.kernels.compilation import UnsupportedError
 from ffn_variants.splines.b_splines import EvenSplines, UnevenSplines, knot_reciprocals
-from ffn_variants.variants.series_kan import FourierBasis
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed: it has wheels for Linux only"
@@ -46,7 +45,7 @@ class Case:
         transposed: Whether the inputs of a row, and of a knot, are not neighbours in memory.
     """
 
-    basis: EvenSplines | UnevenSplines | FourierBasis
+    basis: EvenSplines | UnevenSplines
     grid_size: int = 0
     inputs: int = 40
     dtype: torch.dtype = torch.float32
@@ -64,7 +63,7 @@ class Case:
         if constants:
             knots = constants[0]
             x[1, : len(knots)] = knots.diagonal()[: self.inputs]  # at knots, coinciding ones too
-        elif getattr(self.basis, "spline_order", 0) > 1:  # a line has no slope at a knot
+        elif self.basis.spline_order > 1:  # a line has no slope at a knot
             x[1, :3] = torch.tensor([-1.0, 0.0, 1.0])
         count = len(self.features(x.double(), [c.double() for c in constants])[0])
         grad = torch.randn((2, count, self.inputs), generator=generator)
@@ -114,15 +113,10 @@ QUICK = [
     Case(even(2, 2), inputs=triton_ops.MAX_BLOCK + 6),
     *(Case(UnevenSplines(order), grid) for grid, order in ((3, 3), (1, 1))),
     Case(UnevenSplines(2), 3, transposed=True),
-    Case(FourierBasis(1)),
-    Case(FourierBasis(5)),
-    Case(FourierBasis(3), transposed=True),
-    Case(FourierBasis(3), out_dtype=BF16),
 ]
 THOROUGH = [
     *(Case(even(grid, order, -1.1, 1.3)) for grid in range(1, 11) for order in range(1, 6)),
     *(Case(UnevenSplines(order), grid) for grid in (1, 2, 3, 5, 10) for order in range(1, 6)),
-    *(Case(FourierBasis(grid)) for grid in range(1, 11)),
 ]
 
 
@@ -168,7 +162,7 @@ def test_what_imports_triton_is_not_imported_on_a_cpu(quick):
 
 
 @pytest.mark.slow
-def test_every_grid_order_and_degree(tmp_path):
+def test_every_grid_and_order(tmp_path):
     for case, results in zip(THOROUGH, interpret(THOROUGH, tmp_path)["cases"], strict=True):
         for found, wanted in zip(results, case.expected(), strict=True):
             try:
@@ -178,11 +172,11 @@ def test_every_grid_order_and_degree(tmp_path):
 
 
 def test_only_the_projects_own_bases_have_kernels():
-    class Mine(FourierBasis):
+    class Mine(EvenSplines):
         pass
 
-    assert triton_ops.triton_kernels(FourierBasis(2)) is not None
-    assert triton_ops.triton_kernels(Mine(2)) is None
+    assert triton_ops.triton_kernels(EvenSplines(3, 3, -1.0, 1.0)) is not None
+    assert triton_ops.triton_kernels(Mine(3, 3, -1.0, 1.0)) is None
     assert triton_ops.triton_kernels(torch.stack) is None
 
 

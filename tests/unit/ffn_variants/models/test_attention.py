@@ -6,14 +6,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
-from ffn_variants import (
+from ffn_variants import build_config, build_model
+from ffn_variants.models.attention import GPTNeoBackendAttention
+from ffn_variants.models.modeling import (
     FFNGPTNeoForCausalLM,
     FFNGPTNeoForSequenceClassification,
     FFNGPTNeoModel,
-    build_config,
-    build_model,
 )
-from ffn_variants.models.attention import GPTNeoBackendAttention
 
 SIZES = {
     "vocab_size": 61,

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from eval.classification.encoders import PackedEncoder
 from eval.classification.tokens import Encoded
 from ffn_variants import build_model
-from ffn_variants.models import flash_attention as module
 from ffn_variants.models import packed_attention
 from ffn_variants.models.packed_attention import document_numbers
 from pretrain.model.objective import PackedLoss
@@ -256,8 +255,8 @@ def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, m
     ],
 )
 def test_what_flash_attention_takes(device, dtype, size, has_flash, wanted, monkeypatch):
-    monkeypatch.setattr(module, "_has_flash", lambda _: has_flash)
-    assert module.takes_flash(torch.device(device), dtype, size) == wanted
+    monkeypatch.setattr(packed_attention, "_has_flash", lambda _: has_flash)
+    assert packed_attention.takes_flash(torch.device(device), dtype, size) == wanted
 
 
 @pytest.mark.parametrize(
@@ -274,7 +273,7 @@ def test_which_gpus_have_it(capability, is_built, is_on, wanted, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: is_built)
     monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: is_on)
-    assert module._has_flash(torch.device("cuda", 0)) == wanted
+    assert packed_attention._has_flash(torch.device("cuda", 0)) == wanted
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta"])

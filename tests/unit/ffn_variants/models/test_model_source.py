@@ -28,7 +28,7 @@ SIZES = {
 @pytest.fixture
 def other_formula(monkeypatch):
     """Have ``swish`` compute something else from now on."""
-    monkeypatch.setattr(modeling, "_TOLD", set())
+    monkeypatch.setattr(modeling, "_WARNED", set())
 
     def change(**fields) -> None:
         spec = dataclasses.replace(

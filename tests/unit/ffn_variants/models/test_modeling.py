@@ -32,12 +32,12 @@ from ffn_variants import (
     FFN_VARIANTS,
     FFNRobertaConfig,
     FFNT5Config,
-    FFNT5ForSequenceClassification,
     UsageError,
     build_config,
     build_model,
     count_parameters,
 )
+from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
 from tests.cases import diagonal_is_fast
 

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import least_squares
 
 from ffn_variants import FFN_VARIANTS
-from ffn_variants.variants.learned_curves import LEAKY_EVEN_PART, start_of
+from ffn_variants.variants.learned_curves import EVEN_PARTS, initial_coefficients
 
 
 def build(**options):
@@ -45,7 +45,7 @@ def test_the_fit_made_again_gives_its_constants():
         return (p[0] * x**2 + p[1] * x**4) / (1 + p[2] * x**2 + p[3] * x**4) - 0.495 * np.abs(x)
 
     fit = least_squares(miss, [1, 1, 1, 1], bounds=(0, np.inf), xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    np.testing.assert_allclose(LEAKY_EVEN_PART, fit.x, rtol=1e-4)
+    np.testing.assert_allclose(EVEN_PARTS["leaky-relu"], fit.x, rtol=1e-4)
 
 
 def test_ten_coefficients_for_a_layer_of_which_none_begins_without_a_slope():
@@ -53,4 +53,4 @@ def test_ten_coefficients_for_a_layer_of_which_none_begins_without_a_slope():
     assert [p.numel() for p in module.parameters()] == [6, 4]
     module(torch.randn(50, 6)).square().sum().backward()
     assert all(p.grad.all() for p in module.parameters())
-    assert len(start_of("gelu")[0]) == 6
+    assert len(initial_coefficients("gelu")[0]) == 6

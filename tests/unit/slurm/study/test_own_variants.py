@@ -74,7 +74,7 @@ def test_with_consent_the_spec_s_name_stands_everywhere(study_file, tmp_path):
     model = of_own.config.model
     assert (model.ffn, model.ffn_file) == ("my-xielu", f"{tmp_path}/my/mine.py:XIELU")
     assert (model.intermediate_size, model.ffn_options["init"]) == (24, 1.0)
-    assert (of_gelu.own, of_gelu.config.model.ffn_file) == (None, None)
+    assert (of_gelu.variant_file, of_gelu.config.model.ffn_file) == (None, None)
     assert [one.name for one in own_of(study.planned)] == ["my-xielu"]
     assert folder_of(study_file) == study.folder
 
@@ -88,7 +88,7 @@ def test_a_variant_in_a_file_takes_options(study_file):
     study = load_study(study_file, trust_remote_code=True)
     assert study.config.models == ("gelu", "my-xielu", "my-xielu init=0.5")
     assert study.cells[2].config.model.ffn_options == {"init": 0.5}
-    assert study.cells[2].own == study.cells[1].own
+    assert study.cells[2].variant_file == study.cells[1].variant_file
 
 
 def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monkeypatch):
