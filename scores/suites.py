@@ -6,7 +6,6 @@ spec, so a new suite is one module, with its finder, and one entry here (``docs/
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal
+
+from base.records import read_json
 
 Kind = Literal["minimal pairs", "choices", "text", "classification"]
 Better = Literal["higher", "lower"]
@@ -128,9 +129,7 @@ class SuiteSpec:
         return next(name for name in self.primary if name in scored)
 
 
-BLIMP_PARADIGMS: dict[str, list[str]] = json.loads(
-    Path(__file__).with_name("blimp_paradigms.json").read_text(encoding="utf-8")
-)
+BLIMP_PARADIGMS: dict[str, list[str]] = read_json(Path(__file__).with_name("blimp_paradigms.json"))
 """The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
 
 The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label

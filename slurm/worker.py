@@ -235,7 +235,7 @@ def _end_with_command() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-SUFFIXES = (".py", ".yaml", ".csv", ".css", ".bib", ".md")
+SUFFIXES = (".py", ".json", ".yaml", ".csv", ".css", ".bib", ".md")
 """Of the files that the packages consist of."""
 
 

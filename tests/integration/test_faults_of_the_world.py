@@ -150,7 +150,7 @@ def test_places_that_are_no_folders_are_one_line(tmp_path):
     cases = {
         f"{file} is a file, and --runs-dir {file} must be a folder": train(file),
         f"{file} is a file, and --runs-dir {file}/runs must be a folder": train(file / "runs"),
-        "of parts of at most 255 bytes": train(tmp_path / long),
+        ": File name too long; mend that or name another place": train(tmp_path / long),
     }
     for words, command in cases.items():
         assert_one_line(run_command(*command), words)

@@ -98,7 +98,7 @@ def hostile(make_run, mark: Path) -> Path:
     run = RunFolder(make_run())
     study = run.study.path
     yaml = f'!!python/object/apply:os.mkdir ["{mark}"]'
-    run.completion_marker.write_text(json.dumps({"step": 1, "eval_loss": 3.0}))
+    run.completion_marker.write_text(json.dumps({"results": {"step": 1, "eval_loss": 3.0}}))
     code = f"import os\nos.mkdir({str(mark)!r})\n"
     config = json.loads((run.model_dir / "config.json").read_text())
     config["auto_map"] = dict.fromkeys(
@@ -186,7 +186,7 @@ def with_own_variant(make_run, mark: Path, tmp_path: Path, repository: Path, own
     run = RunFolder(make_run(ffn=f"{file}:CHANNEL_ELU"))
     file.rename(run.variant_file)
     assert (run.model_dir / "ffn_channel-elu.py").is_file()
-    run.completion_marker.write_text(json.dumps({"step": 1, "eval_loss": 3.0}))
+    run.completion_marker.write_text(json.dumps({"results": {"step": 1, "eval_loss": 3.0}}))
     return run.study.path
 
 

@@ -86,21 +86,6 @@ def test_an_unfinished_run_is_not_continued_with_another_formula(tmp_path, other
     assert sorted(file.name for file in path.rglob("*")) == weights
 
 
-def test_runs_of_before_are_taken_as_they_are(tmp_path, other_formula, capsys):
-    config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
-    path = train(config)
-    for name in ("provenance.json", "COMPLETED", "model/config.json"):
-        record = peek_record(path / name)
-        for key in ("variant_source", "ffn_source"):
-            record.pop(key, None)
-        if name == "COMPLETED":
-            record = record["results"]
-        (path / name).write_text(json.dumps(record))
-    other_formula()
-    train(config)
-    assert "is finished; nothing to do" in capsys.readouterr().out
-
-
 @pytest.mark.ci
 def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, evaluate, other_formula, capsys):
     swish, gelu = make_run(), make_run(ffn="gelu")

@@ -119,11 +119,6 @@ def test_sizes_below_one_are_usage_errors():
         build_ffn("gelu", 0, F)
 
 
-def test_options_that_are_no_mapping_are_a_usage_error():
-    with pytest.raises(UsageError, match="ffn_options must be a mapping"):
-        get_variant("kan").resolve([("grid_size", 3)])  # pyrefly: ignore
-
-
 def test_table_has_every_variant_and_aligned_columns():
     rows = table_rows(TableArgs(hidden_size=512, intermediate_size=256))
     assert [row[0] for row in rows[1:]] == list(FFN_VARIANTS)

@@ -167,17 +167,6 @@ def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
     assert care == ["Added runs are a second reading (docs/statistics.md)."]
 
 
-def test_what_the_author_tells_of_contrasts_is_on_the_card():
-    note = "A first grid was left. Margins stood before, the contrasts were written after them; no more."
-    request = Request(contrasts=("kan - relu",))
-    with_note = source_of_frame(frame(0))
-    with_note = replace(with_note, design=replace(with_note.design, note=note))
-    found = analyse(with_note, request)
-    quoted = 'The study\'s note: "Margins stood before, the contrasts were written after them".'
-    assert quoted in make_card(found).checks
-    assert quoted not in make_card(analyse(with_note)).checks
-
-
 CLAIMS = re.compile(
     r"\*\*(better|worse|different)\*\*|\bis (better|worse) than\b|\bare (better|worse) than\b"
 )

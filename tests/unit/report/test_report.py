@@ -88,7 +88,7 @@ def write_run(study: Path, family: str, variant: str, seed: int, tag: str = "0a1
     lines = [{"step": step, "loss": 3.0, "learning_rate": 1e-3} for step in range(0, 40, 5)]
     own = 0.01 * generator.normal() - 0.2 * (variant == "kan" and family == "roberta")
     lines += [{"step": step, "eval_loss": 3 - step / 40 + own} for step in (10, 20, 30)]
-    (run / "COMPLETED").write_text("{}")
+    (run / "COMPLETED").write_text('{"results": {}}')
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 40, "eval_lo')
     return run
 
@@ -381,7 +381,7 @@ def test_a_study_of_no_evaluation_has_a_report(study: Path):
     for run in StudyFolder(study).run_folders():
         shutil.rmtree(run.eval_dir)
         write_config(run)
-        run.completion_marker.write_text('{"step": 10, "eval_loss": 3.5}')
+        run.completion_marker.write_text('{"results": {"step": 10, "eval_loss": 3.5}}')
     analysis = analyse(read_source(study))  # whose file has a margin in percentage points, as all do
     assert [str(name) for name in analysis.benchmarks] == ["held-out-loss"]
 

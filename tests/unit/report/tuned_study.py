@@ -69,7 +69,7 @@ def write_run(study: Path, run_id: str, loss: float) -> None:
     run.path.mkdir(parents=True)
     run.config_file.write_text(yaml.safe_dump({"family": family, "model": {"ffn": variant}, "seed": seed}))
     run.metrics_file.write_text(json.dumps({"step": 100, "tokens": 100, "eval_loss": loss, "time_s": 9}))
-    run.completion_marker.write_text(json.dumps({"step": 100, "eval_loss": loss}))
+    run.completion_marker.write_text(json.dumps({"results": {"step": 100, "eval_loss": loss}}))
 
 
 def write_study(folder: Path, tuning: Tuning) -> Path:

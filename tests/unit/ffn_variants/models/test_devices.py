@@ -186,12 +186,12 @@ def test_a_gpu_for_which_torch_has_no_kernels_is_told(monkeypatch) -> None:
 def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path) -> None:
     pretend(monkeypatch, TOO_OLD)
     runs = ["--runs-dir", str(tmp_path / "runs")]
-    for main, args in (
-        (train.main, ["tiny", *runs]),
-        (train.main, ["tiny", "--seeds", "1,2", *runs]),
-        (commands.study_run, ["quickstart", *runs]),
+    for main, args, reason in (
+        (train.main, ["tiny", *runs], "is too old"),
+        (train.main, ["tiny", "--seeds", "1,2", *runs], "2 of 2 seeds failed, for the reasons above"),
+        (commands.study_run, ["quickstart", *runs], "is too old"),
     ):
-        with pytest.raises(UsageError, match="is too old"):
+        with pytest.raises(UsageError, match=reason):
             main(args)
     assert not list(tmp_path.iterdir())
     train.main(["tiny", "--dry-run", *runs])  # of a machine that it may not run on

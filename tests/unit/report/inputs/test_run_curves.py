@@ -37,7 +37,7 @@ def write_run(study: Path, variant: str, seed: int, losses) -> Path:
     lines.insert(5, lines[3] | {"eval_loss": 9.0})  # repeated after a resumption
     lines.insert(6, lines[3])
     run.metrics_file.write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 1100, "eval_lo')
-    run.completion_marker.write_text(json.dumps(RESULTS | {"eval_loss": lines[-1]["eval_loss"]}))
+    run.completion_marker.write_text(json.dumps({"results": RESULTS | {"eval_loss": lines[-1]["eval_loss"]}}))
     return run.path
 
 

@@ -74,7 +74,7 @@ def write_run(study: Path, run_id: str, loss: float, size: str = "0.1M", has_sco
         for step, above in [(step, 2 * np.exp(-step / 30)) for step in range(10, 100, 10)] + [(100, 0.0)]
     ]
     run.metrics_file.write_text("\n".join(map(json.dumps, lines)))
-    run.completion_marker.write_text(json.dumps({"step": 100, "eval_loss": loss}))
+    run.completion_marker.write_text(json.dumps({"results": {"step": 100, "eval_loss": loss}}))
 
 
 def plan() -> dict[str, Any]:

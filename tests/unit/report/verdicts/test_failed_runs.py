@@ -109,7 +109,7 @@ def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
     for run in (diverged, repeated):
         run.mkdir(parents=True)
         (run / "FAILED").write_text("{}")
-    (repeated / "COMPLETED").write_text("{}")
+    (repeated / "COMPLETED").write_text('{"results": {}}')
     for seed, name in (
         (1, "failed"),
         (2, "done"),
@@ -138,7 +138,7 @@ def write_study(folder: Path, scores: dict[str, list[float]]) -> Path:
             continue
         row = (run_id, "gpt_neo", variant, seed, "blimp", "t", "g", "accuracy", score, 200, "")
         write_rows(pd.DataFrame([row], columns=list(ROW_COLUMNS[:-1])), run / "eval" / "rows.parquet")
-        (run / "COMPLETED").write_text("{}")
+        (run / "COMPLETED").write_text('{"results": {}}')
         (run / "provenance.json").write_text("{}")
         (run / "metrics.jsonl").write_text("")
     content = {"families": ["gpt_neo"], "variants": list(scores), "seeds": [1, 2, 3, 4, 5, 6],
