@@ -177,7 +177,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "seed-negative": ({"seed": -1}, "must be at least 0"),
     "seed-huge": ({"seed": 2**40}, "seed"),
     "rate-inf": ({"optim": {"learning_rate": float("inf")}}, "finite"),
-    "no-such-key": ({"train": {"batch_size": 8, "gradient_accumulation_steps": 2}}, "unknown key"),
+    "batch-twice": ({"train": {"batch_size": 8, "gradient_accumulation_steps": 2}}, "follows from"),
     "rows-word": ({"train": {"per_device_train_batch_size": "aut"}}, "must be a whole number or 'auto'"),
     "precision": ({"train": {"mixed_precision": "fp16"}}, "mixed_precision"),
     "tracker": ({"train": {"tracker": "wandbb"}}, "did you mean 'wandb'?"),

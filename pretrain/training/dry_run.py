@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from base.errors import UsageError
 from base.families import get_family
 from base.run.folders import RunFolder
 from base.text.corruption import NUM_SENTINELS
+from ffn_variants.registry import get_variant
 from pretrain.config import OptimConfig, RunConfig
 from pretrain.config_sources import say_once
 from pretrain.data import corpus
@@ -19,6 +22,7 @@ from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build, cost_facts, describe_costs
+from pretrain.resolution import resolve
 from pretrain.run.provenance import source_change
 from pretrain.run.run_dir import run_dir, to_yaml
 from pretrain.training.stopping import describe_failure
@@ -26,17 +30,22 @@ from pretrain.training.update import num_warmup_steps, total_steps
 
 HUB_TOKENS = 466_000_000
 """Of the hub's TinyStories with the source study's tokenizer, for budgets before it is prepared."""
+BYTES_A_PARAMETER = 16
+"""In full precision: the weight, its gradient and two moments."""
+FAR_BEYOND = 4
+"""Times the memory of this machine, which may not be the one that trains."""
 
 
 def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     """Refuse a run that cannot be, before anything costs time.
 
     Raises:
-        UsageError: For rows that so many processes cannot share, a tracker that is not installed, absent
-            files, a warm-up as long as the run, or a folder of runs that is a file.
+        UsageError: For rows that so many processes cannot share, a tracker that is not installed, a model far
+            beyond the memory of this machine, absent files, a warm-up as long as the run, or a folder of runs that is a file.
     """
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
+    _check_memory(resolve(config))
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
@@ -73,6 +82,29 @@ def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> No
     but_for_seeds = {config.model_copy(update={"seed": 0}).model_dump_json(): config for config in configs}
     for config in but_for_seeds.values():
         check_usable(config, num_processes)
+
+
+def count_roughly(config: RunConfig) -> int:
+    """Parameters of a run's model without norms and most biases, from its sizes alone."""
+    model, data = config.model, config.data
+    width, layers = model.hidden_size, model.num_hidden_layers
+    spec = get_variant(model.ffn)
+    ffn = spec.multiply_adds(width, model.intermediate_size, **spec.resolve(model.ffn_options))
+    embeddings = (data.vocab_size + (model.max_position_embeddings or data.block_size)) * width
+    if get_family(config.family).objective == "span_corruption":
+        return embeddings + layers * (12 * width * width + 2 * ffn)
+    return embeddings + layers * (4 * width * width + ffn)
+
+
+def _check_memory(config: RunConfig) -> None:
+    parameters = count_roughly(config)
+    needed, there = parameters * BYTES_A_PARAMETER, psutil.virtual_memory().total
+    if needed > FAR_BEYOND * there:
+        raise UsageError(
+            f"about {parameters:.2g} parameters need {needed / 2**30:,.0f} GiB of memory to train, and this "
+            f"machine has {there / 2**30:,.0f}; lower model.hidden_size, its other sizes, data.vocab_size or "
+            "data.block_size"
+        )
 
 
 def _check_tracker(tracker: str) -> None:
