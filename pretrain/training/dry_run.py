@@ -41,7 +41,8 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
 
     Raises:
         UsageError: For rows that so many processes cannot share, a tracker that is not installed, a model far
-            beyond the memory of this machine, absent files, a warm-up as long as the run, or a folder of runs that is a file.
+            beyond the memory of this machine, absent files, a warm-up as long as the run, or a folder of runs
+            that is a file.
     """
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
