@@ -96,7 +96,7 @@ def _tell_of_rows(values: dict[str, Any], typed: Typed) -> None:
     """Say how many rows a step has where the rows of a pass are given and may have been meant as these."""
     train = typed.onto(values).get("train") or {}
     size = train.get("per_device_train_batch_size", "auto")
-    if size != "auto" and "batch_size" not in train:
+    if str(size).isdigit() and "batch_size" not in train:
         say_once(
             f"note: train.per_device_train_batch_size {size} is the most rows of one forward pass; a step "
             f"has {TrainConfig().batch_size}, which train.batch_size changes"

@@ -141,7 +141,7 @@ def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 # What is typed in place of a variant's name, and words of what is said of it.
 OWN_VARIANTS = {
     "absent.py:MINE": "absent.py: no such file; give path/to/mine.py:SPEC",
-    "mine.py": "Write mine.py:NAME; it has these: MINE",
+    "mine.py": "Write mine.py:NAME",
     "mine.py:MINN": "unknown FFNSpec 'MINN'; did you mean 'MINE'?",
     "one.jsonl:MINE": "names no Python file (.py)",
     "fails.py:MINE": "fails.py, line 2: AttributeError: 'int' object has no attribute 'z'",
@@ -417,7 +417,7 @@ CORPORA: dict[str, tuple[str | bytes, str]] = {
     "not.parquet": ("text\n", "is not a readable parquet file"),
     "table.csv": ("text\nalone\n", "orient='records', lines=True"),
     "utf16.txt": ("text\n".encode("utf-16"), "this is not a text file"),
-    "zipped.txt": (bytes.fromhex("1f8b080000000000"), "must end in .gz"),
+    "zipped.txt": (bytes.fromhex("1f8b080000000000"), "is not a text file"),
     "few-lines.txt": ("word " * 15_000 + "\n" + "word " * 15_000, "1 document in 2 lines"),
     "empty.jsonl": ("", "no train document"),
     "lines.txt": ("".join(f"Story number {i}.\n" for i in range(3000)), "--data.txt-split lines"),
@@ -444,7 +444,7 @@ TYPED: list[tuple[str, str]] = [
     ("pretrain.train tiny.yaml --ffn '$(touch made)'", "unknown FFN variant"),
     ("pretrain.train tiny.yaml --model.hidden-size -- -3", "--model.hidden-size"),
     ("pretrain.train tiny.yaml --train.gradient-accumulation-steps 2", "unknown flag"),
-    ("pretrain.train tiny.yaml --train.torch-compile --train.no-torch-compile", "both given"),
+    ("pretrain.train tiny.yaml --train.torch-compile --train.no-torch-compile", "not allowed with"),
     ("pretrain.train tiny.yaml --runs-dir one.jsonl", "one.jsonl"),
     ("pretrain.train tiny.yaml --train.eval-every 1 --eval-suite glue", "glue"),
     # Studies: flags, files that are no studies, and what cannot be of a study that is well.
@@ -544,7 +544,7 @@ TYPED: list[tuple[str, str]] = [
     ("report scores.csv --chance blimp=nan", "chance"),
     ("report scores.csv --looks 6 3", "looks"),
     ("report scores.csv --contrast 'kan - '", "kan"),
-    ("report scores.csv --primary blimpp", "unknown outcome"),
+    ("report scores.csv --primary blimpp", "unknown metric"),
     ("report scores.csv --head linear", "head"),
     ("report scores.csv --factor size", "unknown factor"),
     ("report scores.csv --axis size", "missing column(s) size"),
