@@ -186,8 +186,8 @@ def fault_of(error: BaseException) -> OSError | None:
 def describe(fault: OSError) -> str:
     """Say in one line what is wrong and what to do."""
     path = "" if fault.filename is None else re.sub(r"\.tmp-\d+", "", os.fsdecode(fault.filename))
-    shown = f"{path[:100]}..." if fault.errno == errno.ENAMETOOLONG else path
-    return f"{shown}: {fault.strerror}; {ADVICE}".removeprefix(": ")
+    place = f"{path[:100]}..." if fault.errno == errno.ENAMETOOLONG else path
+    return f"{place}: {fault.strerror}; {ADVICE}".removeprefix(": ")
 
 
 @contextlib.contextmanager

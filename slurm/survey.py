@@ -140,7 +140,7 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
     in_jobs = [run_id for run_id, state in states.items() if _is_of_the_queue(state)]
     queue = read_queue(study_dir) if in_jobs else {}
     # Again, as a job that was over by then may have ended its cell since the first look.
-    return states | {run_id: _corrected(read_state(study_dir, run_id), queue) for run_id in in_jobs}
+    return states | {run_id: _state_by_queue(read_state(study_dir, run_id), queue) for run_id in in_jobs}
 
 
 def is_followed(study_dir: Path) -> bool:
@@ -156,7 +156,7 @@ def _is_of_the_queue(state: CellState) -> bool:
     return bool(state.job) and state.name in ("queued", "running", "missing")
 
 
-def _corrected(state: CellState, queue: Queue | None) -> CellState:
+def _state_by_queue(state: CellState, queue: Queue | None) -> CellState:
     """Correct the state that a worker wrote by what the queue says of its job."""
     # What its worker wrote is older than the queue: a cell "running" in a job that is pending was saved and
     # queued again, and one "running" in a job that has failed was killed before it could write that.

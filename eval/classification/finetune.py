@@ -81,7 +81,7 @@ def finetune(
     steps_per_epoch = num_steps(len(train), settings)
     max_steps = steps_per_epoch * settings.num_train_epochs
     eval_steps = evaluation_interval(steps_per_epoch, settings)
-    optimizer = build_optimizer(classifier, settings)
+    optimizer = build_finetuning_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
     step = 0
@@ -213,7 +213,7 @@ def shuffled_batches(
         yield order[number * size : (number + 1) * size]
 
 
-def build_optimizer(classifier: Classifier, settings: Finetuning) -> torch.optim.Optimizer:
+def build_finetuning_optimizer(classifier: Classifier, settings: Finetuning) -> torch.optim.Optimizer:
     """AdamW over what is trained; the head may have a learning rate of its own."""
     head = {id(parameter) for parameter in classifier.head_parameters()}
     trained = [parameter for parameter in classifier.parameters() if parameter.requires_grad]

@@ -84,7 +84,7 @@ class Loop:
         self.results: dict[str, Any] = {}
         self._unread: list[Tensor] = []
         self._compiled_parts: set[str] = set()
-        self.newest = self._restart()
+        self.newest = self._start()
 
     def run(self) -> dict[str, Any]:
         """Train to the end.
@@ -321,7 +321,7 @@ class Loop:
             self.stop.signum = signal.SIGTERM
         return self.stop.signum if count > 0 else None
 
-    def _restart(self) -> Path | None:
+    def _start(self) -> Path | None:
         """Go to the newest checkpoint, or to the beginning; returns the checkpoint."""
         optim = self.config.optim
         self.optimizer = build_optimizer(self.model, optim)

@@ -135,7 +135,16 @@ def test_a_read_only_archive_is_read_and_what_would_write_says_so(undisturbed_ru
     writing = [
         train(runs, "silu"),
         (*train(runs, "silu"), "--data.validation-fraction", "0.1"),
-        ("eval", f"{runs}/s/gpt_neo/gelu/r", "--suites", "embedded-pairs", "--max-pairs", "5", "--workers", "1"),
+        (
+            "eval",
+            f"{runs}/s/gpt_neo/gelu/r",
+            "--suites",
+            "embedded-pairs",
+            "--max-pairs",
+            "5",
+            "--workers",
+            "1",
+        ),
         known["report"],
     ]
     for command in writing:
