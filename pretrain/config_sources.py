@@ -83,8 +83,8 @@ def load_own_variant(model: ModelConfig) -> None:
     Raises:
         UsageError: As ``load_variant``, or if nobody in this process consented to run the file.
     """
-    if model.ffn_file is not None and is_unknown_here(model):
-        _load(model.ffn_file, model.ffn, False, None)
+    if is_unknown_here(model):
+        _load(str(model.ffn_file), model.ffn, False, None)
 
 
 def is_unknown_here(model: ModelConfig) -> bool:

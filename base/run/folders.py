@@ -62,8 +62,6 @@ class RunFolder:
     """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.stopping``)."""
     lock_file = Inside(".lock")
     """Held by the one process that writes here (see ``pretrain.run.run_dir``)."""
-    holder_file = Inside(".lock-holder")
-    """Who that is."""
     backbone_file = Inside("backbone.yaml")
     """In place of a configuration: the pretrained model of elsewhere whose scores lie here."""
 

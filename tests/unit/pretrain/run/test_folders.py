@@ -23,7 +23,6 @@ RUN_NAMES = {
     "failure_marker": "FAILED",
     "archive_marker": "ARCHIVED",
     "lock_file": ".lock",
-    "holder_file": ".lock-holder",
     "backbone_file": "backbone.yaml",
     "eval_dir": "eval",
     "rows_file": "eval/rows.parquet",
