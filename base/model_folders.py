@@ -35,7 +35,7 @@ def refuse_code(folder: Path) -> None:
 
     A model of ours passes here: its classes are this project's, and what its ``auto_map`` names is not run.
     To an FFN variant of the user's own, consent is asked for where it would be run
-    (``ffn_variants.models.own_variants``).
+    (``ffn_variants.models.stored_variants``).
 
     Args:
         folder: What ``save_pretrained`` wrote.

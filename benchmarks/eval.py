@@ -40,10 +40,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from eval.files import read_rows
+from eval.data_files import read_rows
 from eval.memory import Budget
-from eval.scoring.batches import Batch, ScoredText, batches_of_one_length, target_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.text_batches import Batch, ScoredText, batches_of_one_length, target_scores
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer
 from pretrain.run.provenance import device_name
@@ -115,8 +115,8 @@ class Bench:
 
     def ours_from_texts(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score as the command eval does for the first run of a study; later ones find the tokens made."""
+        from eval.scoring.scored_tokens import forget_tokens
         from eval.scoring.scorers import SCORERS
-        from eval.scoring.tokens import forget_tokens
 
         forget_tokens()
         scorer = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)

@@ -42,10 +42,10 @@ from transformers import (
 )
 
 from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
-from eval.classification.evaluate import METRICS, evaluate_tasks
+from eval.classification.example_tokens import Encoded, encode
 from eval.classification.examples import read_examples
 from eval.classification.find_tasks import GLUE_TASKS
-from eval.classification.tokens import Encoded, encode
+from eval.classification.score_task import METRICS, evaluate_tasks
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
 from pretrain.model.build import build, special_token_ids

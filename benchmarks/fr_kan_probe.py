@@ -42,13 +42,13 @@ from torch import Tensor, nn
 
 from eval.classification.classifier import Classifier, Features
 from eval.classification.data import hold_out
-from eval.classification.evaluate import METRICS
 from eval.classification.finetune import finetune
 from eval.classification.heads import HeadOutput, build_head, count_parameters
 from eval.classification.prediction import predict
-from eval.files import read_rows
+from eval.classification.score_task import METRICS
+from eval.data_files import read_rows
 from eval.finetuning import PRESETS
-from scores.heads import check_head, parse_head
+from scores.head_descriptions import check_head, parse_head
 
 HEADS = ("linear", "mlp match=fourier-kan", "fourier-kan", "fourier-kan init_scale=0.1", "kan")
 EITHER = "fourier-kan, either init_scale"

@@ -48,16 +48,16 @@ from torch import Tensor, nn
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, TrainConfig
-from pretrain.data.batches import BatchSource, Step, cut_step, stage
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.data.step_batches import BatchSource, Step, cut_step, stage
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
 from pretrain.training.device import build_accelerator, with_rows_per_pass
 from pretrain.training.loop import Loop
-from pretrain.training.metrics import Timer
+from pretrain.training.metrics_log import Timer
 from pretrain.training.update import build_optimizer
 
 DATA, EMBEDDING, ATTENTION, FFN, LOSS, OPTIMIZER, REST = PARTS = (

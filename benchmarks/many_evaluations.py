@@ -17,7 +17,7 @@ import psutil
 import torch
 
 from base.errors import run_cli
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from eval.config import EvalConfig
 from eval.evaluate import _load_scorer, evaluate_run
@@ -25,7 +25,7 @@ from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import config_hash, run_dir, write_config
+from pretrain.run.run_folder import config_hash, run_dir, write_config
 
 SHOWN = (10, 50, 100, 200, 300, 400, 500)
 """Evaluations after which memory is looked at."""

@@ -47,8 +47,8 @@ from transformers import (
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 from pretrain.config import RunConfig
 from pretrain.data import corpus
-from pretrain.data.batches import BatchSource, cut_step
 from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.data.step_batches import BatchSource, cut_step
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config

@@ -20,7 +20,7 @@ import psutil
 import yaml
 
 from base.errors import run_cli
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from slurm import commands
 from slurm.cell_state import CellState, start_state, write_state
 

@@ -31,12 +31,12 @@ import yaml
 from base.command_line import parse_flags
 from base.families import Budget
 from base.files import write_text
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from base.sections import Section
 from eval.identity import identify_run, weights_hash
 from eval.work_units import work_units
-from pretrain.run.run_dir import config_hash, write_config
+from pretrain.run.run_folder import config_hash, write_config
 from scores.rows import write_rows
 from scores.store import Ledger, write_ledger
 from slurm.study.cells import RunCell, trained_cells

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
-from report.statistics.tuning import fit_curves, moderated_noise, squared_regret
+from report.statistics.tuning_curves import fit_curves, moderated_noise, squared_regret
 from report.statistics.welch import Welch, equivalence_p, welch
 
 LEVEL = 0.05

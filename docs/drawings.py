@@ -232,7 +232,7 @@ EVAL_FLOORS: Floors = (
     (("finetuning.py", "how classifiers learn"), ("protocol.py", "how texts are scored")),
     (("identity.py", "which run, which weights"),),
     (("backbones.py", "models of elsewhere"), ("memory.py", "batches that fit")),
-    (("files.py", "reading data"),),
+    (("data_files.py", "reading data"),),
 )
 
 

@@ -25,7 +25,7 @@ from base.families import PRETRAINED
 from base.files import write_text
 from base.model_folders import clean_name, from_hub, refuse_code
 from base.records import parse_json
-from base.run.folders import RUN_NAME, RunFolder
+from base.run.folder_names import RUN_NAME, RunFolder
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _REVISION = re.compile(r"@[\w./-]+$")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from base.command_line import Positional, read_flags
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check, explain
 from eval.backbones import backbone_runs, is_backbone
 from eval.config import EvalConfig

@@ -27,20 +27,20 @@ import torch
 from base.errors import UsageError, as_usage_error, naming
 from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
-from eval.classification.evaluate import evaluate_tasks, majority_baselines
 from eval.classification.find_tasks import classification_tasks
 from eval.classification.schema import classified_benchmarks
+from eval.classification.score_task import evaluate_tasks, majority_baselines
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, check_length, identify_run, model_folder, weights_hash
 from eval.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.work_units import Work, is_done, is_evaluated, work_units
-from eval.zero_shot.task import TaskResult
+from eval.zero_shot.text_task import TaskResult
 from ffn_variants.models.devices import check_device
 from ffn_variants.models.loading import load_language_model
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import source_change
-from pretrain.run.run_dir import sole_writer
+from pretrain.run.run_folder import sole_writer
 from pretrain.training.device import is_out_of_memory
 from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals

@@ -36,7 +36,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from base.config_input import SEED_END
 from base.sections import Section, Unlisted
-from scores.heads import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
+from scores.head_descriptions import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
 from scores.suites import CLASSIFICATION_METRICS, SUITES
 
 METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)

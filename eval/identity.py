@@ -10,12 +10,12 @@ from base.errors import UsageError
 from base.families import family_of, get_family
 from base.files import damage
 from base.records import peek_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
 from eval.backbones import read_backbone
-from eval.files import fingerprint
-from ffn_variants.models.own_variants import admit_variants
-from pretrain.run.run_dir import read_run, run_id
+from eval.data_files import fingerprint
+from ffn_variants.models.stored_variants import admit_variants
+from pretrain.run.run_folder import read_run, run_id
 
 
 @dataclass(frozen=True)

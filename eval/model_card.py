@@ -18,13 +18,13 @@ from base.errors import UsageError
 from base.families import AUTO_CLASSES, PIPELINES, get_family
 from base.hub import cannot_write
 from base.records import peek_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion, refuse_archived
 from base.text.tokens import FOR_OTHERS
 from eval.identity import weights_hash
 from ffn_variants.bundle import bundle_code
 from pretrain.config import RunConfig
-from pretrain.run.run_dir import read_run
+from pretrain.run.run_folder import read_run
 from scores.rows import NO_HEAD, read_table
 from scores.run_scores import decimals, suite_means
 from scores.store import read_scores

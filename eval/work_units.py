@@ -13,16 +13,16 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.examples import protocol_source
 from eval.classification.find_tasks import classification_tasks, matched_labels
-from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
 from eval.identity import RunIdentity, identify_run, weights_hash
 from eval.protocol import Protocol
-from eval.zero_shot.task import TextTask, find_suite_tasks, find_text_tasks, missing_tasks
-from scores.heads import DEFAULT_HEAD, HeadChoice, check_head
+from eval.zero_shot.text_task import TextTask, find_suite_tasks, find_text_tasks, missing_tasks
+from scores.head_descriptions import DEFAULT_HEAD, HeadChoice, check_head
 from scores.rows import NO_HEAD
 from scores.store import Scores, read_scores
 from scores.suites import HARNESS_FINDER, SUITES

@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
     """Import what a name needs."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    arguments = importlib.import_module("ffn_ablations.arguments")
+    arguments = importlib.import_module("ffn_ablations.flags_as_keywords")
     with arguments.one_line_errors(), warnings.catch_warnings():
         # Of tqdm, which libraries of models import for notebooks; bars here need no ipywidgets.
         warnings.filterwarnings("ignore", message="IProgress not found")

@@ -40,10 +40,12 @@ COMMANDS = {
     "explain": Command("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
     "check": Command("ffn_variants.check:main", "whether an FFN of your own does what it must"),
     "push": Command("eval.push:main", "put trained models on the Hugging Face hub"),
-    "list variants": Command("ffn_variants.listing:main", "the FFN variants, with parameters and FLOPs"),
-    "list heads": Command("eval.classification.listing:list_heads", "the classification heads"),
-    "list tasks": Command("eval.classification.listing:list_tasks", "the classification tasks"),
-    "list studies": Command("ffn_ablations.listing:main", "shipped studies to copy, and your own"),
+    "list variants": Command(
+        "ffn_variants.list_variants:main", "the FFN variants, with parameters and FLOPs"
+    ),
+    "list heads": Command("eval.classification.list_heads:list_heads", "the classification heads"),
+    "list tasks": Command("eval.classification.list_heads:list_tasks", "the classification tasks"),
+    "list studies": Command("ffn_ablations.list_studies:main", "shipped studies to copy, and your own"),
 }
 """By what is typed behind ``ffn-ablations``."""
 

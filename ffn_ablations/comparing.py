@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError, unknown_name
 from base.files import write_text
-from base.run.folders import REPORT_NAME
-from ffn_ablations.arguments import one_line_errors, read_keywords, shown_briefly
+from base.run.folder_names import REPORT_NAME
+from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from ffn_ablations.runs import Run, Runs
 from report.analyse import analyse
 from report.analysis import Analysis

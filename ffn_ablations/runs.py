@@ -14,8 +14,8 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.families import get_family
-from base.run.folders import RunFolder
-from ffn_ablations.arguments import one_line_errors, read_keywords, shown_briefly
+from base.run.folder_names import RunFolder
+from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.significance.axes import plain

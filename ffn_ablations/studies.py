@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
-from base.run.folders import StudyFolder
-from ffn_ablations.arguments import one_line_errors, read_keywords
+from base.run.folder_names import StudyFolder
 from ffn_ablations.comparing import Comparison, compare
+from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.runs import Run, Runs, as_html
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState

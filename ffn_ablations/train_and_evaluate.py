@@ -19,7 +19,7 @@ from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
-from ffn_ablations.arguments import (
+from ffn_ablations.flags_as_keywords import (
     brief_in_notebooks,
     one_line_errors,
     read_keywords,
@@ -27,9 +27,9 @@ from ffn_ablations.arguments import (
 )
 from ffn_ablations.runs import Run, Runs, as_runs
 from pretrain.config import RunConfig
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from pretrain.training.seeds import find_configs, train_in_turn
-from pretrain.training.train import train as train_run
+from pretrain.training.training_run import train as train_run
 from report.inputs.run_facts import held_out_rows
 
 

@@ -4,16 +4,16 @@ from base.errors import UsageError
 from base.families import FAMILIES, Budget, FamilySpec
 from base.options import Option
 from ffn_variants.budget import matching_width
-from ffn_variants.files import load_variant
 from ffn_variants.models.configuration import (
     FFNGPTNeoConfig,
     FFNLlamaConfig,
     FFNRobertaConfig,
     FFNT5Config,
 )
-from ffn_variants.models.families import build_config, build_model, count_flops, count_parameters
+from ffn_variants.models.family_models import build_config, build_model, count_flops, count_parameters
 from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant, register
 from ffn_variants.spec import FFNSpec
+from ffn_variants.variant_files import load_variant
 
 __all__ = [
     "FAMILIES",

@@ -31,8 +31,8 @@ STAND_INS = "ffn_variants.stand_ins"
 REPLACED = (
     "base.errors",
     "ffn_variants.registry",
-    "ffn_variants.source",
-    "ffn_variants.models.own_variants",
+    "ffn_variants.source_fingerprint",
+    "ffn_variants.models.stored_variants",
     "ffn_variants.kernels.triton_ops",
 )
 """Modules in whose place ``STAND_INS`` is."""

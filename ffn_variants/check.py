@@ -20,9 +20,9 @@ from base.command_line import Positional, parse_flags
 from base.errors import UsageError, first_line
 from base.families import FAMILIES
 from base.sections import Section
-from ffn_variants.files import load_variant, names_file, variant_file
-from ffn_variants.models.families import build_model
+from ffn_variants.models.family_models import build_model
 from ffn_variants.registry import build_ffn, get_variant
+from ffn_variants.variant_files import load_variant, names_file, variant_file
 
 DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
 

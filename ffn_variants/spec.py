@@ -44,7 +44,7 @@ class FFNSpec:
     caution: str = ""
     """What its counts do not tell of its cost: a sentence that the dry run prints."""
     earlier_sources: tuple[str, ...] = ()
-    """Fingerprints of earlier source that computed the same (see ``ffn_variants.source``)."""
+    """Fingerprints of earlier source that computed the same (see ``ffn_variants.source_fingerprint``)."""
 
     def resolve(self, options: Mapping[str, Any] | None) -> dict[str, int | float | str]:
         """Return a value for every option; ``UsageError`` for one that does not exist or does not fit."""

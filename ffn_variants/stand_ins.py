@@ -49,7 +49,7 @@ def is_registered(name: str) -> bool:
     return name in FFN_VARIANTS
 
 
-# For ``ffn_variants.source``: the code that travels with weights is that of their training.
+# For ``ffn_variants.source_fingerprint``: the code that travels with weights is that of their training.
 
 
 def is_same_source(name: str, recorded: str | None) -> bool:
@@ -67,7 +67,7 @@ def cure(recorded: str) -> str:
     return "load the model with its own code"
 
 
-# For ``ffn_variants.models.own_variants``: the variants are here, so none is looked for.
+# For ``ffn_variants.models.stored_variants``: the variants are here, so none is looked for.
 
 
 def need_variants(config: Any) -> None:

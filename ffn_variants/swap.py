@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 from base.errors import UsageError
 from base.families import FAMILIES, Budget, FamilySpec, family_of
 from ffn_variants.budget import matching_width
-from ffn_variants.files import load_variant, names_file
 from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
-from ffn_variants.models.families import build_config
+from ffn_variants.models.family_models import build_config
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
+from ffn_variants.variant_files import load_variant, names_file
 
 ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
     "gelu_new": ("gelu", {"approximate": "tanh"}),

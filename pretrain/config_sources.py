@@ -17,9 +17,9 @@ from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.model_folders import VARIANT_COPY
 from base.sections import Typed
-from ffn_variants.files import absolute_place, is_loaded, load_variant, names_file
 from ffn_variants.registry import is_registered
-from ffn_variants.source import source_fingerprint
+from ffn_variants.source_fingerprint import source_fingerprint
+from ffn_variants.variant_files import absolute_place, is_loaded, load_variant, names_file
 from pretrain.config import ModelConfig, TrainConfig
 
 _FFN, _FILE, _SOURCE = ("model", "ffn"), ("model", "ffn_file"), ("model", "ffn_source")

@@ -39,10 +39,10 @@ def main(args: Sequence[str] | None = None) -> int | None:
     typed = read_flags(TrainArgs, args, prog="ffn-ablations train", description=__doc__)
 
     from pretrain.training.dry_run import check_usable, describe_runs
-    from pretrain.training.seeds import load_configs, train_in_turn
-    from pretrain.training.train import train
+    from pretrain.training.seeds import configs_of_seeds, train_in_turn
+    from pretrain.training.training_run import train
 
-    configs, num_processes = load_configs(typed), int(os.environ.get("WORLD_SIZE", "1"))
+    configs, num_processes = configs_of_seeds(typed), int(os.environ.get("WORLD_SIZE", "1"))
     build_scorer = None
     if configs[0].train.eval_every:  # the seeds of one command share all other settings
         from eval.zero_shot.during_training import TrainingScorer, find_pairs

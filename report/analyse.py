@@ -11,6 +11,7 @@ from base.errors import UsageError
 from base.printing import first_few
 from report.analysis import Analysis, Request
 from report.document.markdown import ordered, ordered_benchmarks
+from report.inputs.chosen_rates import TUNED_BY, Tuned, read_tuned, shared_table
 from report.inputs.looks import decided_seeds, runs_of_all
 from report.inputs.relabel import seen_by
 from report.inputs.sources import Source
@@ -30,7 +31,6 @@ from report.significance.factor import (
 )
 from report.significance.multiple_comparisons import MultipleComparisons, find_primary
 from report.statistics.looks import find_looks
-from report.tuning.choices import TUNED_BY, Tuned, read_tuned, shared_table
 from report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from report.verdicts.findings import find, with_shared_rate
 from scores.declarations import check_chances, check_margins, check_names, in_percent

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from report.inputs.chosen_rates import Tuned
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source
 from report.readers.reading import Reading
@@ -15,7 +16,6 @@ from report.significance.axes import Benchmark, Family
 from report.significance.factor import Factor
 from report.significance.multiple_comparisons import MultipleComparisons
 from report.statistics.looks import Plan
-from report.tuning.choices import Tuned
 from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import Findings
 from scores.declarations import Scale

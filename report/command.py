@@ -8,7 +8,7 @@ from pathlib import Path
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
-from base.run.folders import REPORT_NAME, StudyFolder
+from base.run.folder_names import REPORT_NAME, StudyFolder
 from base.sections import Section
 from report.analysis import Request
 from report.page import summary

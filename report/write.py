@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from base.run.folders import REPORT_NAME
+from base.run.folder_names import REPORT_NAME
 from report.analyse import analyse
 from report.analysis import Analysis, Request
 from report.document.document import (

@@ -6,10 +6,10 @@ models pseudo-log-likelihoods), in nats:
 
 - ``log_odds``: of a minimal pair log p(good) - log p(bad), in nats a pair. 0 is a model that cannot tell.
 - ``log_odds_per_token``: the same divided by the number of tokens that differ, ``num_tokens_differing`` (see
-  ``eval.zero_shot.choices.count_differing``). So a pair that differs in one word and one that differs
-  in five weigh alike. The tokens that both share are no part of the divisor, although what differs changes
-  their scores, too: they are as many as the sentence happens to be long. Of a pair of equal sentences both
-  metrics are 0.
+  ``eval.zero_shot.pairs_and_choices.count_differing``). So a pair that differs in one word and one that
+  differs in five weigh alike. The tokens that both share are no part of the divisor, although what differs
+  changes their scores, too: they are as many as the sentence happens to be long. Of a pair of equal
+  sentences both metrics are 0.
 - ``probability``: of the right one of several answers, in percent: the softmax over the answers'
   log-likelihoods. It is the accuracy of somebody who answers by drawing from the model.
 
@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from base.errors import UsageError
 from base.printing import first_few
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from scores.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
 from scores.suites import SUITES
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, shown
-from scores.heads import DEFAULT_HEAD
+from scores.head_descriptions import DEFAULT_HEAD
 from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, of_each, with_primary
 from scores.suites import (
     CROSS_TASK,

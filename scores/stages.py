@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from base.errors import UsageError
 from base.records import parse_record, write_record
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 
 Places = tuple[tuple[str, str], ...]
 """Axes of a study beside family and variant, and a run's value on each: ``(("size", "0.5M"),)``."""

@@ -21,7 +21,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.files import mapping, write_text
 from base.records import read_record, write_record
-from base.run.folders import RUN_NAME, RunFolder, may_be
+from base.run.folder_names import RUN_NAME, RunFolder, may_be
 from base.run.manifest import config_hashes, read_completion
 from scores.rows import (
     NO_HEAD,

@@ -221,10 +221,10 @@ _PARADIGM_MEANS = (MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="grou
 
 
 def _pairs(name: str, finder: str, tasks: tuple[str, ...], **fields: Any) -> SuiteSpec:
-    """Describe a suite of minimal pairs; ``finder`` is a function of ``eval.zero_shot.choices``."""
+    """Describe a suite of minimal pairs; ``finder`` is a function of ``eval.zero_shot.pairs_and_choices``."""
     common: dict[str, Any] = {"kind": "minimal pairs", "metrics": PAIR_METRICS, "graded": GRADED_PAIRS}
     return SuiteSpec(
-        name=name, finder=f"eval.zero_shot.choices:{finder}", tasks=tasks, **{**common, **fields}
+        name=name, finder=f"eval.zero_shot.pairs_and_choices:{finder}", tasks=tasks, **{**common, **fields}
     )
 
 
@@ -234,7 +234,7 @@ def _wugs(name: str, task: str, label: str = "") -> SuiteSpec:
         name=name,
         label=label,
         kind="choices",
-        finder="eval.zero_shot.choices:find_tasks",
+        finder="eval.zero_shot.pairs_and_choices:find_tasks",
         metrics=(correlation,),
         primary=(correlation.name,),
         tasks=(task,),
@@ -287,7 +287,7 @@ _SUITES = (
     SuiteSpec(
         name="entity-tracking",
         kind="choices",
-        finder="eval.zero_shot.choices:find_tasks",
+        finder="eval.zero_shot.pairs_and_choices:find_tasks",
         metrics=(
             MetricSpec(name="accuracy", better="higher", unit="percent", chance=20.0),
             MetricSpec(name="accuracy_by_operations", better="higher", unit="percent", chance=20.0),

@@ -29,7 +29,7 @@ from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from base.options import check_name
 from base.printing import first_few
 from base.records import peek_record, record_text
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import Section
 from slurm.cell_state import CellState
 from slurm.survey import survey

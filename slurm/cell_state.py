@@ -21,7 +21,7 @@ from base.errors import OccupiedError
 from base.files import mapping, sole_holder
 from base.printing import duration
 from base.records import parse_json, read_record, write_record
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.system import is_locked
 from scores.stages import TUNE
 

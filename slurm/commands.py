@@ -14,11 +14,11 @@ import psutil
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
 from scores.stages import MAIN, read_decisions
-from scores.tuning import read_tuning
+from scores.tuning_trials import read_tuning
 from slurm.arguments import SubmitArgs, check_options, runs_dir_override
 from slurm.cell_state import CellState, as_result, describe
 from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
@@ -95,7 +95,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
         text = "\n".join([*filter(None, [listing.note]), render(folder, states)])
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if options.html:
-            from slurm.page import write_page  # matplotlib is slow to load
+            from slurm.status_page import write_page  # matplotlib is slow to load
 
             rows, notes = status_of(folder, states)
             page = write_page(folder, rows, [*filter(None, [listing.note]), *notes])

@@ -25,8 +25,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import clean_env
 
 from base.errors import UsageError
-from base.run.folders import StudyFolder
-from pretrain.data.batches import cut_step
+from base.run.folder_names import StudyFolder
+from pretrain.data.step_batches import cut_step
 from slurm.cell_state import queued_state
 from slurm.cluster import (
     ClusterPreset,
@@ -38,7 +38,7 @@ from slurm.cluster import (
     report_name,
     scancel,
 )
-from slurm.stages import end_stage
+from slurm.next_stage import end_stage
 from slurm.study.cells import Cell, own_variants, trained_cells
 from slurm.study.study import Study
 from slurm.survey import survey

@@ -11,22 +11,22 @@ from base.config_input import note_on_one
 from base.errors import AbsentError, UsageError, naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
 from eval.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
 from pretrain.training.dry_run import check_all_usable, check_folder
-from scores.tuning import write_tuning
+from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset
-from slurm.dry_run import show_dry_run
 from slurm.jobs import Packing, SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress
-from slurm.stages import check_unchanged, end_stage, with_further
+from slurm.next_stage import check_unchanged, end_stage, with_further
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Changes, Study, load_study
-from slurm.study.tuning import compared_data
+from slurm.study.tune_section import compared_data
+from slurm.study_dry_run import show_dry_run
 from slurm.survey import count_states
 from slurm.todo import (
     Todo,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from base.printing import ProgressBar, duration
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from ffn_variants.models.devices import VISIBLE, visible_gpus
 from scores.stages import TUNE
 from slurm.cell_state import CellState, describe, read_state

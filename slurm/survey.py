@@ -13,10 +13,10 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.printing import duration, format_table
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from base.system import is_locked
 from scores.stages import MAIN, SHARED, STAGES, TUNE, is_cut_off
-from scores.tuning import read_tuning
+from scores.tuning_trials import read_tuning
 from slurm.cell_state import CellState, read_state
 from slurm.cluster import Queue, living_arrays, read_queue, report_name
 

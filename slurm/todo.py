@@ -15,7 +15,7 @@ from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
 from base.printing import first_few
 from base.records import peek_record
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import recorded_texts
 from ffn_variants.registry import is_registered
 from pretrain.data.prepare import tokens_fingerprint

@@ -23,7 +23,7 @@ from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error, run_cli
 from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
 from base.records import set_aside, write_record
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.system import num_cores
 from eval.evaluate import evaluate_run
 from eval.identity import admit_run
@@ -31,9 +31,9 @@ from eval.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import content_hash, is_as_copied
-from pretrain.run.run_dir import is_finished
+from pretrain.run.run_folder import is_finished
 from pretrain.training.stopping import Stopped
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 from scores.stages import TUNE
 from slurm.cell_state import CellState, held_cell, read_state, start_state, write_state
 from slurm.study.cells import BackboneCell, Cell, RunCell

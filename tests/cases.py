@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from base.files import damage
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion
 
 

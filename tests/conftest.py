@@ -20,7 +20,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from ffn_variants import files, registry
+from ffn_variants import registry
+from ffn_variants import variant_files as files
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 

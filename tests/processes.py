@@ -23,7 +23,7 @@ IMPORTS = [
     "eval.evaluate",
     "report.write",
     "matplotlib.figure",
-    "pretrain.training.train",
+    "pretrain.training.training_run",
     "pretrain.data.embedded",
     "pytest",
     "submitit",

@@ -13,7 +13,7 @@ from typing import Any
 from base.errors import UsageError
 from base.files import FileState, file_states, fingerprint
 from base.records import peek_record, read_record, write_record
-from base.run.folders import RUN_NAME, RunFolder
+from base.run.folder_names import RUN_NAME, RunFolder
 
 MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
 """Of everything in a model's folder that can change a score, own variants' code too; the card cannot."""
@@ -29,7 +29,7 @@ class Completion:
     config_hash: str = ""
     """Of the configuration that it was begun with."""
     variant_source: str = ""
-    """Of the variant that it was trained through (see ``ffn_variants.source``); empty where not known."""
+    """Of the variant that it was trained through (``source_fingerprint``); empty where not known."""
     files: dict[str, FileState] = field(default_factory=dict)
     """Those of the model, by the name below the run's folder."""
 
@@ -117,7 +117,7 @@ def refuse_archived(run: RunFolder) -> None:
 
 @dataclass(frozen=True)
 class RecordedSource:
-    """Fingerprints (see ``ffn_variants.source``): that of the source, and those of earlier ones like it."""
+    """Fingerprints (``ffn_variants.source_fingerprint``): of the source, and of earlier ones like it."""
 
     fingerprint: str = ""
     """Empty where nothing tells it, as for runs of before."""

@@ -31,7 +31,7 @@ from benchmarks.gpu.roofline import BODY, COPIES, DEVICES, OTHER, PARTS, VOCABUL
 from benchmarks.gpu.workload import CASES, RUN_TOKENS, build_loop, build_network
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig
-from pretrain.data.batches import one_ahead
+from pretrain.data.step_batches import one_ahead
 from pretrain.training.loop import Loop
 
 QUICK = (

@@ -27,16 +27,16 @@ from benchmarks.gpu.pretend import pretending
 from benchmarks.gpu.trace import Trace
 from benchmarks.gpu.workload import build_network, masker_of
 from eval.classification.classifier import make_classifier
+from eval.classification.example_tokens import Encoded
 from eval.classification.finetune import finetune
-from eval.classification.tokens import Encoded
 from eval.finetuning import Finetuning
 from eval.scoring import log_likelihood
-from eval.scoring.batches import ScoredText
+from eval.scoring.text_batches import ScoredText
 from ffn_variants.kernels import compilation
 from ffn_variants.splines import b_splines
 from pretrain.config import RunConfig
-from pretrain.data.batches import BatchSource
 from pretrain.data.packing import PackedSplit
+from pretrain.data.step_batches import BatchSource
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop

@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 from base.families import get_family
 from base.text.corruption import NUM_SENTINELS, Masker, SpanCorruptor
 from pretrain.config import RunConfig
-from pretrain.data.batches import BatchSource
 from pretrain.data.packing import PackedSplit
+from pretrain.data.step_batches import BatchSource
 from pretrain.model.build import build
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config

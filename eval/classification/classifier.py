@@ -26,16 +26,16 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from base.errors import UsageError
 from base.records import peek_record
 from base.text.tokens import with_ends
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
+from eval.classification.example_tokens import Encoded, Segmented, places_of
 from eval.classification.heads import HeadOutput, build_head
-from eval.classification.task import ClassificationTask
-from eval.classification.tokens import Encoded, Segmented, places_of
 from eval.finetuning import Finetuning, Pooling
 from eval.memory import all_to_device, to_device
 from ffn_variants.models.devices import choose_device
 from ffn_variants.models.faster_layers import cast_inputs_once
 from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
-from scores.heads import DEFAULT_HEAD, Reads, check_head, get_head, parse_head
+from scores.head_descriptions import DEFAULT_HEAD, Reads, check_head, get_head, parse_head
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import Batch
+from eval.classification.example_tokens import Segmentation, cached, encode, encode_segments, tokenizer_key
 from eval.classification.examples import data_source, read_examples
-from eval.classification.task import ClassificationTask
-from eval.classification.tokens import Segmentation, cached, encode, encode_segments, tokenizer_key
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
-from scores.heads import DEFAULT_HEAD, get_head, parse_head
+from scores.head_descriptions import DEFAULT_HEAD, get_head, parse_head
 
 Row = TypeVar("Row")
 VALIDATION_SEED = 12

@@ -27,7 +27,7 @@ from transformers import GPTNeoModel, PreTrainedConfig, PreTrainedModel, Roberta
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from base.families import family_of
-from eval.classification.tokens import Encoded
+from eval.classification.example_tokens import Encoded
 from eval.finetuning import Pooling
 from eval.memory import all_to_device, attend_with_one_query, to_device
 from ffn_variants.models import packed_attention

@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
-from base.text.files import absent
+from base.text.text_files import absent
+from eval.classification.classification_task import (
+    GLUE,
+    ClassificationTask,
+    encode_label,
+    list_labels,
+    most_frequent,
+)
 from eval.classification.schema import HubSource, TaskFile, read_field, text_parts
-from eval.classification.task import GLUE, ClassificationTask, encode_label, list_labels, most_frequent
 from eval.config import EvalConfig
-from eval.files import (
+from eval.data_files import (
     DATA_SUFFIXES,
     PARQUET,
     TABLE_SUFFIXES,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from base.errors import UsageError
+from eval.classification.classification_task import EMBEDDED_GLUE, ClassificationTask, find_labels
 from eval.classification.examples import (
     SPLITS,
     data_source,
@@ -20,7 +21,6 @@ from eval.classification.examples import (
     read_task_rows,
 )
 from eval.classification.schema import Label, TaskFile, find_task_file, shipped_task
-from eval.classification.task import EMBEDDED_GLUE, ClassificationTask, find_labels
 from eval.config import EvalConfig
 from eval.finetuning import GLUE_TASK_NAMES, unfit_metric
 from scores.suites import SUITES

@@ -40,7 +40,7 @@ from base.errors import UsageError
 from ffn_variants.variants.learned_curves import GroupRational, choose_groups
 from ffn_variants.variants.series_kan import FourierKANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines
-from scores.heads import SEGMENT_OPTIONS, HeadChoice, get_head
+from scores.head_descriptions import SEGMENT_OPTIONS, HeadChoice, get_head
 
 
 class HeadOutput(NamedTuple):

@@ -38,7 +38,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from eval.memory import Budget, all_to_device
-from eval.scoring.batches import ScoredText, Scores, sum_by_owner, to_host
+from eval.scoring.text_batches import ScoredText, Scores, sum_by_owner, to_host
 
 TREE_TOKENS = 96
 # Texts whose trees are built at a time; of long texts a table of that many rows is large.

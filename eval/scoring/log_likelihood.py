@@ -23,7 +23,9 @@ from transformers import PreTrainedModel
 from base.errors import UsageError
 from eval.memory import Budget
 from eval.protocol import Masking
-from eval.scoring.batches import (
+from eval.scoring.causal import shared_causal_scores
+from eval.scoring.masked import shared_masked_scores
+from eval.scoring.text_batches import (
     Batch,
     ScoredText,
     Scores,
@@ -33,8 +35,6 @@ from eval.scoring.batches import (
     target_scores,
     to_host,
 )
-from eval.scoring.causal import shared_causal_scores
-from eval.scoring.masked import shared_masked_scores
 from pretrain.training.device import is_out_of_memory
 
 Score = Callable[[Sequence[ScoredText]], Scores]

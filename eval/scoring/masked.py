@@ -25,7 +25,14 @@ from transformers import PreTrainedModel
 
 from eval.memory import Budget, attend_with_one_query
 from eval.protocol import Masking
-from eval.scoring.batches import Batch, ScoredText, Scores, TokenTable, batches_of_one_length, masked_tokens
+from eval.scoring.text_batches import (
+    Batch,
+    ScoredText,
+    Scores,
+    TokenTable,
+    batches_of_one_length,
+    masked_tokens,
+)
 
 
 def shared_masked_scores(

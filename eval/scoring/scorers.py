@@ -13,14 +13,14 @@ from base.errors import UsageError
 from base.sections import check
 from eval.memory import Budget
 from eval.protocol import Protocol, ProtocolConfig
-from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.log_likelihood import (
     causal_log_likelihoods,
     num_positions,
     pseudo_log_likelihoods,
     span_log_likelihoods,
 )
-from eval.scoring.tokens import TextTokenizer
+from eval.scoring.scored_tokens import TextTokenizer
+from eval.scoring.text_batches import ScoredText, Scores
 from pretrain.data.tokenizer import sentinel
 
 

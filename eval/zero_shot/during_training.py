@@ -13,7 +13,7 @@ from base.families import get_family
 from eval.config import EvalConfig
 from eval.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
-from eval.zero_shot.task import TextTask, find_suite_tasks
+from eval.zero_shot.text_task import TextTask, find_suite_tasks
 from ffn_variants.kernels.compilation import eager_kernels
 from pretrain.config import RunConfig
 from scores.suites import SUITES

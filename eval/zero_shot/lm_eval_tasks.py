@@ -37,11 +37,11 @@ from lm_eval.tasks import TaskManager
 from base.errors import UsageError
 from base.hub import cannot_load, how_silent
 from base.printing import Tell
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
 from eval.identity import model_folder
 from eval.scoring.scorers import SCORERS, TextScorer
-from eval.zero_shot.task import TaskResult, evenly_spaced
+from eval.zero_shot.text_task import TaskResult, evenly_spaced
 from ffn_variants.models.loading import load_language_model
 from scores.lm_eval_metrics import CHOICE_METRICS, metrics_of
 from scores.rows import primary_metric

@@ -19,13 +19,13 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.printing import Tell
-from base.text.files import check_file, is_read_anew, read_documents
+from base.text.text_files import check_file, is_read_anew, read_documents
 from eval.config import EvalConfig
-from eval.files import fingerprint
-from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
+from eval.data_files import fingerprint
+from eval.zero_shot.text_task import TaskResult, TextTask, evenly_spaced
 from pretrain.config import DataConfig
 from pretrain.data import corpus
-from pretrain.run.run_dir import read_run
+from pretrain.run.run_folder import read_run
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer

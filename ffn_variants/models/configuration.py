@@ -26,8 +26,8 @@ class FFNFields:
         paired_intermediate_size: ``intermediate_size`` of the run that this one is paired with, if it
             differs. Initial weights outside the FFN are then drawn as in a model of that width, so that at
             one seed both models start from the same ones.
-        ffn_source: ``ffn_variants.source.source_fingerprint`` of the variant that the weights are trained
-            through; stays when a model is loaded and saved. None in older models.
+        ffn_source: The ``source_fingerprint`` of the variant that the weights are trained through; stays
+            when a model is loaded and saved. None in older models.
         layer_ffns: A dict with ``ffn``, ``ffn_options`` and ``intermediate_size`` for each layer, where not
             all have the same; then ``ffn`` is that of the layers that were replaced.
         ffn_files: By variant the file beside the weights that it is in, and the name of its spec there, as

@@ -51,8 +51,8 @@ from ffn_variants.models.configuration import (
     config_of_layer,
 )
 from ffn_variants.models.layers import ffn_modules, replace_ffn
-from ffn_variants.models.own_variants import hub_arguments, load_variants, need_variants, save_variants
-from ffn_variants.source import cure, describe_change, is_same_source
+from ffn_variants.models.stored_variants import hub_arguments, load_variants, need_variants, save_variants
+from ffn_variants.source_fingerprint import cure, describe_change, is_same_source
 
 # A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
 _Base = PreTrainedModel if TYPE_CHECKING else object

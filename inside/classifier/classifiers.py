@@ -17,22 +17,22 @@ from safetensors.torch import load_file, save_file
 from base.errors import UsageError
 from base.files import write_atomically
 from base.printing import Tell
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import Classifier, load_classifier_tokenizer, load_for_task
 from eval.classification.data import TaskData, read_task_data, reported_rows, with_turns
-from eval.classification.evaluate import train
+from eval.classification.example_tokens import Segmentation, Segmented, as_one_text
 from eval.classification.examples import read_examples
 from eval.classification.finetune import trained_state
 from eval.classification.prediction import Predictions, predict
-from eval.classification.task import ClassificationTask
-from eval.classification.tokens import Segmentation, Segmented, as_one_text
+from eval.classification.score_task import train
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
 from eval.identity import identify_run, model_folder, weights_hash
 from eval.scoring.log_likelihood import num_positions
 from eval.work_units import classification_protocol, settled
-from eval.zero_shot.task import evenly_spaced
-from scores.heads import HEADS, HeadChoice, check_head
+from eval.zero_shot.text_task import evenly_spaced
+from scores.head_descriptions import HEADS, HeadChoice, check_head
 from scores.store import protocol_hash
 
 ATTENTION = "segment-attention"

@@ -17,7 +17,7 @@ from pydantic import Field
 from base.command_line import Positional, parse_flags
 from base.config_input import SEED_END
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.sections import Section, check
 from eval.command import study_config
 from eval.config import Device, EvalConfig

@@ -42,17 +42,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from base.errors import UsageError, shown
+from eval.classification.classification_task import ClassificationTask, encode_label
 from eval.classification.data import reported_rows
-from eval.classification.evaluate import METRICS
+from eval.classification.example_tokens import JOINT, Segmented
 from eval.classification.prediction import Predictions, decide
 from eval.classification.schema import read_field
-from eval.classification.task import ClassificationTask, encode_label
-from eval.classification.tokens import JOINT, Segmented
+from eval.classification.score_task import METRICS
 from inside.classifier.classifiers import ATTENTION, Documents, Subject
 from inside.classifier.lime import WordForest
 from report.document import markdown
 from report.document.document import Document
-from scores.heads import HeadChoice
+from scores.head_descriptions import HeadChoice
 
 NUM_DRAWS = 5
 """Of random segments."""

@@ -18,12 +18,12 @@ from scipy.special import expit, softmax
 from sklearn.decomposition import PCA
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.heads import SpaceHead
 from eval.classification.prediction import Predictions, decide
-from eval.classification.task import ClassificationTask
-from eval.zero_shot.task import evenly_spaced
+from eval.zero_shot.text_task import evenly_spaced
 from inside.classifier.classifiers import Documents, Subject
 from inside.classifier.lime import WordForest
 from report.document import markdown

@@ -15,13 +15,13 @@ from base.command_line import Positional, parse_flags
 from base.errors import UsageError, as_usage_error, first_line
 from base.families import family_label
 from base.printing import ProgressBar
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import Section
 from eval.command import find_runs
 from inside.ffn.measure import RunInspection, inspect_run
 from inside.ffn.page import Groups, document
 from pretrain.resolution import resolve
-from pretrain.run.run_dir import RESULT_NEUTRAL, read_run
+from pretrain.run.run_folder import RESULT_NEUTRAL, read_run
 from report.document.document import refuse_file, write_document
 
 PROG, PAGE_NAME = "ffn-ablations inspect", "inspection"

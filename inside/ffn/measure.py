@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from base.errors import UsageError
 from base.families import get_family
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from eval.identity import admit_run, identify_run
 from ffn_variants.models.loading import load_language_model
 from inside.ffn.functions import (
@@ -38,7 +38,7 @@ from inside.ffn.functions import (
     model_edge_layers,
 )
 from inside.ffn.probe import Probe, read_held_out, untrained
-from pretrain.run.run_dir import read_run
+from pretrain.run.run_folder import read_run
 
 Numbers = list[float]
 KINDS = ("trained", "untrained")

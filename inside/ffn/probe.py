@@ -13,14 +13,14 @@ from transformers import PreTrainedModel
 
 from base.errors import UsageError
 from base.families import get_family
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.text.corruption import IGNORE
-from eval.zero_shot.task import evenly_spaced
+from eval.zero_shot.text_task import evenly_spaced
 from ffn_variants.kernels.compilation import eager_kernels
 from pretrain.config import RunConfig
 from pretrain.data import corpus
-from pretrain.data.batches import Batch, BatchSource
 from pretrain.data.packing import PackedSplit, pack
+from pretrain.data.step_batches import Batch, BatchSource
 from pretrain.data.tokenizer import encode_batch, load_tokenizer
 from pretrain.model.build import build, build_masker
 from pretrain.model.objective import build_loss

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from base.errors import UsageError, naming
-from base.text.files import (
+from base.text.text_files import (
     FORMATS,
     TextSplit,
     absent,

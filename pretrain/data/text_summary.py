@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from base.printing import first_few
-from base.text.files import (
+from base.text.text_files import (
     END_OF_DOCUMENT,
     MOST_CHARACTERS,
     format_of,

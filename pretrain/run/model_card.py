@@ -7,10 +7,10 @@ from typing import Any
 from base.families import AUTO_CLASSES, PIPELINES, Objective, get_family
 from base.text.tokens import FOR_OTHERS
 from ffn_variants import get_variant
-from ffn_variants.files import variant_file
+from ffn_variants.variant_files import variant_file
 from pretrain.config import RunConfig
 from pretrain.data import corpus
-from pretrain.run.run_dir import to_yaml
+from pretrain.run.run_folder import to_yaml
 
 _WRITING = """inputs = tokenizer("Once upon a time", return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))

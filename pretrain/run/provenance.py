@@ -19,18 +19,18 @@ import torch
 from base.errors import UsageError
 from base.files import CODE_ROOT, SNAPSHOT, write_atomically
 from base.records import peek_record, read_record, write_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import recorded_source
 from base.system import peak_memory_mb as peak_of_process
-from ffn_variants.files import variant_file
 from ffn_variants.registry import get_variant
-from ffn_variants.source import (
+from ffn_variants.source_fingerprint import (
     cure,
     describe_change,
     earlier_sources,
     is_same_source,
     source_fingerprint,
 )
+from ffn_variants.variant_files import variant_file
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
 """Whose versions a run records."""

@@ -1,8 +1,8 @@
 """Where a run stands, and the checkpoints of it: one file each, written aside and renamed.
 
 A checkpoint holds weights, optimizer, schedule and loop state. No random state is stored, because what a step
-draws is a function of the seed and the step (see ``pretrain.data.batches``), and no gradient scaler, because
-bf16 needs none. The format is ``torch.save``'s, a zip file that holds a checksum of each of its parts.
+draws is a function of the seed and the step (see ``pretrain.data.step_batches``), and no gradient scaler,
+because bf16 needs none. The format is ``torch.save``'s, a zip file that holds a checksum of each part.
 
 What a kill leaves is a ``*.tmp-<pid>`` file that the next start removes; a checkpoint that cannot be read is
 renamed to ``*.broken``. Neither is ever taken for a checkpoint.

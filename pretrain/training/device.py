@@ -14,11 +14,11 @@ from accelerate.utils import InitProcessGroupKwargs
 from accelerate.utils.memory import clear_device_cache
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.system import cpp_compiler
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
 from pretrain.config import RunConfig
-from pretrain.data.batches import cut_step
+from pretrain.data.step_batches import cut_step
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""

@@ -11,20 +11,20 @@ import psutil
 
 from base.errors import UsageError
 from base.families import get_family
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.text.corruption import NUM_SENTINELS
 from ffn_variants.registry import get_variant
 from pretrain.config import OptimConfig, RunConfig
 from pretrain.config_sources import say_once
 from pretrain.data import corpus
-from pretrain.data.batches import cut_step
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
+from pretrain.data.step_batches import cut_step
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build, cost_facts, describe_costs
 from pretrain.resolution import resolve
 from pretrain.run.provenance import source_change
-from pretrain.run.run_dir import run_dir, to_yaml
+from pretrain.run.run_folder import run_dir, to_yaml
 from pretrain.training.stopping import describe_failure
 from pretrain.training.update import num_warmup_steps, total_steps
 

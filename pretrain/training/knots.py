@@ -1,7 +1,7 @@
 """Splines in training: knots that move to their inputs, a penalty on coefficients, and pruning.
 
 All of it is a function of the config and the step, as everything that a run draws
-(see ``pretrain.data.batches``): a resumed run, and one on several processes, does the same.
+(see ``pretrain.data.step_batches``): a resumed run, and one on several processes, does the same.
 """
 
 from __future__ import annotations

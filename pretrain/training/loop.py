@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from base.files import sha256_of
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.text.corruption import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
-from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData
-from pretrain.run.run_dir import config_hash
+from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
+from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import (
     LoopState,
     load_newest,
@@ -39,7 +39,7 @@ from pretrain.training.checkpoints import (
     snapshot,
 )
 from pretrain.training.knots import SplineSchedule
-from pretrain.training.metrics import MetricsFile, StepProgress, Timer, perplexity
+from pretrain.training.metrics_log import MetricsFile, StepProgress, Timer, perplexity
 from pretrain.training.stopping import Diverged, StopRequest, find_problem
 from pretrain.training.update import Update, build_optimizer, build_scheduler, total_steps
 

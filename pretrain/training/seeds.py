@@ -23,7 +23,7 @@ from pretrain.config_sources import read_sources
 from pretrain.resolution import resolve_sources
 
 
-def load_configs(typed: Typed) -> list[RunConfig]:
+def configs_of_seeds(typed: Typed) -> list[RunConfig]:
     """Read the configuration of every run that a command line asks for.
 
     Args:

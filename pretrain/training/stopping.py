@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from base.records import peek_record, write_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.system import STOP_SIGNALS
 
 ADVICE = "lower --optim.learning-rate or --optim.max-grad-norm, or add --optim.warmup-steps"

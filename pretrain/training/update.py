@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel, get_scheduler
 
 from pretrain.config import OptimConfig
-from pretrain.data.batches import Batch
+from pretrain.data.step_batches import Batch
 from pretrain.optimizers import build_adamw, get_optimizer
 from pretrain.training.knots import SplineSchedule
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from report.inputs.design import Design
+from report.inputs.study_design import Design
 from report.significance.axes import Benchmark
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from base.families import FAMILIES
 from report.document.markdown import listed
-from report.inputs.design import Design
 from report.inputs.looks import decided_remark
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source
 from report.inputs.study_checks import FailedRun
+from report.inputs.study_design import Design
 from report.significance.axes import Benchmark
 from report.significance.factor import OF_HEADS, Relabelling, is_paired, levels
-from scores.heads import DEFAULT_HEAD
+from scores.head_descriptions import DEFAULT_HEAD
 from scores.rows import NO_HEAD
 
 

@@ -13,7 +13,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.records import parse_json, peek_record
-from base.run.folders import RunFolder, may_be
+from base.run.folder_names import RunFolder, may_be
 from base.run.manifest import Completion, read_completion
 from report.significance.axes import Family, Level
 from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name

@@ -10,9 +10,8 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
-from report.inputs.design import Design, design_from, read_design
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from report.inputs.study_axes import StudyAxes
 from report.inputs.study_checks import (
@@ -23,6 +22,7 @@ from report.inputs.study_checks import (
     source_notes,
     text_notes,
 )
+from report.inputs.study_design import Design, design_from, read_design
 from report.readers.lm_eval import SUFFIX, read_results
 from report.readers.reading import TABLE, Found, Reading
 from report.readers.tables import SUFFIXES, read_table, to_rows

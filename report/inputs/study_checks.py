@@ -11,7 +11,7 @@ from pathlib import Path
 from base.files import mapping
 from base.printing import first_few
 from base.records import peek_record
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import recorded_source, recorded_texts
 from report.inputs.run_facts import RunFacts
 from report.significance.axes import Family, Level

@@ -19,7 +19,7 @@ from report.part import Page, Part, Section
 from report.significance.axes import Combination, Level
 from report.significance.data_checks import clean_rows
 from report.significance.factor import Factor, is_paired
-from scores.heads import head_name, parse_head
+from scores.head_descriptions import head_name, parse_head
 from scores.published import CITED, PublishedSource, read_published
 from scores.rows import NO_HEAD, NO_METRIC
 from scores.run_scores import SINGLE_TASK, run_scores

@@ -20,14 +20,14 @@ from report.analysis import Analysis
 from report.document.markdown import difference, family_label, file_name, listed, table
 from report.figures.crowd import BEHIND, small_panels
 from report.figures.style import BLUE, GREY, VERMILION, add_legend
+from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY, Line, Tuned
 from report.part import LEAST_POWER, Draw, NextStep, Page, Part, Section
 from report.significance.axes import Level
 from report.significance.comparison import SHOWN, Comparison
 from report.statistics.power import detection_power
-from report.statistics.tuning import combined
-from report.tuning.choices import MORE_SEEDS, TUNED_BY, Line, Tuned
+from report.statistics.tuning_curves import combined
 from report.verdicts.findings import AtSharedRate
-from scores.tuning import Value
+from scores.tuning_trials import Value
 
 FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
 NAMED = 3

@@ -19,7 +19,7 @@ from scipy import special
 
 from report.significance.axes import Benchmark, Family, Level, plain
 from report.significance.factor import Contrast
-from report.statistics.tuning import NO_CHOICE, Noise, Selection, combined
+from report.statistics.tuning_curves import NO_CHOICE, Noise, Selection, combined
 from report.statistics.welch import NO_SPREAD, judged_variances
 from scores.metrics import Metric
 from scores.rows import run_name

@@ -37,7 +37,7 @@ from report.significance.axes import (
     places_of,
     plain,
 )
-from scores.heads import DEFAULT_HEAD, FROZEN, head_name
+from scores.head_descriptions import DEFAULT_HEAD, FROZEN, head_name
 from scores.rows import NO_HEAD, of_each_row
 from scores.suites import is_graded
 

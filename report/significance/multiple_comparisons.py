@@ -27,7 +27,7 @@ from report.significance.factor import Contrast
 from report.statistics.corrections import Correction, Holm, MaxT
 from report.statistics.joint_null import Cells, cells_of_arms, cells_of_pairs, p_of_t, simulated
 from report.statistics.looks import OneLook
-from report.statistics.tuning import NO_CHOICE
+from report.statistics.tuning_curves import NO_CHOICE
 
 Members = Mapping[int, Comparison]
 """Comparisons by their place among all."""

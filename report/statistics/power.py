@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, special
 
-from report.statistics.tuning import NO_CHOICE, Selection
+from report.statistics.tuning_curves import NO_CHOICE, Selection
 from report.statistics.welch import CONFIDENCE, NO_SPREAD, equivalence_power, noncentral_t, one_sided_level
 
 POWER = 0.80

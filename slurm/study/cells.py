@@ -10,15 +10,15 @@ from typing import Any
 
 from base.errors import UsageError, WorldError
 from base.files import CODE_ROOT
-from base.run.folders import RUN_NAME, RunFolder
+from base.run.folder_names import RUN_NAME, RunFolder
 from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
-from ffn_variants.files import absolute_place, load_variant, names_file, variant_file
+from ffn_variants.variant_files import absolute_place, load_variant, names_file, variant_file
 from pretrain.config import RunConfig
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, Stage
 from scores.suites import SUITES
-from slurm.study.axes import split_file
+from slurm.study.ffn_levels import split_file
 from slurm.survey import describe_levels
 
 

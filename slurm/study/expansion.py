@@ -12,14 +12,14 @@ from typing import Any
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.families import get_family
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
-from pretrain.run.run_dir import run_dir
-from slurm.study.axes import SIZE, Level, Point, find, has, leaves, num_steps
+from pretrain.run.run_folder import run_dir
 from slurm.study.cells import RunCell, at_seed, own_variant, variant_place
-from slurm.study.config import StudyConfig
+from slurm.study.ffn_levels import SIZE, Level, Point, find, has, leaves, num_steps
+from slurm.study.study_config import StudyConfig
 
 
 @dataclass(frozen=True)

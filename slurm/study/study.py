@@ -22,14 +22,13 @@ from base.config_input import deep_merge, find_config, parse_seeds, read_yaml
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from base.sections import check, explain
 from eval.classification.schema import benchmarks_asked_for
 from pretrain.config import OutputConfig, RunConfig
 from report.significance.factor import parse_contrast
 from scores.stages import MAIN, SHARED, TUNE, Decisions, read_decisions
-from scores.tuning import Tuning, TuningPlan, read_tuning
-from slurm.study.axes import canonical, canonical_contrast
+from scores.tuning_trials import Tuning, TuningPlan, read_tuning
 from slurm.study.cells import (
     Cell,
     RunCell,
@@ -38,9 +37,10 @@ from slurm.study.cells import (
     load_file_variants,
     trained_cells,
 )
-from slurm.study.config import StudyConfig
 from slurm.study.expansion import Expansion
-from slurm.study.tuning import (
+from slurm.study.ffn_levels import canonical, canonical_contrast
+from slurm.study.study_config import StudyConfig
+from slurm.study.tune_section import (
     check_values,
     main_cells,
     plan_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 def test_batches_wait_in_pinned_memory(tmp_path, monkeypatch, only_cuda):

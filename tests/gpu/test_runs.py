@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from ffn_variants import FAMILIES
 from ffn_variants.models.devices import VISIBLE, visible_gpus
 from pretrain.training.loop import Loop
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 def weights(path) -> dict[str, torch.Tensor]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eval.scoring.batches import ScoredText
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.text_batches import ScoredText
 from ffn_variants import build_model
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 500}

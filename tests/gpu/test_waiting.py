@@ -8,11 +8,11 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from eval.classification.classifier import make_classifier
+from eval.classification.example_tokens import Encoded
 from eval.classification.finetune import finetune
-from eval.classification.tokens import Encoded
 from eval.finetuning import Finetuning
-from eval.scoring.batches import ScoredText
 from eval.scoring.log_likelihood import causal_log_likelihoods
+from eval.scoring.text_batches import ScoredText
 from ffn_variants import build_model
 
 SIZES = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 300}

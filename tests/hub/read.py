@@ -11,7 +11,7 @@ import sys
 
 from base.errors import run_cli
 from base.model_folders import from_hub
-from eval.files import read_hub_rows
+from eval.data_files import read_hub_rows
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM
 
-from base.run.folders import RunFolder
-from ffn_variants import files
+from base.run.folder_names import RunFolder
+from ffn_variants import variant_files as files
 from ffn_variants.models.loading import load_pretrained
 from scores.rows import read_rows
 from tests.bare import run_bare

@@ -15,7 +15,7 @@ from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir, write_config
+from pretrain.run.run_folder import run_dir, write_config
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ import yaml
 
 from base.config_input import deep_merge
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
-from pretrain.training.train import train
+from pretrain.run.run_folder import run_dir
+from pretrain.training.training_run import train
 
 CHILDES = "*FAT:\tdo you want the red ball ?\n*CHI:\tmore ball .\n" * 60
 WIKI = "= = = April = = =\n\nApril is the fourth month of the year. It has thirty days.\n\n" * 60

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eval.classification.evaluate import METRICS
+from eval.classification.score_task import METRICS
 from scores.rows import read_rows
 from scores.run_scores import normalise_rows, run_scores
 

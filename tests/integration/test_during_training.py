@@ -12,7 +12,7 @@ from eval.config import EvalConfig
 from eval.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
 from pretrain.resolution import load_config
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 def settings(tmp_path, family: str, **chosen):

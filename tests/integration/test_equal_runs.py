@@ -24,13 +24,13 @@ from safetensors.torch import load_file, save_file
 from transformers import set_seed
 
 from pretrain.config import RunConfig
-from pretrain.data.batches import MASKS, rows_of_step
 from pretrain.data.prepare import prepare_data
+from pretrain.data.step_batches import MASKS, rows_of_step
 from pretrain.model import linear_cross_entropy as chunks
 from pretrain.model import objective
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 from tests.processes import forkserver, write_output_to
 
 STEPS = 4

@@ -24,7 +24,7 @@ from eval.evaluate import evaluate_run, evaluate_runs
 from eval.finetuning import FinetuneConfig
 from eval.work_units import is_evaluated
 from inside.classifier.classifiers import Subject
-from scores.heads import HEAD_NAMES
+from scores.head_descriptions import HEAD_NAMES
 from scores.rows import read_rows
 
 QUICK = FinetuneConfig(

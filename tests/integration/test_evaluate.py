@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from base.errors import run_cli
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from eval.command import main
 from eval.config import EvalConfig
@@ -20,9 +20,9 @@ from eval.finetuning import FinetuneConfig
 from eval.identity import identify_run
 from eval.protocol import ProtocolConfig
 from eval.work_units import check_sources, is_evaluated
-from eval.zero_shot.task import find_suite_tasks
+from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import UsageError
-from pretrain.run.run_dir import sole_writer
+from pretrain.run.run_folder import sole_writer
 from scores.rows import ROW_COLUMNS, read_rows
 from scores.run_scores import summary
 from scores.suites import SUITES
@@ -41,11 +41,11 @@ def done_records(run: Path) -> list[dict]:
 
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
-    import eval.classification.evaluate
-    from eval.zero_shot.choices import ChoiceTask
+    import eval.classification.score_task
+    from eval.zero_shot.pairs_and_choices import ChoiceTask
 
     calls: list[str] = []
-    measure, evaluate_tasks = ChoiceTask.measure, eval.classification.evaluate.evaluate_tasks
+    measure, evaluate_tasks = ChoiceTask.measure, eval.classification.score_task.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)

@@ -11,12 +11,12 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from base.families import get_family
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from inside.ffn import command
 from inside.ffn.functions import ffns_of
 from inside.ffn.measure import REMOVED, inspect_run, measure_activations, open_probes
 from pretrain.resolution import load_config
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
 

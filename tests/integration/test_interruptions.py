@@ -20,7 +20,7 @@ import pytest
 
 from base.errors import run_cli
 from pretrain.resolution import load_config
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 from tests.processes import forkserver, write_output_to
 
 TINY = [

@@ -20,7 +20,7 @@ from pretrain.resolution import load_config
 from pretrain.training import knots
 from pretrain.training.knots import NUM_TOKENS
 from pretrain.training.loop import Loop
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from eval.command import find_runs
 from eval.config import EvalConfig

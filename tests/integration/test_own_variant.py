@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from base.records import peek_record
-from ffn_variants import files
+from ffn_variants import variant_files as files
 from ffn_variants.models.loading import load_pretrained
 from tests.processes import run_command
 

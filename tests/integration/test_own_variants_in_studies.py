@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 import slurm.study.cells
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs
-from ffn_variants import FFN_VARIANTS, files
+from ffn_variants import FFN_VARIANTS
+from ffn_variants import variant_files as files
 from report.inputs.run_facts import read_facts
 from slurm.cell_state import read_state
 from slurm.study.cells import contents

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from tests.processes import start_command
 
 TINY = [

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import ffn_ablations as ffa
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from slurm.commands import study_status as status
-from slurm.stages import write_study_report
+from slurm.next_stage import write_study_report
 from slurm.study.study import load_study
 from slurm.worker import run_cells
 

@@ -15,8 +15,8 @@ import pytest
 
 from base.errors import UsageError
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import config_hash
-from pretrain.training.train import train
+from pretrain.run.run_folder import config_hash
+from pretrain.training.training_run import train
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),

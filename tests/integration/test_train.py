@@ -15,7 +15,7 @@ import pytest
 
 from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 from tests.processes import run_command
 
 TINY = [

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from base.files import PACKAGES
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from ffn_variants import load_variant
 from tests.processes import run_command
 
@@ -34,7 +34,7 @@ RUNS_CODE = {
 CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "options.trust_remote_code")
 """What may be passed on as consent: never a constant True."""
 KNOWN = {
-    ("ffn_variants/files.py", "exec"),  # a variant in a file that was typed, or consented to
+    ("ffn_variants/variant_files.py", "exec"),  # a variant in a file that was typed, or consented to
     ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader, which a test here holds
     ("slurm/worker.py", "pickle.loads"),  # what the command that started it writes into a pipe
 }

@@ -12,11 +12,11 @@ import yaml
 from base.errors import UsageError
 from base.records import peek_record
 from ffn_variants import FFN_VARIANTS
-from ffn_variants.source import source_fingerprint
+from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variants.activations import PerChannel, thesis_swish
 from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 from slurm.arguments import runs_dir_override
 from slurm.commands import study_run as submit
 from slurm.study.study import load_study

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from ffn_variants.registry import FFN_VARIANTS
 from pretrain.run.provenance import source_change
 from report.analyse import analyse

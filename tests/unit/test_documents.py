@@ -21,7 +21,7 @@ from PIL import Image
 
 from base.errors import UsageError
 from base.files import ABANDONED_S
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from inside.classifier import measures, page
 from inside.ffn.measure import REMOVED, RunInspection
 from inside.ffn.page import document as inspection
@@ -29,7 +29,7 @@ from report.document.document import Document, write_document
 from report.document.html import to_html
 from report.document.markdown import plain
 from report.write import write_report
-from slurm.page import write_page
+from slurm.status_page import write_page
 
 
 def report(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure
 
-from base.run.folders import Inside, RunFolder, StudyFolder
+from base.run.folder_names import Inside, RunFolder, StudyFolder
 from ffn_variants import FFN_VARIANTS
 from tests.unit.test_repository import FLOORS
 

@@ -17,9 +17,9 @@ import torch
 
 import scores.suites
 from base import files
-from base.run.folders import Inside, RunFolder, StudyFolder
+from base.run.folder_names import Inside, RunFolder, StudyFolder
 from eval.config import EvalConfig
-from eval.zero_shot.task import find_suite_tasks
+from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
 from ffn_variants.check import CHECKS
 from pretrain.resolution import load_config
@@ -52,10 +52,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "earlier_sources spec splines kernels",
         "variants",
         "registry",
-        "files",
-        "source",
+        "variant_files",
+        "source_fingerprint",
         "budget models",
-        "bundle check listing stand_ins swap",
+        "bundle check list_variants stand_ins swap",
     ),
     "pretrain": (
         "config",
@@ -66,7 +66,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "generate train",
     ),
     "eval": (
-        "files",
+        "data_files",
         "backbones memory",
         "identity",
         "finetuning protocol",
@@ -84,7 +84,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "figures.style readers",
         "document",
         "inputs",
-        "verdicts tuning",
+        "verdicts",
         "analysis",
         "part",
         "leaderboard",
@@ -100,16 +100,16 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "cell_state",
         "survey",
         "study",
-        "archive page worker",
+        "archive status_page worker",
         "todo",
-        "local stages",
+        "local next_stage",
         "jobs",
-        "dry_run",
+        "study_dry_run",
         "launch",
         "commands",
     ),
     "ffn_ablations": (
-        "listing arguments",
+        "list_studies flags_as_keywords",
         "runs",
         "comparing train_and_evaluate",
         "studies",
@@ -268,7 +268,7 @@ def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(pa
     [
         ("", "base.errors", "slurm.cell_state"),
         ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
-        ("", "eval.scoring.batches", "report.write"),
+        ("", "eval.scoring.text_batches", "report.write"),
         ("", "report.write", "eval.evaluate"),
         ("ffn_variants", "ffn_variants.splines.spline_layer", "ffn_variants.variants.kan"),
     ],
@@ -421,7 +421,7 @@ def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> N
     found = []
     for path in MODULES.values():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-        if name in ("base/run/folders.py", "base/files.py", "base/model_folders.py"):
+        if name in ("base/run/folder_names.py", "base/files.py", "base/model_folders.py"):
             continue
         found += [(name, word) for word in re.findall(r"\.parents\[|\.parent\.parent|\*/\*/\*", text)]
         for node in ast.walk(ast.parse(text)):

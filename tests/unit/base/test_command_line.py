@@ -16,7 +16,7 @@ from base.command_line import Positional, parse_flags, read_flags
 from base.errors import ADVICE, UsageError, run_cli
 from base.sections import Section
 from eval.command import EvaluateArgs
-from ffn_ablations.arguments import typed_values
+from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
 from pretrain.train import TrainArgs
 from report.command import ReportArgs

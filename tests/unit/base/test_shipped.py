@@ -10,7 +10,7 @@ import yaml
 from base.config_input import FOLDERS, find_config, shipped
 from base.errors import UsageError
 from base.files import CODE_ROOT
-from ffn_ablations.listing import main
+from ffn_ablations.list_studies import main
 from pretrain.resolution import load_config
 from slurm.study.study import load_study
 

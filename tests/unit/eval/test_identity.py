@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from eval.identity import check_length, weights_hash
 

@@ -9,7 +9,7 @@ import pytest
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from ffn_ablations.arguments import typed_values
+from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ffn_variants import FFN_VARIANTS, build_ffn
-from ffn_variants.models.families import build_model
+from ffn_variants.models.family_models import build_model
 
 LINEAR = [name for name in FFN_VARIANTS if any(type(m) is nn.Linear for m in build_ffn(name, 8, 6).modules())]
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

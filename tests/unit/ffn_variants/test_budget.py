@@ -27,14 +27,14 @@ from ffn_variants import (
     matching_width,
 )
 from ffn_variants.budget import TOLERANCE
-from ffn_variants.listing import TableArgs, main, table_rows
+from ffn_variants.list_variants import TableArgs, main, table_rows
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig
 from pretrain.model.build import build, cost_facts
 from pretrain.resolution import load_config, resolve
-from pretrain.run.run_dir import read_run, run_dir, write_config
+from pretrain.run.run_folder import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 from report.inputs.sources import read_source
 from report.write import write_report
 from scores.rows import ROW_COLUMNS, write_rows

@@ -16,9 +16,9 @@ from torch import nn
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, build_ffn, get_variant, load_variant, register
 from ffn_variants import registry as registry_module
-from ffn_variants.files import MODULE, is_loaded, variant_file
-from ffn_variants.listing import TableArgs, table_rows
-from ffn_variants.source import source_fingerprint
+from ffn_variants.list_variants import TableArgs, table_rows
+from ffn_variants.source_fingerprint import source_fingerprint
+from ffn_variants.variant_files import MODULE, is_loaded, variant_file
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 

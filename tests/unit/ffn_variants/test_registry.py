@@ -10,7 +10,7 @@ import pytest
 from base.printing import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
 from ffn_variants.check import CHECKS
-from ffn_variants.listing import TableArgs, main, table_rows
+from ffn_variants.list_variants import TableArgs, main, table_rows
 
 D, F = 12, 20
 

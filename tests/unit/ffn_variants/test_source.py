@@ -22,8 +22,8 @@ import torch
 
 from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
-from ffn_variants import source as source_module
-from ffn_variants.source import SourceFile, is_same_source, read_source, source_fingerprint
+from ffn_variants import source_fingerprint as source_module
+from ffn_variants.source_fingerprint import SourceFile, is_same_source, read_source, source_fingerprint
 
 D, F = 8, 16
 
@@ -39,7 +39,7 @@ def test_fingerprints_are_the_same_in_another_process_from_a_copy_of_the_code(tm
     for package in PACKAGES:
         shutil.copytree(CODE_ROOT / package, tmp_path / "copy" / package)
     command = (
-        "import json, ffn_variants; from ffn_variants.source import source_fingerprint as f;"
+        "import json, ffn_variants; from ffn_variants.source_fingerprint import source_fingerprint as f;"
         "print(json.dumps([ffn_variants.__file__, {name: f(name) for name in ffn_variants.FFN_VARIANTS}]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "copy"), "PYTHONHASHSEED": "7"}

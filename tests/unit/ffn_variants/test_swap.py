@@ -26,7 +26,7 @@ import ffn_ablations
 from base.errors import UsageError
 from base.families import FAMILIES
 from ffn_variants import build_model, count_flops, count_parameters, get_variant
-from ffn_variants.models.families import build_config
+from ffn_variants.models.family_models import build_config
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.swap import layers_of, present_ffns, swap_ffn
 from pretrain.data.embedded.stories import stories

@@ -10,7 +10,7 @@ import yaml
 from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import write_config
+from pretrain.run.run_folder import write_config
 
 
 @pytest.fixture

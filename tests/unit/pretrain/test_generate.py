@@ -19,8 +19,8 @@ from pretrain.generate import main
 from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.sampling import continue_texts, fill_gap
-from pretrain.training import train as training
-from pretrain.training.train import save_model, train
+from pretrain.training import training_run as training
+from pretrain.training.training_run import save_model, train
 
 TINY = {
     "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},

@@ -16,7 +16,7 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source

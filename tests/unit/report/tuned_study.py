@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from base.run.folders import RunFolder, StudyFolder
-from scores.tuning import Trial, Tuning, TuningPlan, write_tuning
+from base.run.folder_names import RunFolder, StudyFolder
+from scores.tuning_trials import Trial, Tuning, TuningPlan, write_tuning
 
 FAMILY, FIELD = "gpt_neo", "optim.learning_rate"
 RATES = (3e-4, 1e-3, 3e-3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from scores.items import cut_input_notes, cut_inputs
 
 

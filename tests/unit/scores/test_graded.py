@@ -18,9 +18,9 @@ from scipy.special import softmax
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from eval.scoring.scorers import SCORERS
-from eval.zero_shot.choices import FORMS, ChoiceTask
+from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask
 from report.analyse import analyse
 from report.analysis import Request
 from report.inputs.sources import read_source

@@ -11,7 +11,7 @@ import pytest
 
 from base.errors import UsageError
 from ffn_variants import FFN_VARIANTS
-from scores.heads import head_name
+from scores.head_descriptions import head_name
 from scores.published import COMPARED, FOLDER, read_published, read_table, shipped_table
 
 COLUMNS = ["family", "variant", "head", "benchmark", "task", "metric", "seed", "score"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from scores.rows import check_rows, unmark
 from scores.store import ResultStore, Scores, read_scores
 

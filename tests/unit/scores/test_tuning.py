@@ -12,8 +12,8 @@ import pytest
 
 from base.errors import UsageError
 from base.records import parse_record, write_record
-from base.run.folders import StudyFolder
-from scores.tuning import Further, Losses, Trial, Tuning, TuningPlan, read_tuning, write_tuning
+from base.run.folder_names import StudyFolder
+from scores.tuning_trials import Further, Losses, Trial, Tuning, TuningPlan, read_tuning, write_tuning
 
 RATE = "optim.learning_rate"
 OPTIMA = {"gelu": 1e-3, "kan": 3e-3, "relu": 1e-3}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from slurm import commands
 from slurm.cluster import QueuedJob, cells_name, report_name
 from slurm.commands import cancel_study, study_cancel

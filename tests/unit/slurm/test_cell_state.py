@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import OccupiedError
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from slurm import cell_state
 from slurm.cell_state import (
     CellState,

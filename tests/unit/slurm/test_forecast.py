@@ -13,9 +13,9 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 from base.printing import duration
 from pretrain.data.prepare import prepare_data
-from pretrain.run.run_dir import write_config
-from slurm.dry_run import _COSTS, _LETTERS, ForecastLine, Speed, forecast, render, stages_of
+from pretrain.run.run_folder import write_config
 from slurm.study.study import Study, load_study
+from slurm.study_dry_run import _COSTS, _LETTERS, ForecastLine, Speed, forecast, render, stages_of
 
 RATE = "optim.learning_rate"
 SPEED = Speed(10.0, "GPU X", 2)

@@ -18,18 +18,19 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from report.analyse import analyse
 from report.inputs.looks import decided_remark
 from report.inputs.sources import read_source
 from report.write import write_report
 from scores.rows import write_rows
 from scores.stages import Decisions, read_decisions
-from slurm import launch, stages, todo
+from slurm import launch, todo
+from slurm import next_stage as stages
 from slurm.cell_state import start_state, write_state
 from slurm.commands import study_run as submit
 from slurm.commands import study_status as show_status
-from slurm.stages import take_look
+from slurm.next_stage import take_look
 from slurm.study.cells import Cell
 from slurm.study.study import load_study
 from tests.cases import first_is_fast

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from slurm.cell_state import CellState
 from slurm.commands import status_of
-from slurm.page import draw_losses, read_curve, write_page
+from slurm.status_page import draw_losses, read_curve, write_page
 
 STATES = ("done", "done", "running", "queued", "waiting", "failed", "missing")
 

@@ -14,10 +14,11 @@ import yaml
 
 from base.errors import UsageError
 from base.records import write_record
-from base.run.folders import RunFolder
-from pretrain.run.run_dir import config_hash, write_config
-from scores.tuning import read_tuning
-from slurm import launch, stages
+from base.run.folder_names import RunFolder
+from pretrain.run.run_folder import config_hash, write_config
+from scores.tuning_trials import read_tuning
+from slurm import launch
+from slurm import next_stage as stages
 from slurm import worker as cell_module
 from slurm.cell_state import start_state, write_state
 from slurm.commands import study_run as submit

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from slurm import commands, survey
 from slurm.cell_state import CellState, write_state
 from slurm.todo import sole_submitter

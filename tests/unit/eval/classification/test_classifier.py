@@ -17,7 +17,7 @@ from transformers import (
 
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, StockHead, make_classifier
 from eval.classification.encoders import PackedEncoder
-from eval.classification.tokens import Encoded
+from eval.classification.example_tokens import Encoded
 from ffn_variants import FFN_VARIANTS, build_model
 
 PACKABLE = ("gpt_neo", "roberta")

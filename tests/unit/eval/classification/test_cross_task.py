@@ -15,9 +15,9 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from eval.backbones import backbone_runs
-from eval.classification.evaluate import train
 from eval.classification.find_tasks import classification_tasks, find_task
 from eval.classification.schema import benchmarks_asked_for, read_task_file
+from eval.classification.score_task import train
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run
 from eval.finetuning import FinetuneConfig

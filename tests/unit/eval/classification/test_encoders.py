@@ -9,12 +9,12 @@ from transformers import AutoModel, BertConfig, GPT2Config, PreTrainedModel, T5C
 
 from eval.classification.classifier import Features, HeadClassifier, stack
 from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
+from eval.classification.example_tokens import Encoded, Segmented
 from eval.classification.finetune import trained_state
 from eval.classification.heads import build_head
 from eval.classification.prediction import features
-from eval.classification.tokens import Encoded, Segmented
 from ffn_variants import build_model
-from scores.heads import HEADS, parse_head
+from scores.head_descriptions import HEADS, parse_head
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 FAMILIES = ("gpt_neo", "roberta")

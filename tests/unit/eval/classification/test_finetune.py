@@ -11,7 +11,7 @@ import torch
 
 from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
 from eval.classification.data import hold_out, read_task_data
-from eval.classification.evaluate import METRICS, evaluate_tasks, majority_baselines, majority_scores
+from eval.classification.example_tokens import Encoded, encode
 from eval.classification.examples import flatten_multirc, read_examples
 from eval.classification.find_tasks import GLUE_TASKS, embedded_tasks
 from eval.classification.finetune import (
@@ -22,7 +22,7 @@ from eval.classification.finetune import (
     shuffled_batches,
 )
 from eval.classification.prediction import predict
-from eval.classification.tokens import Encoded, encode
+from eval.classification.score_task import METRICS, evaluate_tasks, majority_baselines, majority_scores
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig, Finetuning
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
@@ -436,7 +436,7 @@ def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick
         calls.append(arguments)
         return encode(*arguments)
 
-    monkeypatch.setattr("eval.classification.tokens._cache", {})
+    monkeypatch.setattr("eval.classification.example_tokens._cache", {})
     monkeypatch.setattr("eval.classification.data.encode", counted)
     first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
@@ -490,7 +490,7 @@ def test_f1_of_three_labels_is_refused(save_model, mnli):
 def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
     task = embedded_tasks(EvalConfig())["acceptability"]
     calls = []
-    monkeypatch.setattr("eval.classification.evaluate.finetune", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr("eval.classification.score_task.finetune", lambda *arguments: calls.append(arguments))
     glue = FinetuneConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
     evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(finetune=glue))
     assert [len(part) for part in calls[0][1:3]] == [40, 20]

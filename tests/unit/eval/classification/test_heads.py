@@ -18,8 +18,8 @@ from scipy.special import expit
 
 from base.errors import UsageError
 from eval.classification.heads import build_head, count_parameters, mlp_width
-from eval.classification.listing import list_heads, table_rows
-from scores.heads import (
+from eval.classification.list_heads import list_heads, table_rows
+from scores.head_descriptions import (
     DEFAULT_HEAD,
     HEAD_NAMES,
     HEADS,
@@ -105,7 +105,7 @@ def test_the_builder_takes_the_options_of_the_registry(name):
 def test_heads_are_named_without_loading_one():
     code = (
         "import sys\n"
-        "from scores.heads import check_head, head_name, parse_head\n"
+        "from scores.head_descriptions import check_head, head_name, parse_head\n"
         "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
         "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
     )

@@ -15,9 +15,9 @@ from transformers import AutoModel
 from ffn_variants import build_model
 from eval.classification import classifier as classifiers
 from eval.classification.encoders import make_encoder
-from eval.classification.tokens import Encoded
+from eval.classification.example_tokens import Encoded
 from eval.classification.heads import SwipeHead
-from eval.classification.tokens import Segmented
+from eval.classification.example_tokens import Segmented
 
 family, num_tokens, is_chunked = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "chunks"
 if not is_chunked:

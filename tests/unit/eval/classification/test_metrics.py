@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from eval.classification.evaluate import METRICS, majority_scores
+from eval.classification.score_task import METRICS, majority_scores
 from eval.finetuning import (
     BINARY_METRICS,
     METRIC_NAMES,

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import PaddedEncoder, lay_out, make_encoder, padded_inputs
+from eval.classification.example_tokens import Encoded, Segmented
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
-from eval.classification.tokens import Encoded, Segmented
 from ffn_variants import build_model
-from scores.heads import get_head, parse_head
+from scores.head_descriptions import get_head, parse_head
 
 CPU = torch.device("cpu")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -9,10 +9,10 @@ from scipy.special import expit, softmax
 from torch import nn
 
 from eval.classification.data import segmentation_of
+from eval.classification.example_tokens import Segmentation
 from eval.classification.heads import build_head, count_parameters
-from eval.classification.tokens import Segmentation
 from eval.finetuning import Finetuning
-from scores.heads import HEADS, parse_head
+from scores.head_descriptions import HEADS, parse_head
 
 D, C, COUNTS = 8, 3, (4, 1, 6)
 

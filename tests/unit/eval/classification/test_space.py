@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from eval.classification.heads import SpaceHead, build_head
-from scores.heads import parse_head
+from scores.head_descriptions import parse_head
 
 HIDDEN, LABELS, DIMENSIONS = 16, 4, 3
 LENGTHS = (5, 1, 9, 2)

@@ -13,10 +13,10 @@ from torch import nn
 from base.errors import UsageError
 from eval.classification.data import segmentation_of
 from eval.classification.encoders import embed_in_chunks
+from eval.classification.example_tokens import Encoded, Segmentation
 from eval.classification.heads import SwipeHead, build_head, count_parameters, sines
-from eval.classification.tokens import Encoded, Segmentation
 from eval.finetuning import Finetuning
-from scores.heads import check_head, get_head, head_name, parse_head
+from scores.head_descriptions import check_head, get_head, head_name, parse_head
 
 D, C = 12, 3
 POOLINGS = ("max", "gated-max", "sum", "gated-sum")

@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.data import read_task_data
+from eval.classification.example_tokens import encode
 from eval.classification.examples import data_source, protocol_source, read_examples
 from eval.classification.find_tasks import GLUE_TASKS, classification_tasks, find_task
-from eval.classification.listing import list_tasks
+from eval.classification.list_heads import list_tasks
 from eval.classification.schema import benchmarks_asked_for, shipped_task, shipped_tasks
-from eval.classification.task import ClassificationTask
-from eval.classification.tokens import encode
 from eval.config import EvalConfig
 from eval.evaluate import _references
 from eval.finetuning import GLUE_TASK_NAMES, FinetuneConfig
@@ -27,7 +27,7 @@ from eval.work_units import classification_protocol
 from ffn_variants import UsageError
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
-from scores.heads import HeadChoice
+from scores.head_descriptions import HeadChoice
 
 CONFIG = EvalConfig(suites=())
 ROWS = [{"text": "it rained", "label": "bad"}, {"text": "it shone", "label": "good"}]

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from base.errors import UsageError
 from eval.classification.classifier import load_classifier_tokenizer
 from eval.classification.data import read_task_data, split
-from eval.classification.evaluate import evaluate_tasks, train
 from eval.classification.find_tasks import find_task
 from eval.classification.prediction import predict
+from eval.classification.score_task import evaluate_tasks, train
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
-from scores.heads import parse_head
+from scores.head_descriptions import parse_head
 
 RATES = (1e-6, 3e-3, 0.1)
 

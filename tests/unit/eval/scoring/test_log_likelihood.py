@@ -26,11 +26,11 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from eval.files import read_rows
+from eval.data_files import read_rows
 from eval.memory import Budget
-from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.causal import longest_tree, shared_causal_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, num_positions, pseudo_log_likelihoods
+from eval.scoring.text_batches import ScoredText, Scores
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
 
 PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")

@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from eval.memory import Budget
-from eval.scoring.batches import ScoredText, Scores, batches_of_one_length
 from eval.scoring.causal import shared_causal_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, span_log_likelihoods
 from eval.scoring.masked import shared_masked_scores
+from eval.scoring.text_batches import ScoredText, Scores, batches_of_one_length
 from ffn_variants import FAMILIES, build_model
 
 VOCABULARY, MASK = 60, 59

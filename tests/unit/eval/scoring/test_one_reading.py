@@ -16,9 +16,9 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from base.files import PACKAGES
 from base.text.tokens import read, read_whole
-from eval.classification.tokens import Segmentation, encode, encode_segments
+from eval.classification.example_tokens import Segmentation, encode, encode_segments
 from eval.protocol import ProtocolConfig
-from eval.scoring.tokens import TextTokenizer, forget_tokens
+from eval.scoring.scored_tokens import TextTokenizer, forget_tokens
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer
 from pretrain.sampling import continue_texts

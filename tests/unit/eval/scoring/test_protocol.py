@@ -20,7 +20,7 @@ from transformers import (
 from base.command_line import parse_flags
 from base.sections import check
 from eval.config import EvalConfig
-from eval.files import read_rows
+from eval.data_files import read_rows
 from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
 from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
 from eval.zero_shot.lm_eval_tasks import LMEvalModel

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 
-from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.log_likelihood import span_log_likelihoods
 from eval.scoring.scorers import SpanScorer
+from eval.scoring.text_batches import ScoredText, Scores
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer

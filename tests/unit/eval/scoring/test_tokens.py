@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eval.protocol import ProtocolConfig, preset_protocol
-from eval.scoring.tokens import TextTokenizer, forget_tokens
+from eval.scoring.scored_tokens import TextTokenizer, forget_tokens
 from ffn_variants import UsageError
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer

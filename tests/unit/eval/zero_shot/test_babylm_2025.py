@@ -21,7 +21,7 @@ from transformers import (
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, TextScorer
-from eval.zero_shot.task import find_suite_tasks
+from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer

@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
-from eval.scoring.batches import ScoredText, Scores
 from eval.scoring.scorers import ContinuationScores, TextScorer
-from eval.zero_shot.choices import FORMS, ChoiceTask, count_differing, credit, phenomenon_of, read_items
+from eval.scoring.text_batches import ScoredText, Scores
 from eval.zero_shot.lm_eval_tasks import LMEvalModel
-from eval.zero_shot.task import evenly_spaced
+from eval.zero_shot.pairs_and_choices import (
+    FORMS,
+    ChoiceTask,
+    count_differing,
+    credit,
+    phenomenon_of,
+    read_items,
+)
+from eval.zero_shot.text_task import evenly_spaced
 from ffn_variants import UsageError
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from eval.config import EvalConfig
-from eval.files import read_rows
-from eval.zero_shot.choices import ChoiceTask, read_items
-from eval.zero_shot.task import find_suite_tasks, find_text_tasks, missing_tasks
+from eval.data_files import read_rows
+from eval.zero_shot.pairs_and_choices import ChoiceTask, read_items
+from eval.zero_shot.text_task import find_suite_tasks, find_text_tasks, missing_tasks
 from ffn_variants import UsageError
 from scores.suites import BLIMP_PARADIGMS, SUITES
 

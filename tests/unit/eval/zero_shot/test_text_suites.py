@@ -17,9 +17,9 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, Roberta
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores
-from eval.zero_shot.choices import FORMS, ChoiceTask, entity_metrics, preference
+from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask, entity_metrics, preference
 from eval.zero_shot.perplexity import PerplexityTask, find_tasks
-from eval.zero_shot.task import find_suite_tasks
+from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import UsageError
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

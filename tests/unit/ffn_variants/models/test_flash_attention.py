@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.classification.encoders import PackedEncoder
-from eval.classification.tokens import Encoded
+from eval.classification.example_tokens import Encoded
 from ffn_variants import build_model
 from ffn_variants.models import packed_attention
 from ffn_variants.models.packed_attention import document_numbers

@@ -7,7 +7,7 @@ import torch
 
 from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS
-from ffn_variants.models.families import build_model
+from ffn_variants.models.family_models import build_model
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS, build_model
 from ffn_variants.models import modeling
-from ffn_variants.source import source_fingerprint
+from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variants.activations import PerChannel, thesis_swish
 
 SIZES = {

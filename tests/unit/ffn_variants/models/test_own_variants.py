@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from ffn_variants import FFN_VARIANTS, UsageError, build_model, files, load_variant
+from ffn_variants import FFN_VARIANTS, UsageError, build_model, load_variant
+from ffn_variants import variant_files as files
 from ffn_variants.models.loading import load_pretrained
-from ffn_variants.source import source_fingerprint
+from ffn_variants.source_fingerprint import source_fingerprint
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 

@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from base.errors import UsageError
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.prediction import Predictions
 from eval.classification.schema import TaskFile, shipped_task
-from eval.classification.task import ClassificationTask
 from inside.classifier.classifiers import Documents
 from inside.classifier.measures import (
     compare_selections,
@@ -21,7 +21,7 @@ from inside.classifier.measures import (
     labels_of_segments,
     turn_labels,
 )
-from scores.heads import HeadChoice
+from scores.head_descriptions import HeadChoice
 
 NEUTRAL = [
     "the cat sat",

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.prediction import Predictions
 from eval.classification.schema import TaskFile
-from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
 from inside.classifier.classifiers import Documents
 from inside.classifier.explain import ExplainArguments

@@ -9,7 +9,7 @@ import pytest
 from inside.ffn.command import group_runs
 from inside.ffn.measure import RunInspection
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import write_config
+from pretrain.run.run_folder import write_config
 
 
 @pytest.fixture

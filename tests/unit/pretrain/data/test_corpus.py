@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from base.text.files import read_documents
+from base.text.text_files import read_documents
 from pretrain.config import DataConfig
 from pretrain.data.corpus import check_present, documents, fingerprint, held_out
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from base.text.corruption import IGNORE, SpanCorruptor
 from ffn_variants import FFN_VARIANTS, build_model
 from pretrain.config import DataConfig
-from pretrain.data.batches import next_tokens, to_batch
 from pretrain.data.corpus import documents
 from pretrain.data.packing import TARGET_FILL, best_fit, cut_pieces, fill_rows, pack
+from pretrain.data.step_batches import next_tokens, to_batch
 from pretrain.data.tokenizer import encode_batch, load_tokenizer
 from pretrain.model.objective import PackedLoss, build_loss
 

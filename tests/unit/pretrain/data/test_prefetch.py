@@ -8,10 +8,10 @@ import threading
 import pytest
 import torch
 
-from pretrain.data.batches import BatchSource, one_ahead
+from pretrain.data.step_batches import BatchSource, one_ahead
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 def threads() -> list[str]:

@@ -24,7 +24,7 @@ from pretrain.data.prepare import find, prepare_data
 from pretrain.data.tokenizer import encode_batch, tokenise
 from pretrain.resolution import load_config
 from pretrain.train import main
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 @pytest.fixture

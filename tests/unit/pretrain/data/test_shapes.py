@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from base.text.corruption import IGNORE, find_documents
 from pretrain.config import RunConfig
 from pretrain.data import shapes
-from pretrain.data.batches import BatchSource
 from pretrain.data.packing import pack
 from pretrain.data.prepare import prepare_data
 from pretrain.data.shapes import Spread
+from pretrain.data.step_batches import BatchSource
 from pretrain.model.build import build, build_masker
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config

@@ -6,8 +6,8 @@ import pytest
 
 from base.errors import UsageError
 from pretrain.config import RunConfig, TrainConfig
-from pretrain.data.batches import BatchSource, cut_step
 from pretrain.data.prepare import prepare_data
+from pretrain.data.step_batches import BatchSource, cut_step
 from pretrain.resolution import load_config
 
 

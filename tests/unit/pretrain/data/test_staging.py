@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from base.text.corruption import IGNORE
-from pretrain.data.batches import stage
+from pretrain.data.step_batches import stage
 
 
 def batches() -> list[dict[str, torch.Tensor]]:

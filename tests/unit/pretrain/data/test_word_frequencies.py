@@ -12,12 +12,12 @@ import pytest
 
 from base.records import read_record, write_record
 from pretrain.data import prepare as preparing
-from pretrain.data.batches import BatchSource
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
+from pretrain.data.step_batches import BatchSource
 from pretrain.model.build import build_masker
 from pretrain.resolution import load_config
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 def config_of(runs_dir: Path, *flags: str):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import read_run, run_dir
-from pretrain.training.train import train
+from pretrain.run.run_folder import read_run, run_dir
+from pretrain.training.training_run import train
 from tests.cases import diagonal_is_fast, run_damage
 
 MODEL = ["model/model.safetensors", "model/config.json", "model/tokenizer.json"]

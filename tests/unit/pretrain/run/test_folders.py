@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from base.run.folders import Inside, RunFolder, StudyFolder
+from base.run.folder_names import Inside, RunFolder, StudyFolder
 
 # Written out once more: renaming one of these loses what earlier versions wrote.
 RUN_NAMES = {
@@ -114,6 +114,6 @@ def test_files_of_cells_are_found_by_the_ids_they_were_written_under(tmp_path):
 
 def test_looking_at_folders_loads_no_library_of_models():
     heavy = ("torch", "transformers", "yaml", "ffn_variants")
-    code = f"import sys, base.run.folders; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, base.run.folder_names; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

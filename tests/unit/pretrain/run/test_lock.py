@@ -12,14 +12,14 @@ import time
 import pytest
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.system import is_locked
-from pretrain.run.run_dir import sole_writer
+from pretrain.run.run_folder import sole_writer
 
 
 def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path):
     code = (
-        "import sys, time, pathlib; from pretrain.run.run_dir import sole_writer\n"
+        "import sys, time, pathlib; from pretrain.run.run_folder import sole_writer\n"
         "with sole_writer(pathlib.Path(sys.argv[1])): print('in', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)

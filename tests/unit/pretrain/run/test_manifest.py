@@ -8,7 +8,7 @@ import os
 import pytest
 
 from base.files import FileState, damage, file_states
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion, write_completion
 from tests.cases import run_damage
 

@@ -9,7 +9,7 @@ import pytest
 from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import (
+from pretrain.run.run_folder import (
     RESULT_NEUTRAL,
     check_same_config,
     config_hash,

@@ -18,7 +18,7 @@ from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.training.device import build_accelerator, choose_precision, set_numerics
 from pretrain.training.loop import Loop
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import torch
 from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from pretrain.training.loop import Loop
 from pretrain.training.stopping import describe_failure, find_problem
-from pretrain.training.train import train
+from pretrain.training.training_run import train
 
 
 @pytest.fixture

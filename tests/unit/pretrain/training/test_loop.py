@@ -17,20 +17,20 @@ from transformers import get_linear_schedule_with_warmup, set_seed
 
 from base.errors import UsageError
 from base.records import read_record, write_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled
 from ffn_variants.models import packed_attention
 from pretrain.config import RunConfig
-from pretrain.data.batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.data.prepare import cached_summary, prepare_data
+from pretrain.data.step_batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from pretrain.training.loop import Loop
-from pretrain.training.metrics import MetricsFile
-from pretrain.training.train import train
+from pretrain.training.metrics_log import MetricsFile
+from pretrain.training.training_run import train
 from pretrain.training.update import build_optimizer, total_steps
 from report.inputs.run_facts import read_facts
 

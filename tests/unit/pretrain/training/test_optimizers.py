@@ -15,7 +15,7 @@ from ffn_variants import FAMILIES, FFN_VARIANTS, build_ffn, build_model
 from pretrain.config import OptimConfig
 from pretrain.optimizers import OPTIMIZERS
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import config_hash
+from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.update import build_optimizer, build_scheduler, hidden_matrices
 from tests.cases import diagonal_is_fast

@@ -11,14 +11,14 @@ import pytest
 from base.command_line import read_flags
 from base.config_input import note_on_one
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir, sole_writer
+from pretrain.run.run_folder import run_dir, sole_writer
 from pretrain.train import TrainArgs
 from pretrain.training.dry_run import describe_run, describe_runs
-from pretrain.training.seeds import load_configs, train_in_turn
-from pretrain.training.train import train
+from pretrain.training.seeds import configs_of_seeds, train_in_turn
+from pretrain.training.training_run import train
 
 FLAGS = [
     *("--model.hidden-size", "32", "--model.intermediate-size", "32", "--model.window-size", "9"),
@@ -40,7 +40,7 @@ def seeds(runs_dir, request):
 
     def _seeds(numbers: str, *flags: str) -> list[RunConfig]:
         place = ["--runs-dir", str(runs_dir), "--study", re.sub(r"\W+", "-", request.node.name)]
-        return load_configs(read_flags(TrainArgs, [*FLAGS, *place, "--seeds", numbers, *flags]))
+        return configs_of_seeds(read_flags(TrainArgs, [*FLAGS, *place, "--seeds", numbers, *flags]))
 
     return _seeds
 
@@ -61,7 +61,7 @@ def result(path: Path) -> tuple[bytes, list[dict]]:
     ],
 )
 def test_seeds_are_read_among_other_flags(args):
-    configs = load_configs(read_flags(TrainArgs, ["--ffn", "kan", *args, "--study", "s"]))
+    configs = configs_of_seeds(read_flags(TrainArgs, ["--ffn", "kan", *args, "--study", "s"]))
     assert [config.seed for config in configs] == [1, 2, 3]
     assert {(config.model.ffn, config.output.study) for config in configs} == {("kan", "s")}
 
@@ -154,10 +154,10 @@ def test_one_number_is_a_seed_and_not_how_many(text: str, note: str) -> None:
 
 def test_the_command_says_which_seed_it_means(capsys: pytest.CaptureFixture[str]) -> None:
     for flags, is_told in ((["--seeds", "3"], True), (["--seeds", "1,3"], False), (["--seed", "3"], False)):
-        load_configs(read_flags(TrainArgs, flags))
+        configs_of_seeds(read_flags(TrainArgs, flags))
         assert ("is seed 3 alone" in capsys.readouterr().out) == is_told
 
 
 def test_nothing_typed_is_no_training() -> None:
     with pytest.raises(UsageError, match=r"^usage: ffn-ablations train \[CONFIG\]"):
-        load_configs(read_flags(TrainArgs, []))
+        configs_of_seeds(read_flags(TrainArgs, []))

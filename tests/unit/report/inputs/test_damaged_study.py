@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from base.errors import UsageError
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import read_completion, write_completion
 from report.inputs.sources import Source, read_source
 from scores.rows import ROW_COLUMNS

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from report.inputs.run_facts import Evaluation, read_facts
 from report.inputs.sources import read_source
 from tests.unit.report.parts.test_learning_curves import OF_FREQUENCIES, SEEN

@@ -16,13 +16,13 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from report.analyse import analyse
 from report.analysis import Analysis, Request
 from report.document.markdown import family_label
 from report.exports import number_tables
-from report.inputs.design import design_from
 from report.inputs.sources import read_source, source_of_frame
+from report.inputs.study_design import design_from
 from report.page import answer
 from report.significance.axes import Benchmark, Setting, in_order
 from scores.rows import ROW_COLUMNS, write_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from base.records import write_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from report.inputs.run_facts import RunFacts
 from report.inputs.study_checks import text_notes
 

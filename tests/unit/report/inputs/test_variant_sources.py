@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from base.records import write_record
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from report.analyse import analyse
 from report.inputs.sources import read_source
 from scores.rows import write_rows

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from report.analyse import analyse
 from report.analysis import Analysis, Request
 from report.exports import number_tables
+from report.inputs.chosen_rates import TUNED_BY, Line
 from report.inputs.sources import read_source
 from report.page import warning_notes
 from report.part import Page
@@ -22,10 +23,9 @@ from report.parts.methods import methods_text
 from report.parts.tuning import PART, draw_tuning, most_decisive, narrowings
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
-from report.statistics.tuning import fit_curves, squared_regret, squared_regret_of_few
-from report.tuning.choices import TUNED_BY, Line
+from report.statistics.tuning_curves import fit_curves, squared_regret, squared_regret_of_few
 from scores.stages import Decisions, write_decisions
-from scores.tuning import Further, Tuning, Value, write_tuning
+from scores.tuning_trials import Further, Tuning, Value, write_tuning
 from tests.unit.report.tuned_study import (
     BEST,
     FAMILY,

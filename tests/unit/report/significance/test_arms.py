@@ -11,7 +11,7 @@ from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.comparison import Inference, compare_arms
 from report.significance.factor import Contrast
-from report.statistics.tuning import Selection
+from report.statistics.tuning_curves import Selection
 from scores.metrics import Metric
 
 SPREAD = np.array([-1.0, 0.0, 1.0])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
 from report.significance import data_checks
 from report.significance.axes import Benchmark

@@ -20,7 +20,7 @@ from report.significance.comparison import Comparison, Inference, compare_with_b
 from report.significance.factor import Contrast, parse_contrast
 from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons, find_primary
 from report.statistics.looks import PlannedLooks
-from report.statistics.tuning import Selection
+from report.statistics.tuning_curves import Selection
 from scores.metrics import Metric
 
 BLIMP, EWOK, LOSS = Benchmark("blimp"), Benchmark("ewok"), Benchmark("held-out-loss")

@@ -13,7 +13,7 @@ from report.statistics.power import (
     runs_to_detect,
     runs_to_show_equivalence,
 )
-from report.statistics.tuning import Selection
+from report.statistics.tuning_curves import Selection
 from report.statistics.welch import equivalence_power, welch
 
 VARIANCES, WEIGHTS = [1.0, 4.0, 0.5, 2.0], [0.5, -0.5, 0.5, -0.5]

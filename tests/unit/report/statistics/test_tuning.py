@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from benchmarks.tuning_error_rates import BASE, FINE, REVERSED, Setting, simulate
-from report.statistics.tuning import (
+from report.statistics.tuning_curves import (
     DOWNWARD,
     Curves,
     Selection,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from slurm.commands import study_run as submit
 from slurm.study.cells import RunCell
 from slurm.study.study import Study, load_study

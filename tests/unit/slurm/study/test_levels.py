@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm.study.axes import canonical_contrast, read_level, split_file
+from slurm.study.ffn_levels import canonical_contrast, read_level, split_file
 
 ONE = "kan activation=gelu grid_size=3 ffn_budget=params"
 

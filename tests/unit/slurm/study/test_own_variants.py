@@ -10,7 +10,8 @@ import yaml
 
 import slurm.study.cells
 from base.errors import UsageError, WorldError
-from ffn_variants import FFN_VARIANTS, files
+from ffn_variants import FFN_VARIANTS
+from ffn_variants import variant_files as files
 from pretrain.run.provenance import is_as_copied
 from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of

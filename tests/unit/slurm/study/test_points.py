@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm.study.axes import canonical_level, field_point, find, leaves, settings
+from slurm.study.ffn_levels import canonical_level, field_point, find, leaves, settings
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from pretrain import resolution
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from slurm.cell_state import held_cell, start_state
 from slurm.commands import render
 from slurm.study.study import load_study

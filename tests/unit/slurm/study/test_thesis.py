@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.data.batches import cut_step
+from pretrain.data.step_batches import cut_step
 from pretrain.resolution import load_config
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from pretrain.training.dry_run import describe_run
 from slurm.study.study import Study, load_study
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from base.errors import UsageError
-from slurm.study.axes import num_steps, read_tokens, write_tokens
+from slurm.study.ffn_levels import num_steps, read_tokens, write_tokens
 
 
 @pytest.mark.parametrize(

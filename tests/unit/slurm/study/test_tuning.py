@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from base.errors import UsageError
-from slurm.study.tuning import read_tune
+from slurm.study.tune_section import read_tune
 
 RATE = "optim.learning_rate"
 GIVEN: dict[str, Any] = {RATE: [1e-3, 3e-4, 3e-3], "seeds": [101, 102]}

@@ -11,7 +11,7 @@ from base.options import describe_options
 from base.printing import format_table
 from base.sections import Section
 from eval.classification.schema import TaskFile, find_task_file, shipped_tasks
-from scores.heads import DEFAULT_HEAD, HEAD_NAMES, HEADS, HeadChoice, check_head, parse_head
+from scores.head_descriptions import DEFAULT_HEAD, HEAD_NAMES, HEADS, HeadChoice, check_head, parse_head
 
 LARGEST = 1_000_000
 """Beyond any model; counts are made by building a head."""

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from base.errors import UsageError
 from base.records import parse_record, write_record
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from scores.stages import Places
 
 Value = bool | int | float | str

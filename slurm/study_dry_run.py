@@ -19,7 +19,7 @@ from base.families import PRETRAINED
 from base.files import mapping
 from base.printing import duration, format_table
 from base.records import peek_record
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.work_units import check_sources
@@ -29,14 +29,14 @@ from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
 from pretrain.model.build import build, cost_facts
 from pretrain.resolution import resolve
-from pretrain.run.run_dir import read_run
+from pretrain.run.run_folder import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
-from scores.heads import DEFAULT_HEAD
+from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
-from slurm.study.tuning import describe_tuning, growth_to_come
+from slurm.study.tune_section import describe_tuning, growth_to_come
 from slurm.todo import Todo
 
 CHARACTERS_PER_TOKEN = 4

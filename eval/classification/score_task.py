@@ -19,6 +19,7 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, matthew
 
 from base.errors import UsageError
 from base.printing import Tell
+from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import (
     Batch,
     Classifier,
@@ -31,13 +32,12 @@ from eval.classification.data import read_task_data, reported_rows, split
 from eval.classification.examples import read_examples
 from eval.classification.finetune import DivergedError, Finetuned, finetune
 from eval.classification.prediction import Predictions, decide, features, fits_memory, predict
-from eval.classification.task import ClassificationTask
 from eval.config import EvalConfig
-from eval.files import fingerprint
+from eval.data_files import fingerprint
 from eval.finetuning import Finetuning, candidates, unfit_metric, what_differs
 from eval.identity import model_files
 from eval.scoring.log_likelihood import num_positions
-from scores.heads import HeadChoice
+from scores.head_descriptions import HeadChoice
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from base.errors import UsageError
 from base.printing import first_few
 from eval.classification.schema import Label, TaskFile, fields_of, read_field, render, text_parts
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
-from scores.heads import HeadChoice
+from scores.head_descriptions import HeadChoice
 from scores.suites import CROSS_TASK
 
 # Their definitions are as old as the first scores, which stay valid.

@@ -21,9 +21,10 @@ from report.significance.axes import Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
-from scores.heads import check_head, parse_head
+from scores.head_descriptions import check_head, parse_head
 from scores.suites import HELD_OUT, SUITES
-from slurm.study.axes import (
+from slurm.study.cells import check_backbones
+from slurm.study.ffn_levels import (
     SET_BY_STUDY,
     SIZE,
     TOKENS,
@@ -40,8 +41,7 @@ from slurm.study.axes import (
     tokens_points,
     write_value,
 )
-from slurm.study.cells import check_backbones
-from slurm.study.tuning import TuneConfig, read_tune
+from slurm.study.tune_section import TuneConfig, read_tune
 
 
 class AdaptiveSeeds(Section):

@@ -16,11 +16,11 @@ from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, check
 from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import check_fit
-from pretrain.run.run_dir import run_dir
+from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, SHARED, TUNE
-from scores.tuning import Point, Trial, Tuning, TuningPlan, Value, is_number, widest
-from slurm.study.axes import put, write_value
+from scores.tuning_trials import Point, Trial, Tuning, TuningPlan, Value, is_number, widest
 from slurm.study.cells import RunCell, at_seed
+from slurm.study.ffn_levels import put, write_value
 
 MOST_POINTS = 1000
 WIDEN = 2

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from base.text.tokens import read_whole
 from eval.protocol import Protocol
-from eval.scoring.batches import ScoredText
+from eval.scoring.text_batches import ScoredText
 
 Pairs = tuple[tuple[str, str], ...]
 

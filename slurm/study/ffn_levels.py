@@ -18,7 +18,7 @@ from base.options import Value, like, parse_option_text, write_option_text
 from base.sections import is_section
 from ffn_variants import get_variant
 from pretrain.config import RunConfig
-from pretrain.run.run_dir import RESULT_NEUTRAL
+from pretrain.run.run_folder import RESULT_NEUTRAL
 
 BUDGET = "ffn_budget"
 _FILE = re.compile(r"(?P<place>\S.*?\.py(?::\w*)?)(?P<options>(?:\s.*)?)")

@@ -18,23 +18,23 @@ from transformers.utils.logging import disable_progress_bar
 
 from base.errors import UsageError, first_line, naming
 from base.families import get_family
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from base.text.tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
-from ffn_variants.source import source_fingerprint
+from ffn_variants.source_fingerprint import source_fingerprint
 from pretrain.config import RunConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.data import corpus
-from pretrain.data.batches import BatchSource
 from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
+from pretrain.data.step_batches import BatchSource
 from pretrain.data.text_summary import in_one_line
 from pretrain.model.build import build, build_masker, cost_facts, special_token_ids
 from pretrain.model.objective import build_loss
 from pretrain.resolution import resolve
 from pretrain.run import provenance
 from pretrain.run.model_card import model_card
-from pretrain.run.run_dir import (
+from pretrain.run.run_folder import (
     check_same_config,
     config_hash,
     is_finished,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from base.errors import UsageError, unknown_name
 from base.printing import Tell
-from base.text.files import absent
+from base.text.text_files import absent
 from eval.config import EvalConfig
 from scores.suites import SUITES
 

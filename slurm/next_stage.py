@@ -9,23 +9,23 @@ from datetime import date
 
 from base.config_input import SEED_END
 from base.errors import UsageError
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import read_completion
 from report.analyse import analyse
 from report.analysis import Analysis
+from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY
 from report.inputs.sources import read_source
 from report.page import summary
 from report.parts.tuning import Narrowing, most_decisive
 from report.significance.axes import Combination
 from report.significance.comparison import SHOWN, Comparison
-from report.tuning.choices import MORE_SEEDS, TUNED_BY
 from report.write import write_report
 from scores.stages import TUNE, Decision, Decisions, Look, read_decisions, write_decisions
-from scores.tuning import Further, Losses, Trial, Tuning, read_tuning, write_tuning
-from slurm.study.axes import write_value
+from scores.tuning_trials import Further, Losses, Trial, Tuning, read_tuning, write_tuning
 from slurm.study.cells import RunCell, trained_cells
+from slurm.study.ffn_levels import write_value
 from slurm.study.study import Study
-from slurm.study.tuning import cells_of
+from slurm.study.tune_section import cells_of
 from slurm.todo import describe_unfinished, unfinished
 
 _PARTS = {

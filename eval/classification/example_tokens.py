@@ -29,7 +29,7 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from base.records import parse_json
 from base.text.tokens import read
-from scores.heads import SegmentKind
+from scores.head_descriptions import SegmentKind
 
 # Kept for later runs: both files of the eleven tasks for two tokenizers.
 NUM_CACHED = 48

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.run.folders import StudyFolder
+from base.run.folder_names import StudyFolder
 from base.sections import check
 from report.inputs.study_axes import StudyAxes
 from report.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 
 from base.files import CODE_ROOT, PACKAGES
 from ffn_variants.earlier_sources import EARLIER_SOURCES
-from ffn_variants.files import variant_file
 from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.spec import FFNSpec
+from ffn_variants.variant_files import variant_file
 
 DIGITS = 12
 ROOTS = tuple(CODE_ROOT / package for package in PACKAGES)

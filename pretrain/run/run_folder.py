@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import damage, remove_leftovers, sole_holder, write_text
-from base.run.folders import RunFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import config_hashes, read_completion
 from base.sections import Typed
 from pretrain.config import RunConfig

@@ -51,7 +51,7 @@ class RunFolder:
     logs_dir = Inside("logs")
     """Of a tracker."""
     variant_file = Inside(VARIANT_COPY)
-    """Of a variant of the user's own: what was run (see ``ffn_variants.files``)."""
+    """Of a variant of the user's own: what was run (see ``ffn_variants.variant_files``)."""
     model_dir = Inside("model")
     """The trained model with its tokenizer and card."""
     completion_marker = Inside("COMPLETED")
@@ -61,7 +61,7 @@ class RunFolder:
     failure_marker = Inside("FAILED")
     """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.stopping``)."""
     lock_file = Inside(".lock")
-    """Held by the one process that writes here (see ``pretrain.run.run_dir``)."""
+    """Held by the one process that writes here (see ``pretrain.run.run_folder``)."""
     backbone_file = Inside("backbone.yaml")
     """In place of a configuration: the pretrained model of elsewhere whose scores lie here."""
 
@@ -173,9 +173,9 @@ class StudyFolder:
     decisions_file = Inside("decisions.json")
     """What its looks decided, where seeds are added until all is decided (see ``scores.stages``)."""
     tuning_file = Inside("tuning.json")
-    """What its tuning tried and chose, where each variant is tuned (see ``scores.tuning``)."""
+    """What its tuning tried and chose, where each variant is tuned (see ``scores.tuning_trials``)."""
     status_page = Inside("status/status.html")
-    """Where its cells stand, for a browser (see ``slurm.page``)."""
+    """Where its cells stand, for a browser (see ``slurm.status_page``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")

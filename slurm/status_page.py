@@ -11,7 +11,7 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from base.run.folders import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from report.document.document import Document, shown_path, write_document
 from report.document.markdown import family_label, figure, plain, table
 from report.figures.style import STYLE, Curve, add_legend, panels, thin, variant_styles

@@ -1,7 +1,7 @@
 """What a study's tuning chose, what its choices add to the uncertainty, and the runs at the shared rate.
 
 A study's ``tuning.json`` has the losses of all tuning runs. Comparisons of the held-out loss, which the
-tuning selects by, carry what the choices add (``report.statistics.tuning``).
+tuning selects by, carry what the choices add (``report.statistics.tuning_curves``).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from report.inputs.sources import Source
 from report.significance.arms import ArmTable, Key
 from report.significance.axes import Benchmark, Family, Level, places_of, plain
 from report.significance.factor import OF_HEADS
-from report.statistics import tuning as statistics
-from report.statistics.tuning import Curve, Curves, Noise, Selection
+from report.statistics import tuning_curves as statistics
+from report.statistics.tuning_curves import Curve, Curves, Noise, Selection
 from scores.metrics import Metric
 from scores.stages import SHARED, TUNE
 from scores.suites import HELD_OUT
-from scores.tuning import Choice, Point, Tuning, Value, is_number, read_tuning
+from scores.tuning_trials import Choice, Point, Tuning, Value, is_number, read_tuning
 
 TUNED_BY = Benchmark(HELD_OUT)
 """What a study's tuning selects by."""

@@ -31,10 +31,10 @@ from scipy.stats import spearmanr
 
 from base.errors import UsageError
 from base.printing import Tell
-from base.text.files import absent
+from base.text.text_files import absent
 from eval.config import EvalConfig
-from eval.files import fingerprint, list_data_files, read_hub_rows, read_rows
-from eval.zero_shot.task import TaskResult, TextTask, data_folder, evenly_spaced, find_data
+from eval.data_files import fingerprint, list_data_files, read_hub_rows, read_rows
+from eval.zero_shot.text_task import TaskResult, TextTask, data_folder, evenly_spaced, find_data
 from pretrain.data.embedded import minimal_pairs
 from scores.suites import SUITES, phenomenon_name
 

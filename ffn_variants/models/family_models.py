@@ -18,7 +18,7 @@ from base.families import AUTO_CLASSES, FAMILIES, FamilySpec, get_family
 from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
-from ffn_variants.source import source_fingerprint
+from ffn_variants.source_fingerprint import source_fingerprint
 
 
 def _register(family: FamilySpec) -> None:

@@ -17,10 +17,10 @@ from base.errors import UsageError
 from base.files import mapping
 from base.model_folders import REMOTE_MODULE
 from base.records import peek_record
-from ffn_variants.files import load_variant, variant_file
 from ffn_variants.models.configuration import FFNConfig, variants_of
 from ffn_variants.registry import is_registered
-from ffn_variants.source import is_same_source
+from ffn_variants.source_fingerprint import is_same_source
+from ffn_variants.variant_files import load_variant, variant_file
 
 _HUB_ARGUMENTS = (
     "cache_dir",

@@ -1,1 +1,0 @@
-"""What was tuned, and what was chosen."""
