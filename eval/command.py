@@ -30,7 +30,6 @@ Examples:
   ffn-ablations eval runs/thesis --suites babylm23 --protocol babylm23    # scored as another tool does
   ffn-ablations eval RUN --tasks arc_easy          # a task of lm-eval
   ffn-ablations eval RUN --classify ag-news my/task.yaml    # fine-tuned; ffn-ablations list tasks
-  ffn-ablations eval RUN --classify sst2 --score-on imdb    # trained on one, scored on another too
   ffn-ablations eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
@@ -100,7 +99,7 @@ def main(args: Sequence[str] | None = None) -> int:
     config = study_config([Path(word) for word in typed.values[("runs",)]], folders)
     if {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
-        config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
+        config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
     return evaluate(arguments.runs, config, arguments.workers, arguments.trust_remote_code)

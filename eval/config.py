@@ -47,9 +47,6 @@ class EvalConfig(Section):
     classify: tuple[str, ...] = ()
     """Classification tasks: names (ffn-ablations list tasks) or YAML files of your own; on the command line
     without --suites, only these."""
-    score_on: tuple[str, ...] = ()
-    """Score what was fine-tuned on each task of classify on the validation data of these tasks too, whose
-    labels must agree; rows imdb<-sst2 of the benchmark cross-task."""
     include_path: tuple[Path, ...] = ()
     """Folders with further task files of lm-eval."""
     protocol: ProtocolConfig = ProtocolConfig()
@@ -84,10 +81,11 @@ class EvalConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_former_fields(cls, value: object) -> object:
-        """Leave out what archived studies say of checks that changed no score."""
+        """Leave out what archived studies say of checks that changed no score, and what they left empty."""
         if not isinstance(value, dict):
             return value
-        return {name: setting for name, setting in value.items() if name != "check_contamination"}
+        former = {"check_contamination"} if value.get("score_on") else {"check_contamination", "score_on"}
+        return {name: setting for name, setting in value.items() if name not in former}
 
     def refuse_unnamed_task_files(self, typed: Sequence[Path], source: Path) -> None:
         """Refuse folders of task files that a study names and nobody typed: such files may run code.

@@ -285,15 +285,13 @@ def _measure(
                 progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
             printed.add(str(reason))
         for task, result in results.items():
-            benchmark = work.benchmark_of(task)
+            benchmark = work.benchmark
             rows = _rows(run, benchmark, task, result)
             store.record(benchmark, task, work.protocols[task], rows, result.items)
         for note in sorted(_cut_notes(work, results) - printed):
             progress.say(f"note: {note}")
             printed.add(note)
-        progress.finish(
-            {f"{work.benchmark_of(task)}/{task}": result.metrics for task, result in results.items()}
-        )
+        progress.finish({f"{work.benchmark}/{task}": result.metrics for task, result in results.items()})
     return failures
 
 
@@ -335,7 +333,7 @@ def _load_scorer(
 def _requested_rows(units: Iterable[Work], store: ResultStore) -> pd.DataFrame:
     """Return the rows of units that are scored, in the order of the units."""
     done = [work for work in units if is_done(work, store)]
-    keys = [(work.benchmark_of(task), task, work.head) for work in done for task in work.protocols]
+    keys = [(work.benchmark, task, work.head) for work in done for task in work.protocols]
     places = {key: place for place, key in enumerate(keys)}
     rows = store.rows
     of_row = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
@@ -368,7 +366,7 @@ def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd
 def _cut_notes(work: Work, results: Results) -> set[str]:
     """Say which inputs the model does not read to their end."""
     return {
-        describe_cut(f"{work.benchmark_of(task)}/{task}", share)
+        describe_cut(f"{work.benchmark}/{task}", share)
         for result in results.values()
         for task, share in cut_inputs(result.items).items()
     }

@@ -36,7 +36,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from base.config_input import SEED_END
 from base.sections import Section, Unlisted
-from scores.head_descriptions import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
+from scores.head_descriptions import DEFAULT_HEAD, HeadChoice, parse_head
 from scores.suites import CLASSIFICATION_METRICS, SUITES
 
 METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)
@@ -88,8 +88,7 @@ class Finetuning(Section):
     learning_rate: float = 5e-5
     head_learning_rate: float | None = None
     head_learning_rates: tuple[float, ...] = ()
-    """Candidates, of which the best by the held-out part is reported; so are ``init_scales``."""
-    init_scales: tuple[float, ...] = ()
+    """Candidates, of which the best by the held-out part is reported."""
     head_dropout: float = 0.0
     """Of the vectors that a head reads, while it is trained."""
     lr_scheduler_type: Schedule = "linear"
@@ -128,7 +127,7 @@ class Finetuning(Section):
         return self.model_dump(mode="json", exclude=unused)
 
 
-_YOUNGER = ("head_dropout", "head_learning_rates", "init_scales")
+_YOUNGER = ("head_dropout", "head_learning_rates")
 """Settings of a ``Finetuning`` that at their defaults leave the protocols of older scores as they were."""
 
 
@@ -240,8 +239,6 @@ class FinetuneConfig(Section):
     head_learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Several of them: each is tried, the best on the held-out part is reported, and the output and the items
     (column chosen) say which that was, for every run, task and seed."""
-    init_scales: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    """Several values of init_scale to try in the same way, for heads that have it and are not given one."""
     head_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout of the vectors that a head other than the default reads, on a frozen backbone too (null: the
     preset's, 0; fr-kan 0.1)."""
@@ -299,20 +296,24 @@ class FinetuneConfig(Section):
             raise ValueError(f"eval_steps is {value}; a number of steps from 1 on, a share below 1, or epoch")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former_fields(cls, value: object) -> object:
+        """Leave out a field of archived studies that they left empty."""
+        if isinstance(value, dict) and not value.get("init_scales"):
+            return {name: setting for name, setting in value.items() if name != "init_scales"}
+        return value
+
     @model_validator(mode="after")
-    def _choices_are_held_out(self) -> FinetuneConfig:
-        tried = [name for name in ("head_learning_rates", "init_scales") if getattr(self, name)]
-        if tried and (self.select_on or PRESETS[self.preset].settings.select_on) != "held-out":
+    def _rates_are_chosen_on_held_out_data(self) -> FinetuneConfig:
+        if not self.head_learning_rates:
+            return self
+        if (self.select_on or PRESETS[self.preset].settings.select_on) != "held-out":
             raise ValueError(
-                f"{' and '.join(tried)} would be chosen on the validation file that is reported; set "
-                "select_on to held-out"
+                "head_learning_rates would be chosen on the validation file that is reported; set select_on "
+                "to held-out"
             )
-        if self.init_scales and not any(_can_try_scales(choice) for choice in self.heads):
-            heads = ", ".join(map(str, self.heads))
-            raise ValueError(
-                f"init_scales has no effect with {heads}; choose a head that has init_scale and is given none"
-            )
-        if self.head_learning_rates and self.head_learning_rate is not None:
+        if self.head_learning_rate is not None:
             raise ValueError("head_learning_rate and head_learning_rates are given; leave out one of them")
         return self
 
@@ -350,8 +351,6 @@ class FinetuneConfig(Section):
         values["head"] = str(choice)
         if choice.name == DEFAULT_HEAD:  # transformers' own has its own dropout
             values["head_dropout"] = 0.0
-        if not _can_try_scales(choice):
-            values["init_scales"] = ()
         if values.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
             del values["seeds"]
         if values.get("eval_steps") == "epoch":
@@ -359,33 +358,9 @@ class FinetuneConfig(Section):
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | values)
 
 
-def _can_try_scales(choice: HeadChoice) -> bool:
-    options = HEADS[choice.name].options if choice.name in HEADS else {}
-    return "init_scale" in options and "init_scale" not in dict(choice.options)
-
-
-INIT_SCALE = "init_scale"
-
-
 def candidates(settings: Finetuning) -> list[Finetuning]:
-    """Return the settings of every candidate; the settings alone where there is nothing to choose."""
-    choice = parse_head(settings.head)
-    heads = [
-        str(replace(choice, options=(*choice.options, (INIT_SCALE, scale)))) for scale in settings.init_scales
-    ]
-    fixed = {"head_learning_rates": (), "init_scales": ()}
+    """Return the settings with each of the learning rates of the head; themselves where none is to choose."""
     return [
-        settings.model_copy(update={**fixed, "head_learning_rate": rate, "head": head})
-        for rate in settings.head_learning_rates or (settings.head_learning_rate,)
-        for head in heads or (settings.head,)
-    ]
-
-
-def what_differs(candidate: Finetuning, settings: Finetuning) -> str:
-    """Name a candidate of settings: ``head_learning_rate=0.001 init_scale=0.1``; empty where there is one."""
-    words = []
-    if settings.head_learning_rates:
-        words.append(f"head_learning_rate={candidate.head_learning_rate:g}")
-    if settings.init_scales:
-        words.append(f"{INIT_SCALE}={dict(parse_head(candidate.head).options)[INIT_SCALE]:g}")
-    return " ".join(words)
+        settings.model_copy(update={"head_learning_rates": (), "head_learning_rate": rate})
+        for rate in settings.head_learning_rates
+    ] or [settings]

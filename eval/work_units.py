@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from eval.classification.classification_task import ClassificationTask
-from eval.classification.examples import protocol_source
-from eval.classification.find_tasks import classification_tasks, matched_labels
+from eval.classification.examples import SPLITS, data_source
+from eval.classification.find_tasks import classification_tasks
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
 from eval.identity import RunIdentity, identify_run, weights_hash
@@ -40,7 +40,7 @@ class Work:
     """Tasks that are measured together, and are then done together.
 
     Attributes:
-        benchmark: The suite, as in rows; of what is fine-tuned that of the task that is trained on.
+        benchmark: The suite, as in rows.
         protocols: For each task, by name, everything that its scores depend on besides the weights.
         run_dir: The run's folder.
         config: What is evaluated, with the run's seeds of fine-tuning.
@@ -65,10 +65,6 @@ class Work:
     def head(self) -> str:
         """The classification head, as in rows."""
         return NO_HEAD if self.choice is None else str(self.choice)
-
-    def benchmark_of(self, task: str) -> str:
-        """Return the benchmark of one of its tasks, as in rows."""
-        return next((each.benchmark for each in self.classified if each.name == task), self.benchmark)
 
     @property
     def key(self) -> str:
@@ -151,7 +147,6 @@ def check_sources(config: EvalConfig) -> list[str]:
     _text_tasks(config, None)
     for tasks in classification_tasks(config):
         task_heads(tasks, config)
-        notes += filter(None, map(matched_labels, tasks))
     return notes
 
 
@@ -179,7 +174,7 @@ def classification_protocol(task: ClassificationTask, config: EvalConfig, head: 
     is_matched = dict(head.options).get("match", "none") != "none"
     return {
         "version": CLASSIFICATION_PROTOCOL_VERSION,
-        "data": protocol_source(task, config),
+        "data": data_source(task, config, *SPLITS),
         **_finetuning(task, config.finetune, head),
         **({"matched_width": "at least as many parameters"} if is_matched else {}),
     }
@@ -193,7 +188,7 @@ def _finetuning(task: ClassificationTask, config: FinetuneConfig, head: HeadChoi
 def is_done(work: Work, scores: Scores) -> bool:
     """Whether all tasks of a unit are scored under its protocol, in all of its metrics."""
     return all(
-        scores.is_done(work.benchmark_of(task), task, protocol, work.metrics.get(task, ()))
+        scores.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
         for task, protocol in work.protocols.items()
     )
 

@@ -11,7 +11,6 @@ from base.errors import UsageError, shown
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, of_each, with_primary
 from scores.suites import (
-    CROSS_TASK,
     HARNESS_PREFIX,
     MEAN_OF_TASKS,
     SUITES,
@@ -243,11 +242,11 @@ def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[s
 
     Returns:
         Name to value, the headline first; empty where nothing has a percentage, as for perplexity, and for
-        tasks that no benchmark groups or that another one was trained for.
+        tasks that no benchmark groups.
     """
     (benchmark,) = rows["benchmark"].unique()
     in_percent = rows[is_percent(rows["metric"])]
-    if in_percent["task"].nunique() < 2 or benchmark in (UNGROUPED, CROSS_TASK):
+    if in_percent["task"].nunique() < 2 or benchmark == UNGROUPED:
         return {}
     means = SUITES[benchmark].means if benchmark in SUITES else (MEAN_OF_TASKS,)
     averaged = ((mean.of, _averaged(mean, in_percent, items)) for mean in means)

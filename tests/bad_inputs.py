@@ -306,15 +306,6 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "head-unknown": ({"evaluation": {"finetune": {"head": ["liner"]}}}, "did you mean 'linear'?"),
     "head-none": ({"evaluation": {"finetune": {"head": []}}}, "one or more are needed"),
     "preset-unknown": ({"evaluation": {"finetune": {"preset": "babylm"}}}, "preset"),
-    "score-on-unknown": (
-        {"evaluation": {"classify": ["sst2"], "score_on": ["sst3"]}},
-        "did you mean 'sst5'?",
-    ),
-    "score-on-nothing": ({"evaluation": {"suites": [], "score_on": ["sst2"]}}, "needs --classify"),
-    "scales-of-none": (
-        {"evaluation": {"finetune": {"head": ["linear"], "init_scales": [0.1]}}},
-        "has no effect with linear",
-    ),
     **{
         f"backbones-{name}": (_BACKBONES | change, words)
         for name, (change, words) in {
@@ -355,7 +346,7 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "labels-bool": ({"labels": [True, False]}, "put each in quotes"),
     "metrics-unknown": ({"metrics": ["acuracy"]}, "did you mean 'accuracy'?"),
     "no-source": ({"files": None}, "files"),
-    "benchmark-own": ({"benchmark": "cross-task"}, "has tasks of its own"),
+    "benchmark-own": ({"benchmark": "glue"}, "has tasks of its own"),
     "segments-one-label": ({"segment_labels": "own"}, "needs multi_label: true"),
     "segments-typo": ({"segment_lables": "own"}, "did you mean segment_labels?"),
     "splits-open": (_hub(train="train+"), "splits joined by +"),
@@ -512,12 +503,8 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --finetune.learning-rate inf", "finite"),
     ("eval folder --finetune.max-length 3", "max-length"),
     ("eval folder --protocol babylm", "protocol"),
-    ("eval folder --classify sst2 --score-on sst3", "unknown classification task"),
-    ("eval folder --classify sst2 --score-on trec-50", "cannot be scored on trec-50"),
-    ("eval folder --score-on sst2", "needs --classify"),
     ("eval folder --finetune.head-learning-rates -1", "must be greater than 0"),
     ("eval folder --finetune.head-learning-rates 0.1 --finetune.select-on validation", "held-out"),
-    ("eval folder --finetune.init-scales 0.1 --head linear", "has no effect with linear"),
     ("eval folder --finetune.preset frkan", "did you mean 'fr-kan'?"),
     # The hub.
     ("eval.push", "PATH is missing"),

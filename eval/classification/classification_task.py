@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,6 @@ from base.printing import first_few
 from eval.classification.schema import Label, TaskFile, fields_of, read_field, render, text_parts
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
 from scores.head_descriptions import HeadChoice
-from scores.suites import CROSS_TASK
 
 # Their definitions are as old as the first scores, which stay valid.
 GLUE, EMBEDDED_GLUE = "glue", "embedded-glue"
@@ -119,35 +118,25 @@ class ClassificationTask:
     Attributes:
         definition: What its file says.
         labels: What the integers from 0 stand for.
-        trained_on: Another task, on whose training set the classifier was fine-tuned that is scored on this
-            one's validation file; None where it is its own.
     """
 
     definition: TaskFile
     labels: tuple[Label, ...]
-    trained_on: ClassificationTask | None = None
 
     @property
     def name(self) -> str:
-        """As in rows; ``imdb<-sst2`` is imdb under a classifier of sst2."""
-        name = self.definition.name
-        return name if self.trained_on is None else f"{name}<-{self.trained_on.name}"
+        """As in rows."""
+        return self.definition.name
 
     @property
     def benchmark(self) -> str:
         """As in rows."""
-        return self.definition.benchmark if self.trained_on is None else CROSS_TASK
+        return self.definition.benchmark
 
     @property
     def group(self) -> str:
         """As in rows."""
-        return (self.definition.group if self.trained_on is None else None) or self.benchmark
-
-    def part(self, split: str) -> ClassificationTask:
-        """Return the task whose own file a split of this one is."""
-        if self.trained_on is None:
-            return self
-        return self.trained_on if split == "train" else replace(self, trained_on=None)
+        return self.definition.group or self.benchmark
 
     @property
     def num_labels(self) -> int:
@@ -179,8 +168,6 @@ class ClassificationTask:
     @property
     def train(self) -> str:
         """Name of the training file; tasks with the same one share a fine-tuned model."""
-        if self.trained_on is not None:
-            return self.trained_on.train
         names = self.definition.folder_names
         return names.train if names else f"{self.name}.train"
 
@@ -188,7 +175,7 @@ class ClassificationTask:
     def validation(self) -> str:
         """Name of the validation file."""
         names = self.definition.folder_names
-        return names.validation if names else f"{self.definition.name}.validation"
+        return names.validation if names else f"{self.name}.validation"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -226,8 +213,6 @@ class ClassificationTask:
         A preset speaks of the tasks of GLUE by name. Any other task has its epoch chosen by its first metric
         unless the config names one, and nothing of a GLUE task that happens to have its name.
         """
-        if self.trained_on is not None:
-            return self.trained_on.finetuning(config, head)
         if self.benchmark in (GLUE, EMBEDDED_GLUE):
             return config.resolve(self.name, head)
         settings = config.resolve(f"{self.benchmark}/{self.name}", head)

@@ -74,7 +74,7 @@ def read_task_data(
             except UsageError as error:
                 raise UsageError(f"{task.name} {name}, {error}") from None
 
-        source = data_source(task, name, config)
+        source = data_source(task, config, name)
         # Labels that no file declares are those of the training set, of which a validation file says nothing.
         how = (str(max_length), str(segmentation), repr(task.labels), str(size), str(seed if size else None))
         return cached((key, source, task.benchmark, task.name, name, *how), make)

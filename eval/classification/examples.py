@@ -83,7 +83,6 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
         UsageError: For an absent folder or file, an absent column, an example without text, or a label
             outside the task's set.
     """
-    task = task.part(split)
     rows, source = read_task_rows(task, split, config)
     examples = [
         {**row, "label": label}
@@ -97,19 +96,8 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
     return examples
 
 
-def data_source(task: ClassificationTask, split: str, config: EvalConfig) -> str:
-    """Return what stands for the content of a task's split and what is made of it, wherever it lies."""
-    return _source(task.part(split), config, split)
-
-
-def protocol_source(task: ClassificationTask, config: EvalConfig) -> str:
-    """Return what stands for a task in the protocol of its scores: both splits and what is made of them."""
-    if task.trained_on is not None:
-        return " ".join(data_source(task, split, config) for split in SPLITS)
-    return _source(task, config, *SPLITS)
-
-
-def _source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
+def data_source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
+    """Return what stands for the content of a task's splits and what is made of it, wherever it lies."""
     files = [path for split in splits if (path := find_file(task, split, config)) is not None]
     if files:
         source = fingerprint(files)

@@ -6,8 +6,7 @@ the BabyLM 2023 evaluation (https://github.com/babylm/evaluation-pipeline-2023, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 
 from base.errors import UsageError
@@ -77,7 +76,7 @@ def find_task(task: str, config: EvalConfig) -> ClassificationTask:
     if definition.labels is not None:
         return ClassificationTask(definition, definition.labels)
     unlabelled = ClassificationTask(definition, ())
-    key = (definition.benchmark, definition.name, data_source(unlabelled, "train", config))
+    key = (definition.benchmark, definition.name, data_source(unlabelled, config, "train"))
     if key not in _labels_in_data:
         rows, source = read_task_rows(unlabelled, "train", config)
         values = [label_value(definition, row) for row in rows]
@@ -104,55 +103,13 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     for suite, spec in SUITES.items():
         if suite in config.suites and spec.kind == "classification":
             tasks += spec.find(config)
-    classified = [find_task(name, config) for name in config.classify]
+    tasks += [find_task(name, config) for name in config.classify]
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
-    for task in _once([*tasks, *classified, *_cross_tasks(classified, config)]):
+    for task in _once(tasks):
         for split in SPLITS:
-            find_file(task.part(split), split, config)
-        trained = task.part("train")
-        groups.setdefault((trained.benchmark, trained.train), []).append(task)
+            find_file(task, split, config)
+        groups.setdefault((task.benchmark, task.train), []).append(task)
     return list(groups.values())
-
-
-def _cross_tasks(trained: Sequence[ClassificationTask], config: EvalConfig) -> list[ClassificationTask]:
-    """Pair each task in ``classify`` with each other one in ``score_on``."""
-    if config.score_on and not trained:
-        raise UsageError(
-            f"--score-on {' '.join(config.score_on)} needs --classify: the tasks that are fine-tuned on"
-        )
-    scored = _once(find_task(name, config) for name in config.score_on)
-    pairs = [(task, other) for task in trained for other in scored if other.train != task.train]
-    if config.score_on and not pairs:
-        raise UsageError(
-            f"--score-on {' '.join(config.score_on)} names no other task than --classify; name one"
-        )
-    for task, other in pairs:
-        _check_agreement(task, other)
-    return [replace(other, trained_on=task) for task, other in pairs]
-
-
-def matched_labels(task: ClassificationTask) -> str:
-    """Say which labels of two tasks stand for each other under other names; empty where none do."""
-    trained = task.trained_on
-    pairs = zip(trained.label_names if trained else (), task.label_names, strict=False)
-    other = [f"{first} = {second}" for first, second in pairs if first.lower() != second.lower()]
-    return f"{task.name}: labels stand for each other by number: {', '.join(other)}" if other else ""
-
-
-def _check_agreement(task: ClassificationTask, other: ClassificationTask) -> None:
-    """Refuse to score a classifier on a task that has other labels, or the same ones in another order."""
-    both = f"a classifier of {task.name} cannot be scored on {other.name}"
-    if (task.num_labels, task.multi_label) != (other.num_labels, other.multi_label):
-        raise UsageError(
-            f"{both}: labels are {', '.join(task.label_names)} and {', '.join(other.label_names)}; "
-            "name a task with as many"
-        )
-    places = [{name.lower(): place for place, name in enumerate(t.label_names)} for t in (task, other)]
-    if moved := [name for name in places[0] if places[1].get(name, places[0][name]) != places[0][name]]:
-        raise UsageError(
-            f"{both}: label {moved[0]} is number {places[0][moved[0]]} of the first and number "
-            f"{places[1][moved[0]]} of the second; write their labels in one order"
-        )
 
 
 def _once(tasks: Iterable[ClassificationTask]) -> list[ClassificationTask]:

@@ -15,7 +15,7 @@ from base.errors import UsageError, unknown_name
 from base.sections import Section
 from eval.config import EvalConfig
 from eval.finetuning import Metric, unfit_metric
-from scores.suites import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
+from scores.suites import HARNESS_PREFIX, SUITES, UNGROUPED
 
 Label = str | int
 
@@ -240,13 +240,12 @@ def find_task_file(task: str) -> TaskFile:
 
 
 def classified_benchmarks(config: EvalConfig) -> tuple[str, ...]:
-    """Return the benchmarks that the tasks in ``classify`` belong to, and that of scores on other tasks.
+    """Return the benchmarks that the tasks in ``classify`` belong to.
 
     Raises:
         UsageError: As ``find_task_file``.
     """
-    cross = (CROSS_TASK,) if config.score_on else ()
-    return tuple(dict.fromkeys((*(find_task_file(task).benchmark for task in config.classify), *cross)))
+    return tuple(dict.fromkeys(find_task_file(task).benchmark for task in config.classify))
 
 
 def benchmarks_asked_for(config: EvalConfig) -> tuple[str, ...]:
@@ -272,7 +271,7 @@ def read_task_file(path: Path) -> TaskFile:
         UsageError: If the file cannot be read, does not fit, or names a benchmark that is another's.
     """
     task = _complete(path)
-    if task.benchmark in (*SUITES, CROSS_TASK) or task.benchmark.startswith(HARNESS_PREFIX):
+    if task.benchmark in SUITES or task.benchmark.startswith(HARNESS_PREFIX):
         raise UsageError(
             f"{path}: benchmark {task.benchmark} has tasks of its own, which yours would be averaged with; "
             "give it another name or leave it out"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from eval.classification.finetune import DivergedError, Finetuned, finetune
 from eval.classification.prediction import Predictions, decide, features, fits_memory, predict
 from eval.config import EvalConfig
 from eval.data_files import fingerprint
-from eval.finetuning import Finetuning, candidates, unfit_metric, what_differs
+from eval.finetuning import Finetuning, candidates, unfit_metric
 from eval.identity import model_files
 from eval.scoring.log_likelihood import num_positions
 from scores.head_descriptions import HeadChoice
@@ -49,14 +49,14 @@ class Trained:
         validation: What each task is reported on, by name; features where the backbone is frozen.
         finetuned: How that went.
         seconds: What it took, evaluations on the way included and loading not.
-        choice: What was chosen on held-out data, where there were candidates; else empty.
+        settings: How, with what was chosen on held-out data.
     """
 
     classifier: Classifier
     validation: dict[str, Examples]
     finetuned: Finetuned
     seconds: float
-    choice: str = ""
+    settings: Finetuning
 
     def is_better(self, other: Trained) -> bool:
         """Whether the held-out part says so.
@@ -93,8 +93,8 @@ def evaluate_tasks(
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
         suite, task, seed, idx, label, prediction, logits, truncated, and under a head that reads segments
         what each of them says of the prediction. Where an example may have several labels, labels and
-        predictions take the place of label and prediction, a 0 or 1 for each label. Where a learning rate or
-        first weights were chosen, chosen names them.
+        predictions take the place of label and prediction, a 0 or 1 for each label. Where a learning rate
+        was chosen, chosen names it.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -113,7 +113,9 @@ def evaluate_tasks(
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
             scores[task.name].append({name: METRICS[name](data.labels, labels) for name in names})
             table = _items(task, seed, data, predicted, labels)
-            items[task.name].append(table.assign(chosen=trained.choice) if trained.choice else table)
+            if settings.head_learning_rates:
+                table["chosen"] = f"head_learning_rate={trained.settings.head_learning_rate:g}"
+            items[task.name].append(table)
     return {
         task.name: (
             pd.DataFrame(scores[task.name]).mean().to_dict(),
@@ -165,7 +167,7 @@ def train(
             diverged = error
             continue
         if best is None or candidate.is_better(best):
-            best = replace(candidate, choice=what_differs(option, settings))
+            best = candidate
     if best is None:
         assert diverged is not None
         raise diverged
@@ -181,7 +183,7 @@ def _fit(
     result = finetune(classifier, parts["train"], parts["selection"], metric, settings, seed, tell)
     seconds = time.monotonic() - begin
     validation = {name: part for name, part in parts.items() if name not in ("train", "selection")}
-    return Trained(classifier, validation, result, seconds)
+    return Trained(classifier, validation, result, seconds, settings)
 
 
 def _on_features(

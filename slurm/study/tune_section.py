@@ -273,7 +273,7 @@ def _at_point(cell: RunCell, trial: Trial) -> RunCell:
     """Make the tuning run of a cell at one point; it is not scored, as its held-out loss decides."""
     tuning_run = with_values(cell, trial.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in trial.point.items()))
-    nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
+    nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     return replace(tuning_run, stage=TUNE, evaluation=nothing, places=places)
 
 

@@ -16,7 +16,7 @@ import yaml
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.data import read_task_data
 from eval.classification.example_tokens import encode
-from eval.classification.examples import data_source, protocol_source, read_examples
+from eval.classification.examples import SPLITS, data_source, read_examples
 from eval.classification.find_tasks import GLUE_TASKS, classification_tasks, find_task
 from eval.classification.list_heads import list_tasks
 from eval.classification.schema import benchmarks_asked_for, shipped_task, shipped_tasks
@@ -410,7 +410,7 @@ def test_scores_are_kept_for_the_data_and_the_definition(write, shared_data):
 
     def sources(path: str) -> tuple[str, str]:
         task = find_task(path, CONFIG)
-        return protocol_source(task, CONFIG), data_source(task, "train", CONFIG)
+        return data_source(task, CONFIG, *SPLITS), data_source(task, CONFIG, "train")
 
     first = sources(write(ROWS, labels=["bad", "good"]))
     assert sources(write(ROWS, labels=["bad", "good"], metrics=["macro_f1"])) == first
@@ -423,9 +423,9 @@ def test_scores_are_kept_for_the_data_and_the_definition(write, shared_data):
     assert len({first, *changes}) == 5
     assert len({data for _, data in (first, *changes)}) == 5
     folder = EvalConfig(glue_dir=shared_data / "glue")
-    assert re.fullmatch("[0-9a-f]{16}", protocol_source(GLUE_TASKS["rte"], folder))
-    assert protocol_source(GLUE_TASKS["rte"], EvalConfig()) == "hub:nyu-mll/glue"
-    assert data_source(find_task("ag-news", CONFIG), "train", CONFIG).startswith("hub:fancyzhx/ag_news:")
+    assert re.fullmatch("[0-9a-f]{16}", data_source(GLUE_TASKS["rte"], folder, *SPLITS))
+    assert data_source(GLUE_TASKS["rte"], EvalConfig(), *SPLITS) == "hub:nyu-mll/glue"
+    assert data_source(find_task("ag-news", CONFIG), CONFIG, "train").startswith("hub:fancyzhx/ag_news:")
 
 
 def test_the_epoch_is_chosen_by_the_first_metric_unless_the_config_says(write):
