@@ -31,7 +31,7 @@ from eval.classification.find_tasks import classification_tasks
 from eval.classification.schema import classified_benchmarks
 from eval.classification.score_task import evaluate_tasks, majority_baselines
 from eval.config import EvalConfig
-from eval.identity import RunIdentity, admit_run, check_length, identify_run, model_folder, weights_hash
+from eval.identity import RunIdentity, admit_run, identify_run, model_folder, weights_hash
 from eval.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.work_units import Work, is_done, is_evaluated, work_units
@@ -220,7 +220,6 @@ def _evaluate(
     try:
         with naming(run_dir):
             run = identify_run(run_dir)
-            check_length(run_dir, config.finetune.max_length)
             with sole_writer(run_dir, "evaluates"):
                 store = ResultStore(run_dir, weights_hash(run_dir))
                 units = list(work_units(run_dir, run, config))

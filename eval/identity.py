@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from base.errors import UsageError
-from base.families import family_of, get_family
+from base.families import get_family
 from base.files import damage
-from base.records import peek_record
 from base.run.folder_names import RunFolder
 from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
 from eval.backbones import read_backbone
@@ -47,24 +46,6 @@ def identify_run(run_dir: Path) -> RunIdentity:
     config = read_run(run_dir)
     family, variant = config.family, config.model.ffn
     return RunIdentity(run_id(config), family, variant, config.seed, get_family(family).objective)
-
-
-def check_length(run_dir: Path, max_length: int | None) -> None:
-    """Refuse to read more tokens of a text than a run's model has positions for; None asks for no number.
-
-    Raises:
-        UsageError: Naming both numbers.
-    """
-    saved = peek_record(model_folder(run_dir) / "config.json") if max_length else {}
-    table, family = saved.get("max_position_embeddings"), family_of(str(saved.get("model_type")))
-    if not isinstance(table, int) or family is None or max_length is None:
-        return
-    able = table - family.first_position(saved.get("pad_token_id") or 0)
-    if max_length > able:
-        raise UsageError(
-            f"{run_dir}: --finetune.max-length {max_length} is longer than the {able} positions of its model"
-            "; lower it, or leave it out"
-        )
 
 
 def model_folder(run_dir: Path) -> Path:

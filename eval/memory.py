@@ -1,7 +1,7 @@
 """What evaluation asks of a device: batches, halves of what does not fit, one query's attention.
 
-A batch has as many tokens as is fastest on its device. Where memory runs out on a GPU, it is computed again
-in halves, and later batches are smaller.
+A batch has as many tokens as is fastest on its device. Where memory runs out on a GPU, all is computed again
+in batches half as large.
 
 Attention of one query is what the last layer computes where only one token of each text is read. All keys of
 a text have one query then, so the projections of keys and values move to its side: a score q . (W_k x) is
@@ -121,42 +121,32 @@ class Budget:
         """
         return max(1, self.tokens // (length * copies))
 
-    def rows_at_once(self, count: int) -> int:
-        """Return into parts of which size to cut rows for the head: none so small that it is slow."""
-        return max(1, -(-count // max(1, count // self.head_rows)))
+    def parts_for_head(self, count: int) -> Iterator[slice]:
+        """Cut rows for the head into parts of about one size, none so small that it is slow."""
+        # Of 600 rows, 256 at a time, two parts of 300; of 500 one.
+        size = max(1, -(-count // max(1, count // self.head_rows)))
+        return (slice(first, min(first + size, count)) for first in range(0, count, size))
 
-    def fit(self, count: int, run: Callable[[slice], Made], size: int | None = None) -> Iterator[Made]:
-        """Yield what ``run`` makes of a batch, part by part; where memory runs out, of smaller parts.
+    def in_halves(self, compute: Callable[[], Made]) -> Made:
+        """Compute in batches of this budget; where memory runs out, all of it again in batches half as large.
+
+        The longest texts come first where that is possible, so that what does not fit fails at once.
 
         Args:
-            count: Rows of the batch.
-            run: Computes some of them, and keeps nothing itself.
-            size: Rows of a part to begin with; None takes all.
+            compute: Takes its batches from this budget, and keeps nothing itself.
 
         Raises:
-            torch.OutOfMemoryError: If a single row does not fit.
+            torch.OutOfMemoryError: If a single text does not fit.
         """
-        first, size = 0, size or count
-        while first < count:
-            part = slice(first, min(first + size, count))
-            if (result := _attempt(run, part)) is not None:
-                yield result[0]
-                first += size
-                continue
-            size = -(-(part.stop - first) // 2)
-            self._halve(part.stop - first)
-
-    def _halve(self, tried: int) -> None:
-        self.tokens, self.head_rows = max(1, self.tokens // 2), max(1, self.head_rows // 2)
-        torch.cuda.empty_cache()
-        warnings.warn(f"memory ran out with {tried} at a time; going on with half as many", stacklevel=3)
-
-
-def _attempt(run: Callable[[slice], Made], part: slice) -> tuple[Made] | None:
-    """Return what ``run`` makes, or None where memory runs out: what it held is free once this returns."""
-    try:
-        return (run(part),)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error) or part.stop - part.start == 1:
-            raise
-    return None
+        while True:
+            try:
+                return compute()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or self.tokens == 1:
+                    raise
+            # Not while the error is handled: it holds the memory of what failed.
+            warnings.warn(
+                f"memory ran out with {self.tokens} at a time; going on with half as many", stacklevel=3
+            )
+            self.tokens, self.head_rows = self.tokens // 2, max(1, self.head_rows // 2)
+            torch.cuda.empty_cache()

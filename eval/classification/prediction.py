@@ -6,10 +6,10 @@ Shapes: n or N examples, V vectors of all of them, D hidden_size, C labels.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from eval.classification.example_tokens import Segmented
 from eval.classification.heads import HeadOutput
 from eval.memory import Budget, to_device
 
+Made = TypeVar("Made")
 BATCH_SIZE = 64
 MAX_BYTES = 2**31
 """Of all vectors that are kept. A task with more has them computed for every batch anew."""
@@ -58,8 +59,7 @@ def _compute(classifier: HeadClassifier, data: Batch, dtype: str) -> Features:
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
 
-    def embed(rows: slice) -> torch.Tensor:
-        part = data.take(order[rows])
+    def embed(part: Batch) -> torch.Tensor:
         with autocast(classifier.device, dtype):
             vectors, mask = classifier.embed(part)
         if mask is None:
@@ -67,7 +67,7 @@ def _compute(classifier: HeadClassifier, data: Batch, dtype: str) -> Features:
         inside = np.flatnonzero(np.arange(mask.shape[1]) < _num_vectors(classifier, part)[:, None])
         return vectors.flatten(0, 1).index_select(0, to_device(inside, vectors.device)).float()
 
-    vectors = torch.cat(list(Budget(BATCH_SIZE).fit(len(order), embed, BATCH_SIZE)))
+    vectors = torch.cat(_in_batches(embed, data, order, BATCH_SIZE))
     counts = _num_vectors(classifier, data)[order]
     return Features(vectors, counts, counts, counts, counts).take(np.argsort(order, kind="stable"))
 
@@ -85,6 +85,17 @@ def _digest(data: Batch) -> str:
     for array in (texts.tokens, texts.lengths, counts, texts.token_type_ids):
         digest.update(b"" if array is None else array.tobytes())
     return digest.hexdigest()
+
+
+def _in_batches(compute: Callable[[Any], Made], data: Examples, order: np.ndarray, size: int) -> list[Made]:
+    """Compute batch by batch, examples in an order; in batches half as large where memory runs out."""
+    budget = Budget(size)
+    return budget.in_halves(
+        lambda: [
+            compute(data.take(order[first : first + budget.tokens]))
+            for first in range(0, len(order), budget.tokens)
+        ]
+    )
 
 
 class Predictions(NamedTuple):
@@ -116,11 +127,11 @@ def predict(classifier: Classifier, data: Examples, batch_size: int, dtype: str 
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
     places = np.argsort(order, kind="stable")
 
-    def read(rows: slice) -> HeadOutput:
+    def read(part: Examples) -> HeadOutput:
         with autocast(classifier.device, dtype):
-            return classifier(data.take(order[rows]))
+            return classifier(part)
 
-    outputs = list(Budget(batch_size).fit(len(order), read, batch_size))
+    outputs = _in_batches(read, data, order, batch_size)
     logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()[places]
     padded = [output.segment_scores for output in outputs if output.segment_scores is not None]
     if not padded:

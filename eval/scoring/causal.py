@@ -80,25 +80,19 @@ def longest_tree(model: PreTrainedModel) -> int:
 
 
 def _score_trees(model: PreTrainedModel, trees: PrefixTrees, num_texts: int, budget: Budget) -> Scores:
-    scored = []
-    for first, last in _batches(np.diff(trees.tree_start), budget):
-
-        def score(some: slice, first: int = first) -> tuple[Tensor, Tensor]:
-            return _score_batch(model, trees, slice(first + some.start, first + some.stop), budget)
-
-        scored += budget.fit(last - first, score)
-    log_probs, greedy = to_host(scored)
+    batches = _batches(np.diff(trees.tree_start), budget)
+    log_probs, greedy = to_host([_score_batch(model, trees, batch, budget) for batch in batches])
     edges = trees.edge_of_token
     return sum_by_owner(trees.text_of_token, log_probs[edges], greedy[edges], num_texts)
 
 
-def _batches(sizes: np.ndarray, budget: Budget) -> Iterator[tuple[int, int]]:
+def _batches(sizes: np.ndarray, budget: Budget) -> Iterator[slice]:
     """Split trees, largest first, into batches whose rows have the length of their first tree."""
     first = 0
     while first < len(sizes):
         length = int(sizes[first])
         last = min(len(sizes), first + budget.texts(length))
-        yield first, last
+        yield slice(first, last)
         first = last
 
 
@@ -173,8 +167,8 @@ def _edge_scores(
         budget: Rows of logits at a time.
     """
     head: Any = model.get_output_embeddings()
-
-    def score(rows: slice) -> tuple[Tensor, Tensor]:
+    log_probs, greedy = list[Tensor](), list[Tensor]()
+    for rows in budget.parts_for_head(len(states)):
         part = slice(edge_start[rows.start], edge_start[rows.stop])
         row, target, first = edges.row[part] - rows.start, edges.target[part], edges.first_target[rows]
         logits = head(states[rows]).float()
@@ -182,11 +176,9 @@ def _edge_scores(
         normaliser = F.cross_entropy(logits, first, reduction="none")
         normaliser += logits.gather(1, first[:, None])[:, 0]
         scores = logits[row, target]
-        return scores - normaliser[row], scores >= logits.amax(1)[row]
-
-    scored = list(budget.fit(len(states), score, budget.rows_at_once(len(states))))
-    log_probs, greedy = (torch.cat(parts) for parts in zip(*scored, strict=True))
-    return log_probs, greedy
+        log_probs.append(scores - normaliser[row])
+        greedy.append(scores >= logits.amax(1)[row])
+    return torch.cat(log_probs), torch.cat(greedy)
 
 
 @dataclass(frozen=True)

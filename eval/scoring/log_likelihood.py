@@ -64,7 +64,7 @@ def causal_log_likelihoods(
         return shared_causal_scores(model, texts, budget)
 
     assert all(text.start for text in texts), "a causal model cannot predict the first token of a text"
-    return _score_once(model, texts, score, lambda text: _whole_causal_score(model, text))
+    return _score_once(model, texts, budget, score, lambda text: _whole_causal_score(model, text))
 
 
 @torch.inference_mode()
@@ -101,7 +101,7 @@ def pseudo_log_likelihoods(
         return shared_masked_scores(model, texts, mask_token_id, budget, masking)
 
     return _score_once(
-        model, texts, score, lambda text: _whole_masked_score(model, text, mask_token_id, masking)
+        model, texts, budget, score, lambda text: _whole_masked_score(model, text, mask_token_id, masking)
     )
 
 
@@ -130,19 +130,13 @@ def span_log_likelihoods(
     def score(texts: Sequence[ScoredText]) -> Scores:
         owners, scored = list[np.ndarray](), list[tuple[Tensor, Tensor]]()
         for batch in batches_of_one_length(texts, budget, model.device):
-
-            def score_part(rows: slice, batch: Batch = batch) -> tuple[np.ndarray, tuple[Tensor, Tensor]]:
-                part = batch.part(rows)
-                targets = part.ids[:, part.start : part.end].flatten()
-                logits = _span_logits(model, part, sentinel_id).flatten(0, 1)
-                return part.owners, target_scores(lambda rows: rows, logits, targets, budget)
-
-            for owner, part_scores in budget.fit(len(batch.indices), score_part):
-                owners.append(owner)
-                scored.append(part_scores)
+            targets = batch.ids[:, batch.start : batch.end].flatten()
+            logits = _span_logits(model, batch, sentinel_id).flatten(0, 1)
+            owners.append(batch.owners)
+            scored.append(target_scores(lambda rows: rows, logits, targets, budget))
         return sum_by_owner(np.concatenate(owners), *to_host(scored), len(texts))
 
-    return _score_once(model, texts, score)
+    return _score_once(model, texts, budget, score)
 
 
 def _span_logits(model: PreTrainedModel, batch: Batch, sentinel_id: int) -> Tensor:
@@ -176,6 +170,7 @@ def num_positions(model: PreTrainedModel) -> int:
 def _score_once(
     model: PreTrainedModel,
     texts: Sequence[ScoredText],
+    budget: Budget,
     score: Score,
     whole_score: Callable[[ScoredText], float] | None = None,
 ) -> Scores:
@@ -184,6 +179,7 @@ def _score_once(
     Args:
         model: The model.
         texts: What to score.
+        budget: That of ``score``.
         score: Scores texts, with shared computation.
         whole_score: The same of one text by the model's own forward passes, to compare with.
     """
@@ -192,12 +188,16 @@ def _score_once(
     different = dict(zip(keys, texts, strict=True)).values()
     result = Scores(np.zeros(len(numbers)), np.ones(len(numbers), dtype=bool))
     filled = np.array([text.start < text.end for text in different], dtype=bool)
+
+    def score_in_halves(texts: Sequence[ScoredText]) -> Scores:
+        return budget.in_halves(lambda: score(texts))
+
     with torch.autocast(model.device.type, enabled=False):
         if filled.any():
             scorable = [text for text, is_filled in zip(different, filled, strict=True) if is_filled]
             if whole_score is not None and model not in _checked:
-                _check_sharing(model, scorable[:NUM_CHECKED], score, whole_score)
-            scored = score(scorable)
+                _check_sharing(model, scorable[:NUM_CHECKED], score_in_halves, whole_score)
+            scored = score_in_halves(scorable)
             result.log_likelihood[filled], result.is_greedy[filled] = scored
     places = np.array([numbers[key] for key in keys], dtype=np.int64)
     return Scores(result.log_likelihood[places], result.is_greedy[places])

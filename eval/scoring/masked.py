@@ -15,7 +15,7 @@ Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,33 +51,25 @@ def shared_masked_scores(
     head = model.get_submodule("lm_head" if hasattr(model, "lm_head") else "cls")
     table = TokenTable(len(texts), budget, head)
     for batch in batches_of_one_length(texts, budget, model.device, copies=True, masking=masking):
-
-        def states_of(rows: slice, batch: Batch = batch) -> list[tuple[np.ndarray, Tensor, Tensor]]:
-            return _scored_states(encoder, batch.part(rows), masking, budget)
-
-        for part in budget.fit(len(batch.indices), states_of):
-            for scored in part:
-                table.put(*scored)
+        for scored in _scored_states(encoder, batch, masking, budget):
+            table.put(*scored)
     return table.scores()
 
 
 def _scored_states(
     encoder: _Encoder, batch: Batch, masking: Masking, budget: Budget
-) -> list[tuple[np.ndarray, Tensor, Tensor]]:
-    """Return the texts, the (R, D) last hidden states and the token ids of all scored tokens of a batch."""
+) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    """Yield the texts, the (R, D) last hidden states and the token ids of scored tokens of a batch."""
     masked = masked_tokens(batch, masking)
     shared = encoder.share(batch.ids)
     num_texts, length = batch.ids.shape
     places = torch.arange(batch.start, batch.end, device=batch.ids.device)
-
-    def states_of(copies: slice) -> tuple[np.ndarray, Tensor, Tensor]:
-        scored = places[copies]
-        states = encoder.states_at(shared, masked[:, copies], scored)
-        return np.repeat(batch.indices, len(scored)), states, batch.ids[:, scored].flatten()
-
     # The copies of one text may be more than a batch.
     size = budget.texts(length, copies=num_texts)
-    return list(budget.fit(len(places), states_of, size))
+    for first in range(0, len(places), size):
+        scored = places[first : first + size]
+        states = encoder.states_at(shared, masked[:, first : first + size], scored)
+        yield np.repeat(batch.indices, len(scored)), states, batch.ids[:, scored].flatten()
 
 
 class _Shared(NamedTuple):

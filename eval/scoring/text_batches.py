@@ -112,15 +112,12 @@ def target_scores(
         targets: (R,) token ids.
         budget: Rows of logits at a time.
     """
-
-    def score(rows: slice) -> tuple[Tensor, Tensor]:
+    log_probs, greedy = list[Tensor](), list[Tensor]()
+    for rows in budget.parts_for_head(len(states)):
         logits, labels = head(states[rows]).float(), targets[rows]
-        log_probs = -F.cross_entropy(logits, labels, reduction="none")
-        return log_probs, logits.gather(1, labels[:, None])[:, 0] >= logits.amax(1)
-
-    scored = list(budget.fit(len(states), score, budget.rows_at_once(len(states))))
-    log_probs, greedy = (torch.cat(parts) for parts in zip(*scored, strict=True))
-    return log_probs, greedy
+        log_probs.append(-F.cross_entropy(logits, labels, reduction="none"))
+        greedy.append(logits.gather(1, labels[:, None])[:, 0] >= logits.amax(1))
+    return torch.cat(log_probs), torch.cat(greedy)
 
 
 class Batch(NamedTuple):
@@ -139,11 +136,6 @@ class Batch(NamedTuple):
     start: int
     end: int
     words: Tensor | None = None
-
-    def part(self, rows: slice) -> Batch:
-        """Return some of the texts."""
-        words = None if self.words is None else self.words[rows]
-        return self._replace(indices=self.indices[rows], ids=self.ids[rows], words=words)
 
     @property
     def owners(self) -> np.ndarray:
@@ -179,7 +171,6 @@ def batches_of_one_length(
     for (length, start, end), group in ordered:
         num_scored, first = end - start, 0
         while first < len(group):
-            # Asked anew for every batch: a budget shrinks where memory runs out.
             size = budget.texts(length, num_scored if copies else 1)
             indices = np.array(group[first : first + size])
             part = slice(place, place + len(indices) * length)

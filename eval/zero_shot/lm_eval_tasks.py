@@ -73,10 +73,6 @@ class HarnessTask:
         """Its benchmark in rows."""
         return HARNESS_PREFIX + self.requested
 
-    def num_items(self) -> int:
-        """How many documents there are to score."""
-        return len(self._indices())
-
     def guess(self) -> dict[str, float]:
         """Return what preferring any choice alike scores, by metric in percent; empty without choices."""
         task = self._task()

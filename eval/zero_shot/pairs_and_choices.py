@@ -100,9 +100,6 @@ class ChoiceTask(TextTask):
         table = pd.DataFrame({"suite": self.suite, "task": self.name, **labels, **scores})
         return self.result(form.group or phenomenon_of(table), form.metrics(table), table)
 
-    def num_items(self) -> int:
-        return len(read_items(self))
-
 
 # A study asks for the same items once a run, all 67 paradigms of BLiMP being 30 MB.
 @lru_cache(maxsize=256)

@@ -53,9 +53,6 @@ class PerplexityTask(TextTask):
         metrics = {f"{prefix}{name}": value for name, value in perplexity_metrics(items).items()}
         return self.result("held-out text", metrics, items)
 
-    def num_items(self) -> int:
-        return len(read_texts(self))
-
 
 def perplexity_metrics(items: pd.DataFrame) -> dict[str, float]:
     """Return exp of the mean negative log-likelihood of a token, and bits per byte, over all documents."""

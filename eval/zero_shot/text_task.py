@@ -64,10 +64,6 @@ class TextTask(ABC):
         """Return what was measured, with the primary metric of the suite's spec."""
         return TaskResult(group, metrics, items, SUITES[self.suite].headline(metrics))
 
-    @abstractmethod
-    def num_items(self) -> int:
-        """How many items there are to score."""
-
 
 def evenly_spaced(rows: list[Row], count: int | None) -> list[Row]:
     """Return ``count`` rows, evenly spaced over all, since files are sorted by paradigm; None returns all."""

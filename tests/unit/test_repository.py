@@ -19,6 +19,7 @@ import scores.suites
 from base import files
 from base.run.folder_names import Inside, RunFolder, StudyFolder
 from eval.config import EvalConfig
+from eval.zero_shot.pairs_and_choices import read_items
 from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
 from ffn_variants.check import CHECKS
@@ -406,7 +407,7 @@ def test_the_suite_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.Mon
         check(*values)
     tasks = find_suite_tasks(spec.name, EvalConfig(max_pairs=5))
     assert [task.name for task in tasks] == list(spec.tasks)
-    assert [task.num_items() for task in tasks] == [5, 5]
+    assert [len(read_items(task)) for task in tasks] == [5, 5]
 
 
 def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> None:

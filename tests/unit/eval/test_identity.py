@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
-from eval.identity import check_length, weights_hash
+from eval.identity import weights_hash
 
 NAMES = ("config.json", "model.safetensors", "tokenizer.json")
 
@@ -76,15 +75,3 @@ def test_a_file_that_came_later_is_refused(run_dir):
     (run_dir / "model" / "added_tokens.json").write_text("{}")
     with pytest.raises(UsageError, match=r"added_tokens\.json was not there"):
         weights_hash(run_dir)
-
-
-@pytest.mark.parametrize(("family", "able"), [("ffn_gpt_neo", 64), ("ffn_roberta", 63), ("ffn_t5", 64)])
-def test_texts_longer_than_the_positions_are_refused(run_dir, family, able):
-    config = {"model_type": family, "max_position_embeddings": 64}
-    (run_dir / "model" / "config.json").write_text(json.dumps(config))
-    for fits in (None, 8, able):
-        check_length(run_dir, fits)
-    with pytest.raises(
-        UsageError, match=f"{able + 1} is longer than the {able} positions of its model; lower"
-    ):
-        check_length(run_dir, able + 1)

@@ -13,42 +13,58 @@ from ffn_variants import build_model
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
-def holds(most: int, tried: list[int]):
-    def run(rows: slice) -> list[int]:
-        tried.append(rows.stop - rows.start)
-        if tried[-1] > most:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
-        return list(range(rows.start, rows.stop))
+def double_in_batches(budget: Budget, count: int, most: int, tried: list[int]):
+    """A device on which no more than so many numbers fit."""
 
-    return run
+    def compute() -> list[int]:
+        doubled = []
+        for first in range(0, count, budget.tokens):
+            batch = range(first, min(first + budget.tokens, count))
+            tried.append(len(batch))
+            if len(batch) > most:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+            doubled += [2 * number for number in batch]
+        return doubled
+
+    return compute
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize("count", [1, 2, 7, 12])
-def test_what_does_not_fit_is_done_in_halves_once_and_in_order(count, most):
-    tried, budget = list[int](), Budget(4096)
+def test_what_does_not_fit_is_done_in_halves_and_in_order(count, most):
+    tried, budget = list[int](), Budget(8, head_rows=4)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        parts = list(budget.fit(count, holds(most, tried)))
-    assert [row for part in parts for row in part] == list(range(count))
-    halvings = len(tried) - len(parts)
-    assert len(told) == halvings
-    assert budget.tokens == 4096 >> halvings
+        numbers = budget.in_halves(double_in_batches(budget, count, most, tried))
+    assert numbers == [2 * number for number in range(count)]
+    assert budget.tokens == 8 >> len(told)
+    assert budget.head_rows == max(1, 4 >> len(told))
+    assert all(size <= most for size in tried[len(told) :])
 
 
 def test_the_line_says_what_was_tried():
+    budget = Budget(8)
     with pytest.warns(UserWarning, match="memory ran out with 8 at a time; going on with half as many"):
-        list(Budget(64).fit(8, holds(4, [])))
+        budget.in_halves(double_in_batches(budget, 8, 4, []))
 
 
 def test_other_errors_and_a_single_row_are_raised():
-    def broken(rows: slice) -> None:
+    def broken() -> None:
         raise RuntimeError("shapes do not match")
 
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        list(Budget(64).fit(8, broken))
+        Budget(64).in_halves(broken)
+    budget = Budget(1)
     with pytest.raises(torch.OutOfMemoryError):
-        list(Budget(64).fit(1, holds(0, [])))
+        budget.in_halves(double_in_batches(budget, 1, 0, []))
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 511, 512, 600, 5000])
+def test_the_head_gets_every_row_once_in_parts_that_are_not_small(count):
+    parts = list(Budget(1).parts_for_head(count))
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(count))
+    assert max(part.stop - part.start for part in parts) < 512
+    assert len(parts) == 1 or parts[0].stop >= 256
 
 
 def test_a_cpu_has_the_batches_of_always_and_a_number_of_tokens_is_obeyed():

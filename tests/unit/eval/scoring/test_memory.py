@@ -14,9 +14,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from eval.memory import Budget
-from eval.scoring.causal import shared_causal_scores
-from eval.scoring.log_likelihood import causal_log_likelihoods, span_log_likelihoods
-from eval.scoring.masked import shared_masked_scores
+from eval.scoring.log_likelihood import (
+    causal_log_likelihoods,
+    pseudo_log_likelihoods,
+    span_log_likelihoods,
+)
 from eval.scoring.text_batches import ScoredText, Scores, batches_of_one_length
 from ffn_variants import FAMILIES, build_model
 
@@ -25,8 +27,8 @@ IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 Way = Callable[[PreTrainedModel, list[ScoredText], Budget], Scores]
 WAYS: dict[str, Way] = {
-    "causal": shared_causal_scores,
-    "masked": lambda model, texts, budget: shared_masked_scores(
+    "causal": causal_log_likelihoods,
+    "masked": lambda model, texts, budget: pseudo_log_likelihoods(
         model, texts, MASK, budget, "within_word_l2r"
     ),
     "span_corruption": lambda model, texts, budget: span_log_likelihoods(model, texts, MASK, budget),
@@ -94,7 +96,7 @@ def test_batches_of_every_size_have_the_scores_of_single_texts(family, way):
 def test_what_does_not_fit_is_scored_in_halves(family, way):
     model, texts = model_of(family), texts_of(24)
     # A tree of prefixes has 96 tokens, and is read whole.
-    most, calls = 100 if way is shared_causal_scores else 25, list[int]()
+    most, calls = 100 if way is causal_log_likelihoods else 25, list[int]()
     expected, budget = way(model, texts, Budget(64)), Budget(65536, 8192)
     with memory_for(model, most, calls), pytest.warns(UserWarning, match="memory ran out with"):
         found = way(model, texts, budget)

@@ -21,6 +21,7 @@ from transformers import (
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, TextScorer
+from eval.zero_shot.pairs_and_choices import read_items
 from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
@@ -214,7 +215,7 @@ def test_faulty_rows_are_named(tmp_path, name):
     stem = Path(name).stem.removeprefix("comps_")
     (task,) = (task for task in tasks_of(suite, data) if task.name == stem)
     with pytest.raises(UsageError, match=f"row 1.*{words}"):
-        task.num_items()
+        read_items(task)
 
 
 @pytest.mark.parametrize(

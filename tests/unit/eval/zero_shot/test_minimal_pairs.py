@@ -166,7 +166,7 @@ def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the
 def test_fewer_pairs_are_spread_over_the_file():
     rows = [{"sentence_good": f"{n}", "sentence_bad": "x"} for n in range(10)]
     assert [item.options[0][1] for item in read_items(task_of(rows, 4))] == [" 0", " 2", " 5", " 7"]
-    assert task_of(rows, 4).num_items() == 4
+    assert len(read_items(task_of(rows, 4))) == 4
     assert len(read_items(task_of(rows, 99))) == 10
     assert evenly_spaced(list(range(67)), 67) == evenly_spaced(list(range(67)), None) == list(range(67))
 

@@ -59,7 +59,7 @@ def test_the_suites_of_the_real_data_are_complete(real, suite, num_tasks, num_it
     tasks = find_suite_tasks(suite, real)
     assert missing_tasks(suite, tasks) == []
     assert len(tasks) == len(SUITES[suite].tasks) == num_tasks
-    assert sum(task.num_items() for task in tasks) == num_items
+    assert sum(len(read_items(task)) for task in tasks) == num_items
     assert all(task.suite == suite for task in tasks)
 
 
@@ -82,7 +82,7 @@ def test_a_limit_holds_for_every_task(real):
     config = real.model_copy(update={"suites": (*real.suites, "embedded-pairs"), "max_pairs": 3})
     tasks = find_text_tasks(config)
     assert len(tasks) > 67 + 17 + 67 + 3 + 1
-    assert [task.num_items() for task in tasks if task.suite != "blimp"] == [3] * (len(tasks) - 67)
+    assert [len(read_items(task)) for task in tasks if task.suite != "blimp"] == [3] * (len(tasks) - 67)
 
 
 def test_plain_gzipped_and_array_files_hold_the_same_pairs(tmp_path):
@@ -204,4 +204,4 @@ def test_the_layouts_of_the_original_pipelines_are_understood(shared_data, tmp_p
     tasks = find_text_tasks(config)
     names = ["regular", "ambiref", "move_contents", "wug_adj_nominalization", "causative", "wh_island"]
     assert [task.name for task in tasks] == names
-    assert sum(task.num_items() for task in tasks) == 9_483 + 200 + 400
+    assert sum(len(read_items(task)) for task in tasks) == 9_483 + 200 + 400

@@ -17,8 +17,8 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, Roberta
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores
-from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask, entity_metrics, preference
-from eval.zero_shot.perplexity import PerplexityTask, find_tasks
+from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask, entity_metrics, preference, read_items
+from eval.zero_shot.perplexity import PerplexityTask, find_tasks, read_texts
 from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import UsageError
 
@@ -179,7 +179,7 @@ def test_no_preference_at_all_correlates_with_nothing():
 )
 def test_faulty_items_are_named(suite, row, message):
     with pytest.raises(UsageError, match=f"{suite}/task, row 1: .*{message}"):
-        choice_task(suite, [row]).num_items()
+        read_items(choice_task(suite, [row]))
 
 
 DOCUMENTS = ["Anna saw a dog.", "Once upon a time there was a very long story. " * 60, "naïve café"]
@@ -242,12 +242,12 @@ def test_text_files_are_read_and_their_absence_named(tmp_path):
     path = tmp_path / "stories.jsonl"
     path.write_text('{"text": "One."}\n{"text": "Two."}\n')
     (task,) = find_tasks("perplexity", EvalConfig(text_file=path), tmp_path)
-    assert (task.name, task.num_items()) == ("stories", 2)
+    assert (task.name, len(read_texts(task))) == ("stories", 2)
     with pytest.raises(UsageError, match="--text-file"):
         find_tasks("perplexity", EvalConfig(text_file=tmp_path / "absent.txt"), tmp_path)
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(UsageError, match="no document with text"):
-        find_tasks("perplexity", EvalConfig(text_file=tmp_path / "empty.txt"), tmp_path)[0].num_items()
+        read_texts(find_tasks("perplexity", EvalConfig(text_file=tmp_path / "empty.txt"), tmp_path)[0])
 
 
 def test_scores_that_are_no_numbers_are_refused(models, tokenizer):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +9,7 @@ from tokenizers import Tokenizer, models, processors
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
-from base.errors import UsageError
 from base.families import FAMILIES
-from eval.identity import check_length
 from eval.scoring.log_likelihood import num_positions
 from pretrain.data.packing import pack
 from pretrain.model.build import build
@@ -71,17 +67,6 @@ def find(row: torch.Tensor, document: torch.Tensor) -> torch.Tensor:
     """Places of a document in the rows."""
     start = next(at for at in range(len(row)) if torch.equal(row[at : at + len(document)], document))
     return torch.arange(start, start + len(document))
-
-
-@pytest.mark.parametrize("pad", [0, 1])
-def test_lengths_are_checked_against_the_positions_that_a_text_can_have(pad, tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "COMPLETED").touch()
-    saved = {"model_type": "ffn_roberta", "max_position_embeddings": BLOCK + pad + 1, "pad_token_id": pad}
-    (tmp_path / "model/config.json").write_text(json.dumps(saved))
-    check_length(tmp_path, BLOCK)
-    with pytest.raises(UsageError, match=f"is longer than the {BLOCK} positions"):
-        check_length(tmp_path, BLOCK + 1)
 
 
 def test_a_dry_run_builds_what_a_training_builds(tmp_path):
