@@ -104,32 +104,6 @@ def _parse_rows(path: Path, text: str) -> list:
     return rows
 
 
-def read_hub_rows(
-    path: str,
-    name: str | None,
-    split: str,
-    instead: str,
-    revision: str | None = None,
-    data_dir: str | None = None,
-) -> list[dict]:
-    """Read a data set of the Hugging Face hub.
-
-    Args:
-        path: Repository of the data set.
-        name: Its configuration.
-        split: Which part.
-        instead: What to do without network, for the error message.
-        revision: A commit, tag or branch.
-        data_dir: Only the files in this folder of the repository.
-
-    Raises:
-        UsageError: If it cannot be loaded.
-    """
-    from base.hub_datasets import load_split
-
-    return load_split(path, split, instead, name, revision, data_dir).to_list()
-
-
 def fingerprint(paths: Iterable[Path]) -> str:
     """Return 16 hexadecimal digits that change with the content of any of the files, wherever they lie."""
     return files.fingerprint((path.name, files.sha256_once(path)) for path in paths)

@@ -8,18 +8,17 @@ so that a kill at any moment loses the task that was under way.
 from __future__ import annotations
 
 import os
-import signal
 import time
 import traceback
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pandas as pd
 import torch
@@ -27,8 +26,6 @@ import torch
 from base.errors import UsageError, as_usage_error, naming
 from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
-from eval.classification.find_tasks import classification_tasks
-from eval.classification.schema import classified_benchmarks
 from eval.classification.score_task import evaluate_tasks, majority_baselines
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, identify_run, model_folder, weights_hash
@@ -44,8 +41,7 @@ from pretrain.run.run_folder import sole_writer
 from pretrain.training.device import is_out_of_memory
 from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals
-from scores.store import ResultStore, read_baselines, write_baselines
-from scores.suites import HARNESS_FINDER
+from scores.store import ResultStore, write_baselines
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0
@@ -54,8 +50,6 @@ OUT_OF_MEMORY = (
     "--finetune.max-length, or score on a CPU with --device cpu"
 )
 Results = dict[str, TaskResult]
-Baselines = dict[str, dict[str, dict[str, float]]]
-"""By benchmark, task and metric, as ``write_baselines`` takes them."""
 
 
 @dataclass(frozen=True)
@@ -131,20 +125,21 @@ def evaluate_runs(
         outcomes = (_evaluate(folder, config, progress, trust_remote_code) for folder in folders)
     else:
         outcomes = _evaluate_in_processes(folders, num_workers, config, progress, trust_remote_code)
-    return _joined(folders, list(outcomes))
+    return _joined(outcomes)
 
 
-def _joined(folders: Sequence[Path], outcomes: Sequence[Outcome]) -> Outcome:
-    """Put outcomes of single runs together, in the order of the folders."""
-    rows = {folder: table for outcome in outcomes for folder, table in outcome.rows.items()}
-    requested = {folder: table for outcome in outcomes for folder, table in outcome.requested.items()}
-    ids = {folder: table["run_id"].iloc[0] for folder, table in requested.items() if len(table)}
+def _joined(outcomes: Iterable[Outcome]) -> Outcome:
+    """Put outcomes of single runs together."""
+    joined = Outcome()
+    for outcome in outcomes:
+        joined.rows.update(outcome.rows)
+        joined.requested.update(outcome.requested)
+        joined.failures.extend(outcome.failures)
+    ids = {folder: table["run_id"].iloc[0] for folder, table in joined.requested.items() if len(table)}
     for folder, run_id in ids.items():
         if list(ids.values()).count(run_id) > 1:
-            requested[folder] = requested[folder].assign(run_id=str(folder))
-    opened = [folder for folder in folders if folder in rows]
-    failures = [failure for outcome in outcomes for failure in outcome.failures]
-    return Outcome({f: rows[f] for f in opened}, {f: requested[f] for f in opened}, failures)
+            joined.requested[folder] = joined.requested[folder].assign(run_id=str(folder))
+    return joined
 
 
 def choose_workers(num_runs: int, device: str | None) -> int:
@@ -163,40 +158,26 @@ def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings:
     # locks that threads hold, and could not use CUDA.
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    waiting, processes = deque(folders), {}
-    try:
-        while waiting or processes:
-            while waiting and len(processes) < num_workers:
-                ours, theirs = context.Pipe()
-                arguments = (theirs, waiting[0], *settings)
-                process = context.Process(target=_work, args=arguments, daemon=True)
-                process.start()
-                theirs.close()
-                processes[ours] = (process, waiting.popleft())
-            for connection in wait(list(processes)):
-                assert isinstance(connection, Connection)
-                process, folder = processes.pop(connection)
-                try:
-                    outcome = connection.recv()
-                except EOFError:
-                    process.join()
-                    outcome = Outcome(failures=[_killed(folder, process.exitcode)])
-                connection.close()
-                yield outcome
-    finally:
-        for process, _ in processes.values():
-            process.terminate()
+
+    def in_its_own(folder: Path) -> Outcome:
+        with ProcessPoolExecutor(1, context) as process:
+            try:
+                return process.submit(_work, folder, *settings).result()
+            except BrokenProcessPool:
+                return Outcome(failures=[_killed(folder)])
+
+    with ThreadPoolExecutor(num_workers) as threads:  # each waits for one process
+        yield from threads.map(in_its_own, folders)
 
 
-def _killed(folder: Path, exit_code: int | None) -> Failure:
-    reason = f"{folder}: its process was killed (exit code {exit_code}), often for lack of memory"
+def _killed(folder: Path) -> Failure:
+    reason = f"{folder}: its process was killed, often for lack of memory"
     advice = "the same command goes on with what is missing, with --workers 1 in one process"
     return Failure(folder, None, UsageError(f"{reason}; {advice}"))
 
 
-def _work(connection: Connection, run_dir: Path, *settings: object) -> None:
-    """Score one run and send what came of it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+def _work(run_dir: Path, *settings: object) -> Outcome:
+    """Score one run, in a process that is there for it."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
     try:
@@ -204,7 +185,7 @@ def _work(connection: Connection, run_dir: Path, *settings: object) -> None:
     except Exception as error:
         outcome = Outcome(failures=[Failure(run_dir, None, error)])
     failures = [replace(failure, error=_sendable(failure.error)) for failure in outcome.failures]
-    connection.send(replace(outcome, failures=failures))
+    return replace(outcome, failures=failures)
 
 
 def _sendable(error: Exception) -> Exception:
@@ -228,10 +209,6 @@ def _evaluate(
                 shown = RunProgress(run.run_id, len(missing), progress, draws_bar)
                 with closing(shown):
                     failures = _measure(run_dir, run, store, missing, notes, shown)
-                    if missing or not has_references(run_dir, config):
-                        note = write_references(run_dir, config)
-                        if note and not failures:
-                            shown.say(f"note: {note}")
                 requested = _requested_rows(units, store)
                 return Outcome({run_dir: store.rows}, {run_dir: requested}, failures)
     except Exception as error:
@@ -284,9 +261,10 @@ def _measure(
                 progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
             printed.add(str(reason))
         for task, result in results.items():
-            benchmark = work.benchmark
-            rows = _rows(run, benchmark, task, result)
-            store.record(benchmark, task, work.protocols[task], rows, result.items)
+            if result.guess:
+                write_baselines(run_dir, {work.benchmark: {task: result.guess}})
+            rows = _rows(run, work.benchmark, task, result)
+            store.record(work.benchmark, task, work.protocols[task], rows, result.items)
         for note in sorted(_cut_notes(work, results) - printed):
             progress.say(f"note: {note}")
             printed.add(note)
@@ -315,7 +293,12 @@ def measure(work: Work, tell: Tell) -> Results:
         return {work.texts.name: work.texts.measure(scorer, tell)}
     results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
     return {
-        task.name: TaskResult(task.group, *results[task.name], primary=task.headline(config.finetune))
+        task.name: TaskResult(
+            task.group,
+            *results[task.name],
+            primary=task.headline(config.finetune),
+            guess=majority_baselines(task, config),
+        )
         for task in work.classified
     }
 
@@ -430,41 +413,3 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
         str(group[0]) + (f" (and so of {more[text]} more)" if more[text] else "")
         for text, group in groups.items()
     ]
-
-
-def write_references(run_dir: Path, config: EvalConfig) -> str | None:
-    """Write beside the rows what constant answers and guesses score in the benchmarks asked for.
-
-    Returns:
-        Why there are none, or not of a task that cannot be read; None where all is well.
-    """
-    try:
-        baselines, problem = _references(config.model_dump_json())
-        if baselines:
-            write_baselines(run_dir, baselines)
-    except (UsageError, OSError) as error:
-        return f"{run_dir}: what guessing scores was not written: {error}"
-    return problem
-
-
-def has_references(run_dir: Path, config: EvalConfig) -> bool:
-    """Whether there are constant answers for every benchmark of classification tasks."""
-    return set(classified_benchmarks(config)) <= read_baselines(run_dir).keys()
-
-
-# All runs of a study have the same.
-@lru_cache(maxsize=1)
-def _references(config_json: str) -> tuple[Baselines, str | None]:
-    """Return the baselines of the tasks that can be read, and why the first other one cannot."""
-    config = EvalConfig.model_validate_json(config_json)
-    baselines: Baselines = {}
-    problem = None
-    for task in (task for group in classification_tasks(config) for task in group):
-        try:
-            baselines.setdefault(task.benchmark, {})[task.name] = majority_baselines(task, config)
-        except UsageError as error:
-            problem = problem or f"{task.name} has no baseline: {error}"
-    for task in resolve_name(HARNESS_FINDER)(config) if config.tasks else []:
-        if guess := task.guess():
-            baselines.setdefault(task.suite, {})[task.name] = guess
-    return baselines, problem

@@ -239,23 +239,15 @@ def find_task_file(task: str) -> TaskFile:
     return shipped_task(task)
 
 
-def classified_benchmarks(config: EvalConfig) -> tuple[str, ...]:
-    """Return the benchmarks that the tasks in ``classify`` belong to.
-
-    Raises:
-        UsageError: As ``find_task_file``.
-    """
-    return tuple(dict.fromkeys(find_task_file(task).benchmark for task in config.classify))
-
-
 def benchmarks_asked_for(config: EvalConfig) -> tuple[str, ...]:
     """Return what scores are called in rows: suites, the benchmarks of ``classify``, one a name in ``tasks``.
 
     Raises:
         UsageError: For an unknown task in ``classify``, or a faulty file of one.
     """
+    classified = (find_task_file(task).benchmark for task in config.classify)
     by_name = (HARNESS_PREFIX + name for name in config.tasks)
-    return tuple(dict.fromkeys((*config.suites, *classified_benchmarks(config), *by_name)))
+    return tuple(dict.fromkeys((*config.suites, *classified, *by_name)))
 
 
 @lru_cache(maxsize=64)

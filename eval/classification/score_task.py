@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +309,8 @@ def _constant_answers(labels: np.ndarray) -> list[np.ndarray]:
     return [sets[counts.argmax()], *((ranks < k).astype(labels.dtype) for k in range(labels.shape[1] + 1))]
 
 
+# All runs and heads of a study have the same.
+@lru_cache(maxsize=64)
 def majority_baselines(task: ClassificationTask, config: EvalConfig) -> dict[str, float]:
     """Score constant answers on what is reported on, with no model: by metric, in percent."""
     settings = task.finetuning(config.finetune)

@@ -99,7 +99,8 @@ class HarnessTask:
         is_masked = scorer.protocol.score == "pseudo-log-likelihood"
         metrics = metrics_of(results["results"][self.name], is_masked)
         items = [self._item(sample, scorer) for sample in results["samples"][self.name]]
-        return TaskResult(self.requested, metrics, pd.DataFrame(items), primary_metric(self.name, metrics))
+        primary = primary_metric(self.name, metrics)
+        return TaskResult(self.requested, metrics, pd.DataFrame(items), primary, self.guess())
 
     def _task(self) -> Task:
         return _load(self.requested, self.include_path)[self.name]

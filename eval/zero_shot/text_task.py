@@ -28,12 +28,14 @@ class TaskResult:
 
     Attributes:
         primary: The metric that stands for the task.
+        guess: What a constant answer or a guess scores, by metric in percent; empty where nobody says.
     """
 
     group: str
     metrics: dict[str, float]
     items: pd.DataFrame
     primary: str
+    guess: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

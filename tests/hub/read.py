@@ -10,8 +10,8 @@ import json
 import sys
 
 from base.errors import run_cli
+from base.hub_datasets import load_split
 from base.model_folders import from_hub
-from eval.data_files import read_hub_rows
 
 
 def main() -> None:
@@ -22,7 +22,8 @@ def main() -> None:
 
 def split(path: str, split: str, name: str = "", revision: str = "", data_dir: str = "") -> list[dict]:
     """The rows of a split."""
-    return read_hub_rows(path, name or None, split, "name a folder", revision or None, data_dir or None)
+    whole = load_split(path, split, "name a folder", name or None, revision or None, data_dir or None)
+    return whole.to_list()
 
 
 def model(name: str) -> dict[str, str]:

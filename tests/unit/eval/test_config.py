@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from base.errors import UsageError
 from base.sections import check
-from eval.classification.schema import benchmarks_asked_for, classified_benchmarks
+from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from eval.finetuning import GLUE_TASK_NAMES, FinetuneConfig
 
@@ -69,5 +69,4 @@ def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():
 
 def test_the_benchmarks_of_classification_tasks_are_those_of_their_files():
     config = EvalConfig(suites=("glue",), classify=("rte", "ag-news", "imdb"), tasks=("arc_easy",))
-    assert classified_benchmarks(config) == ("glue", "classification")
     assert benchmarks_asked_for(config) == ("glue", "classification", "lm-eval-arc_easy")

@@ -20,8 +20,8 @@ from eval.classification.examples import SPLITS, data_source, read_examples
 from eval.classification.find_tasks import GLUE_TASKS, classification_tasks, find_task
 from eval.classification.list_heads import list_tasks
 from eval.classification.schema import benchmarks_asked_for, shipped_task, shipped_tasks
+from eval.classification.score_task import majority_baselines
 from eval.config import EvalConfig
-from eval.evaluate import _references
 from eval.finetuning import GLUE_TASK_NAMES, FinetuneConfig
 from eval.work_units import classification_protocol
 from ffn_variants import UsageError
@@ -382,9 +382,7 @@ def test_a_folder_stands_in_for_the_hub(tmp_path):
     labels = [row["label"] for row in read_examples(groups[0][0], "validation", config)]
     names = shipped_task("trec-50").labels or ()
     assert [names[label] for label in labels] == ["HUM:ind", "LOC:city"]
-    baselines, problem = _references(config.model_dump_json())
-    assert baselines.keys() == {"classification"}
-    assert problem is None
+    assert majority_baselines(groups[0][0], config)["accuracy"] == 50
 
 
 def test_what_is_asked_for_is_grouped_and_named_once(shared_data, write):
