@@ -45,7 +45,8 @@ from eval.classification.classifier import load_classifier, load_classifier_toke
 from eval.classification.example_tokens import Encoded, encode
 from eval.classification.examples import read_examples
 from eval.classification.find_tasks import GLUE_TASKS
-from eval.classification.score_task import METRICS, evaluate_tasks
+from eval.classification.prediction import predict
+from eval.classification.score_task import METRICS, train
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
 from pretrain.model.build import build, special_token_ids
@@ -175,12 +176,16 @@ def our_scores(folder: Path, task: str, seed: int, args: argparse.Namespace) -> 
         learning_rate=args.learning_rate,
         num_train_epochs=args.epochs,
         select_on="validation",
-        eval_steps=10**9,
         seeds=(seed,),
         dtype=args.dtype,
     )
     config = EvalConfig(glue_dir=args.glue_dir, finetune=glue, device="cpu")
-    return evaluate_tasks(folder, [GLUE_TASKS[task]], config)[task][0]
+    definition = GLUE_TASKS[task]
+    settings = definition.finetuning(glue).model_copy(update={"eval_steps": 10**9})
+    trained = train(folder, [definition], config, settings, seed)
+    data = trained.validation[task]
+    predictions = predict(trained.classifier, data, BATCH_SIZE, args.dtype).logits.argmax(1)
+    return {name: METRICS[name](data.labels, predictions) for name in definition.metrics}
 
 
 def scores(args: argparse.Namespace) -> Iterator[str]:

@@ -211,6 +211,9 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+_FORMER = ("init_scales", "warmup_ratio", "min_lr_rate", "eval_steps", "threshold")
+
+
 class FinetuneConfig(Section):
     """Fine-tuning. What is left open is as the preset says."""
 
@@ -243,11 +246,7 @@ class FinetuneConfig(Section):
     """Dropout of the vectors that a head other than the default reads, on a frozen backbone too (null: the
     preset's, 0; fr-kan 0.1)."""
     lr_scheduler_type: Schedule | None = None
-    """How it falls: linear to zero, cosine to min_lr_rate, or constant (null: the preset's)."""
-    warmup_ratio: Unlisted[float | None] = Field(None, ge=0, lt=1)
-    """Share of the steps in which it rises from zero (null: the preset's)."""
-    min_lr_rate: Unlisted[float | None] = Field(None, ge=0, le=1)
-    """Where a cosine ends, as a share of the learning rate (null: the preset's)."""
+    """How it falls: linear or cosine, or constant (null: the preset's)."""
     weight_decay: float | None = Field(None, ge=0)
     """Weight decay of AdamW (null: the preset's)."""
     per_device_train_batch_size: int | None = Field(None, ge=1)
@@ -256,12 +255,8 @@ class FinetuneConfig(Section):
     """Passes over the training set, unless stopped early (null: the preset's, 10)."""
     max_length: int | None = Field(None, ge=8)
     """Tokens per input, special tokens included; longer inputs are truncated (null: the preset's)."""
-    eval_steps: Unlisted[int | float | Literal["epoch"] | None] = None
-    """Steps between evaluations, a share of all steps, or epoch for once an epoch (null: the preset's)."""
     patience: Unlisted[int | None] = Field(None, ge=1)
     """Evaluations without a better score before training stops (null: the preset's)."""
-    threshold: Unlisted[float | None] = Field(None, ge=0, lt=1)
-    """How much better counts for patience, as a fraction: 0.001 is 0.1 points (null: the preset's)."""
     metric_for_best_model: (
         Literal["accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation"] | None
     ) = None
@@ -289,20 +284,13 @@ class FinetuneConfig(Section):
             raise ValueError(f"no value is given; one or more are needed, {_EXAMPLES[str(info.field_name)]}")
         return value
 
-    @field_validator("eval_steps")
-    @classmethod
-    def _check_eval_steps(cls, value: float | str | None) -> float | str | None:
-        if isinstance(value, int | float) and not (0 < value < 1 or (value >= 1 and value == int(value))):
-            raise ValueError(f"eval_steps is {value}; a number of steps from 1 on, a share below 1, or epoch")
-        return value
-
     @model_validator(mode="before")
     @classmethod
     def _without_former_fields(cls, value: object) -> object:
-        """Leave out a field of archived studies that they left empty."""
-        if isinstance(value, dict) and not value.get("init_scales"):
-            return {name: setting for name, setting in value.items() if name != "init_scales"}
-        return value
+        """Leave out fields of archived studies that they left empty."""
+        if not isinstance(value, dict):
+            return value
+        return {name: setting for name, setting in value.items() if name not in _FORMER or setting}
 
     @model_validator(mode="after")
     def _rates_are_chosen_on_held_out_data(self) -> FinetuneConfig:
@@ -353,8 +341,6 @@ class FinetuneConfig(Section):
             values["head_dropout"] = 0.0
         if values.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
             del values["seeds"]
-        if values.get("eval_steps") == "epoch":
-            values["eval_steps"] = None
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | values)
 
 

@@ -58,19 +58,15 @@ class Trained:
     seconds: float
     settings: Finetuning
 
-    def is_better(self, other: Trained) -> bool:
-        """Whether the held-out part says so.
-
-        Raises:
-            UsageError: If nothing was evaluated.
-        """
-        score, other_score = self.finetuned.best, other.finetuned.best
-        if score is None or other_score is None:
+    @property
+    def held_out(self) -> tuple[float, float]:
+        """What candidates are compared by; ``UsageError`` if nothing was evaluated."""
+        if self.finetuned.best is None:
             raise UsageError(
-                "training ended before its first evaluation, so nothing says which candidate is best; lower "
-                "--finetune.eval-steps"
+                "training ended before its first evaluation, so nothing says which candidate is best; raise "
+                "--finetune.num-train-epochs"
             )
-        return score > other_score
+        return self.finetuned.best
 
 
 def evaluate_tasks(
@@ -166,7 +162,7 @@ def train(
         except DivergedError as error:
             diverged = error
             continue
-        if best is None or candidate.is_better(best):
+        if best is None or candidate.held_out > best.held_out:
             best = candidate
     if best is None:
         assert diverged is not None

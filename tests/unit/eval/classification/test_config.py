@@ -124,15 +124,11 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
     given = {
         "learning_rate": 1e-3,
         "lr_scheduler_type": "constant",
-        "warmup_ratio": 0.2,
-        "min_lr_rate": 0.3,
         "weight_decay": 0.4,
         "per_device_train_batch_size": 7,
         "num_train_epochs": 3,
         "max_length": 64,
-        "eval_steps": 11,
         "patience": 2,
-        "threshold": 0.05,
         "metric_for_best_model": "matthews_correlation",
         "select_on": "held-out",
         "seeds": (1, 2),
@@ -147,17 +143,16 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
 
 
 def test_flags_reach_a_preset():
-    flags = "--finetune.preset babylm23 --finetune.eval-steps epoch --finetune.seeds 1 2"
+    flags = "--finetune.preset babylm23 --finetune.patience 4 --finetune.seeds 1 2"
     config = parse_flags(EvalConfig, [*flags.split(), "--finetune.tasks", "rte", "wsc"]).finetune
     settings = config.resolve("rte")
-    assert (settings.eval_steps, settings.patience, settings.seeds) == (None, 10, (1, 2))
+    assert (settings.eval_steps, settings.patience, settings.seeds) == (200, 4, (1, 2))
     assert config.task_names == ("rte", "wsc")
-    share = parse_flags(EvalConfig, ["--finetune.eval-steps", "0.05"])
-    assert share.finetune.resolve("rte").eval_steps == 0.05
     assert FinetuneConfig.model_validate(config.model_dump(mode="json")) == config
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, 0.0, "epochs"])
-def test_senseless_eval_steps_are_refused(value):
+def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
+    empty = {"eval_steps": None, "warmup_ratio": None, "min_lr_rate": None, "threshold": None}
+    assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
     with pytest.raises(ValidationError, match="eval_steps"):
-        FinetuneConfig(eval_steps=value)
+        FinetuneConfig.model_validate({**empty, "eval_steps": 200})
