@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from base.command_line import Positional, read_flags
 from base.config_input import read_yaml
@@ -47,39 +47,9 @@ class EvaluateArgs(EvalConfig):
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
     trust_remote_code: bool = False
     """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""
-    workers: int | None = None
+    workers: int | None = Field(None, ge=1)
     """Runs that are scored at the same time, each by a process with one thread (null: one a core, up to four
     on a GPU)."""
-
-
-def evaluate(
-    paths: tuple[Path, ...], config: EvalConfig, workers: int | None = None, trust_remote_code: bool = False
-) -> int:
-    """Evaluate runs; a broken one does not stop the rest.
-
-    Args:
-        paths: Folders of runs or studies.
-        config: What is evaluated, and how.
-        workers: Runs that are scored at the same time; None chooses.
-        trust_remote_code: Whether to run FFN variants that the runs bring.
-
-    Returns:
-        The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
-    """
-    from eval.evaluate import evaluate_runs
-    from eval.work_units import check_sources
-    from scores.run_scores import summary
-
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers is {workers}; it must be 1 or more")
-    sources = check_sources(config)  # before a model is looked for on the hub
-    runs, notes = find_runs(paths, config.finetune.resolve("").seeds)
-    for note in notes + sources:
-        print(f"note: {note}", file=sys.stderr)
-    outcome = evaluate_runs(runs, config, workers, trust_remote_code=trust_remote_code)
-    if tables := [rows for rows in outcome.requested.values() if len(rows)]:
-        print(summary(tables))
-    return _status(outcome.failures)
 
 
 def _status(failures: Sequence[Failure]) -> int:
@@ -93,8 +63,16 @@ def _status(failures: Sequence[Failure]) -> int:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Read the flags and evaluate; a study's own settings stand for what no flag says."""
+    """Evaluate runs, of which a broken one does not stop the rest; a study's settings stand for absent flags.
+
+    Returns:
+        The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
+    """
     typed = read_flags(EvaluateArgs, args, prog="ffn-ablations eval", description=EXAMPLES)
+    from eval.evaluate import evaluate_runs
+    from eval.work_units import check_sources
+    from scores.run_scores import summary
+
     folders = [Path(word) for word in typed.values.get(("include_path",), ())]
     config = study_config([Path(word) for word in typed.values[("runs",)]], folders)
     if {("tasks",), ("classify",)} & typed.values.keys():
@@ -102,7 +80,14 @@ def main(args: Sequence[str] | None = None) -> int:
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
-    return evaluate(arguments.runs, config, arguments.workers, arguments.trust_remote_code)
+    sources = check_sources(config)  # before a model is looked for on the hub
+    runs, notes = find_runs(arguments.runs, config.finetune.resolve("").seeds)
+    for note in notes + sources:
+        print(f"note: {note}", file=sys.stderr)
+    outcome = evaluate_runs(runs, config, arguments.workers, trust_remote_code=arguments.trust_remote_code)
+    if tables := [rows for rows in outcome.requested.values() if len(rows)]:
+        print(summary(tables))
+    return _status(outcome.failures)
 
 
 def find_runs(

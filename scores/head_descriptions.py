@@ -161,7 +161,6 @@ _SWIPE = HeadSpec(
         ),
         "num_layers": Option(default=0, minimum=0, help="transformer layers over the segments"),
         "num_heads": Option(default=4, minimum=1, help="attention heads of each"),
-        "positions": Option(default="none", choices=("none", "sine"), help="what tells these their order"),
         **SEGMENT_OPTIONS,
     },
     scores_segments=True,

@@ -559,7 +559,7 @@ TYPED: list[tuple[str, str]] = [
     ("eval.heads 'mlp widt=3'", "did you mean 'width'?"),
     ("eval.heads frozen", "'frozen' is no head"),
     ("eval.heads 'default width=3'", "default takes no options"),
-    ("eval.heads 'swipe positions=cosine'", "did you mean 'sine'?"),
+    ("eval.heads 'swipe pooling=smu'", "did you mean 'sum'?"),
     ("eval.heads 'segment-attention window=0'", "at least 3"),
     ("eval.heads --hidden-size 0", "hidden-size"),
     ("eval.tasks sst3", "unknown classification task"),

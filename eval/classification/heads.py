@@ -6,7 +6,7 @@ a gate for every label, g_i^k = sigmoid(w_i^g s_k + b_i^g) (11). A text's logit 
 or of g z (13), or the sum of z (14) or of g z (15), over its segments. Where a text may have several labels
 it has those with y_i > 0 (16), and segment k explains those with z_i^k > 0 (20); a gate is positive, so that
 g z > 0 says the same. Before that, ``num_layers`` transformer layers may let segments see one another (the
-paper's "2t" are two). The paper gives them no positions; ``positions=sine`` adds some.
+paper's "2t" are two). The paper gives them no positions.
 
 Its rivals in Table 2 are "BERT+attention" and "BERT+LSTM", of which it gives no formula. Here the attention
 is one learned query, scaled as in a transformer, that starts at zero and so as a mean; it tells segments
@@ -198,7 +198,6 @@ class SwipeHead(nn.Module):
         pooling: ``max``, ``gated-max``, ``sum`` or ``gated-sum``.
         num_layers: Transformer encoder layers over the segments, before they are scored.
         num_heads: Attention heads of each.
-        positions: ``none``, or ``sine`` for sines and cosines that tell these layers the order of segments.
 
     Raises:
         UsageError: If ``num_heads`` does not divide ``hidden_size``.
@@ -211,7 +210,6 @@ class SwipeHead(nn.Module):
         pooling: str = "max",
         num_layers: int = 0,
         num_heads: int = 4,
-        positions: str = "none",
     ):
         super().__init__()
         if num_layers and hidden_size % num_heads:
@@ -219,7 +217,6 @@ class SwipeHead(nn.Module):
                 f"'swipe' option num_heads is {num_heads}, which does not divide the backbone's hidden_size "
                 f"{hidden_size}; choose a divisor"
             )
-        self.has_positions = bool(num_layers) and positions == "sine"
         self.is_max = pooling.endswith("max")
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(
@@ -237,8 +234,6 @@ class SwipeHead(nn.Module):
             vectors: (n, M, D).
             mask: (n, M), true where there is a segment; every example has one at least.
         """
-        if self.has_positions:
-            vectors = vectors + sines(vectors.shape[1], vectors.shape[2], vectors)
         for layer in self.layers:
             vectors = layer(vectors, src_key_padding_mask=~mask)
         scores = self.score(vectors)
@@ -248,20 +243,6 @@ class SwipeHead(nn.Module):
         scores = scores.masked_fill(absent, 0.0)
         logits = scores.masked_fill(absent, -math.inf).amax(1) if self.is_max else scores.sum(1)
         return HeadOutput(logits, segment_scores=scores)
-
-
-def sines(num_positions: int, hidden_size: int, like: Tensor) -> Tensor:
-    """Return (M, D) sines and cosines (Vaswani et al. 2017, section 3.5), for any number of positions.
-
-    Args:
-        num_positions: M.
-        hidden_size: D.
-        like: Says the type and the device.
-    """
-    steps = torch.arange(num_positions, device=like.device, dtype=torch.float32)
-    powers = torch.arange(0, hidden_size, 2, device=like.device, dtype=torch.float32) / hidden_size
-    angles = steps[:, None] * torch.pow(10_000.0, -powers)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :hidden_size].to(like.dtype)
 
 
 EPSILON = 1e-9

@@ -161,7 +161,7 @@ class TaskFile(Section):
     majority: bool = False
     """The label's field holds what each annotator says; the most frequent counts, and an example with a tie
     is left out."""
-    metrics: tuple[Metric, ...] = ("accuracy",)
+    metrics: tuple[Metric, ...] = Field(("accuracy",), min_length=1)
     """What is reported. By the first one the epoch is chosen, and it stands for the task in means."""
 
     @field_validator("text", mode="before")
@@ -212,8 +212,6 @@ class TaskFile(Section):
                 "segment_labels needs multi_label: true: a segment can have no label only where each is "
                 "judged by itself"
             )
-        if not self.metrics:
-            raise ValueError("metrics: name one or more")
         num_labels = len(self.labels) if self.labels else None
         for metric in self.metrics:
             if reason := unfit_metric(metric, num_labels, self.multi_label):

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,7 +118,7 @@ def _score_batch(
     )
     ids, positions, subtree_end, rows, *edge_arrays = all_to_device(arrays, model.device)
     states = _states(model, ids, positions, subtree_end).flatten(0, 1)[rows]
-    return _edge_scores(model, states, edge_start - edges.start, _Edges(*edge_arrays), budget)
+    return _edge_scores(model, states, edge_start - edges.start, edge_arrays, budget)
 
 
 def _states(model: PreTrainedModel, ids: Tensor, positions: Tensor, subtree_end: Tensor) -> Tensor:
@@ -140,22 +140,8 @@ def _states(model: PreTrainedModel, ids: Tensor, positions: Tensor, subtree_end:
     ).last_hidden_state
 
 
-class _Edges(NamedTuple):
-    """What R nodes predict.
-
-    Attributes:
-        row: (E,) which node predicts it.
-        target: (E,) token ids.
-        first_target: (R,) the first token id of each node.
-    """
-
-    row: Tensor
-    target: Tensor
-    first_target: Tensor
-
-
 def _edge_scores(
-    model: PreTrainedModel, states: Tensor, edge_start: np.ndarray, edges: _Edges, budget: Budget
+    model: PreTrainedModel, states: Tensor, edge_start: np.ndarray, edges: list[Tensor], budget: Budget
 ) -> tuple[Tensor, Tensor]:
     """Return (E,) log-probabilities of the targets behind R nodes, and whether each is the first choice.
 
@@ -163,14 +149,16 @@ def _edge_scores(
         model: Its output embedding is the head.
         states: (R, D).
         edge_start: (R + 1,) first edge of each node; the softmax is taken once for all edges of one.
-        edges: What the nodes predict.
+        edges: (E,) which node predicts each target, (E,) the targets' token ids, and (R,) the first of each
+            node's.
         budget: Rows of logits at a time.
     """
     head: Any = model.get_output_embeddings()
+    row_of_edge, targets, first_targets = edges
     log_probs, greedy = list[Tensor](), list[Tensor]()
     for rows in budget.parts_for_head(len(states)):
         part = slice(edge_start[rows.start], edge_start[rows.stop])
-        row, target, first = edges.row[part] - rows.start, edges.target[part], edges.first_target[rows]
+        row, target, first = row_of_edge[part] - rows.start, targets[part], first_targets[rows]
         logits = head(states[rows]).float()
         # The normaliser of the softmax, as cross-entropy of any one target plus its logit: see ``Budget``.
         normaliser = F.cross_entropy(logits, first, reduction="none")

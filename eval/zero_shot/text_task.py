@@ -117,7 +117,13 @@ def find_text_tasks(config: EvalConfig, run_dir: Path | None = None) -> list[Tex
     tasks = [
         task for suite in dict.fromkeys(config.suites) for task in find_suite_tasks(suite, config, run_dir)
     ]
-    return select_tasks(tasks, config.pair_tasks)
+    if config.pair_tasks is None:
+        return tasks
+    available = [task.name for task in tasks]
+    for name in config.pair_tasks:
+        if name not in available:
+            raise unknown_name("task of the suites", name, available)
+    return [task for task in tasks if task.name in config.pair_tasks]
 
 
 def find_suite_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
@@ -127,21 +133,6 @@ def find_suite_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None
         UsageError: If its data is needed and absent.
     """
     return [] if SUITES[suite].kind == "classification" else SUITES[suite].find(config, run_dir)
-
-
-def select_tasks(tasks: list[TextTask], names: tuple[str, ...] | None) -> list[TextTask]:
-    """Keep the tasks of those names, or all where no name is given.
-
-    Raises:
-        UsageError: For a name that no suite has; gives the closest match.
-    """
-    if names is None:
-        return tasks
-    available = [task.name for task in tasks]
-    for name in names:
-        if name not in available:
-            raise unknown_name("task of the suites", name, available)
-    return [task for task in tasks if task.name in names]
 
 
 def missing_tasks(suite: str, tasks: list[TextTask]) -> list[str]:

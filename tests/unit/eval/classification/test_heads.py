@@ -79,8 +79,7 @@ def test_names_are_those_of_the_registry():
         "fourier-kan init_scale=1",
         "swipe window=128 pooling=sum",
         "swipe num_layers=2",
-        "swipe num_layers=2.0 positions=sine",
-        "swipe positions=sine",
+        "swipe num_layers=2.0 pooling=sum",
     ],
 )
 def test_a_head_is_named_as_in_rows_without_loading_it(text):

@@ -14,7 +14,7 @@ from base.errors import UsageError
 from eval.classification.data import segmentation_of
 from eval.classification.encoders import embed_in_chunks
 from eval.classification.example_tokens import Encoded, Segmentation
-from eval.classification.heads import SwipeHead, build_head, count_parameters, sines
+from eval.classification.heads import SwipeHead, build_head, count_parameters
 from eval.finetuning import Finetuning
 from scores.head_descriptions import check_head, get_head, head_name, parse_head
 
@@ -67,36 +67,22 @@ def numpy_layer(layer: nn.TransformerEncoderLayer, x: np.ndarray, num_heads: int
     return norm(x + hidden @ w["linear2.weight"].T + w["linear2.bias"], "norm2")
 
 
-def numpy_positions(num_positions: int) -> np.ndarray:
-    table = np.zeros((num_positions, D))
-    for step in range(num_positions):
-        for pair in range(D // 2):
-            angle = step / 10_000 ** (2 * pair / D)
-            table[step, 2 * pair], table[step, 2 * pair + 1] = np.sin(angle), np.cos(angle)
-    return table
-
-
-@pytest.mark.parametrize(("num_layers", "order"), [(0, "none"), (0, "sine"), (2, "none"), (2, "sine")])
+@pytest.mark.parametrize("num_layers", [0, 2])
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_the_formula(pooling: str, num_layers: int, order: str) -> None:
-    head = make_head(pooling=pooling, num_layers=num_layers, num_heads=3, positions=order)
+def test_the_formula(pooling: str, num_layers: int) -> None:
+    head = make_head(pooling=pooling, num_layers=num_layers, num_heads=3)
     counts = (4, 1, 6)
     vectors, mask = make_batch(counts)
     out = head(vectors, mask)
     assert out.auxiliary_loss is None
     for row, count in enumerate(counts):
         own = vectors[row, :count].numpy()
-        if num_layers and order == "sine":
-            own = own + numpy_positions(count)
         for layer in head.layers:
             assert isinstance(layer, nn.TransformerEncoderLayer)
             own = numpy_layer(layer, own, num_heads=3)
         scores = numpy_contributions(head, pooling, own)
         pooled = scores.max(0) if pooling.endswith("max") else scores.sum(0)
-        # Positions are computed in float32, as the models are.
-        np.testing.assert_allclose(
-            out.logits[row].detach(), pooled, rtol=0, atol=1e-5 if num_layers and order == "sine" else 1e-12
-        )
+        np.testing.assert_allclose(out.logits[row].detach(), pooled, rtol=0, atol=1e-12)
         np.testing.assert_allclose(out.segment_scores[row, :count].detach(), scores, rtol=0, atol=1e-5)
         assert (out.segment_scores[row, count:] == 0).all()
 
@@ -125,24 +111,6 @@ def test_padding_changes_nothing(pooling: str, num_layers: int, with_gradient: b
     torch.testing.assert_close(out.logits, torch.cat([part.logits for part in alone]), rtol=0, atol=1e-12)
 
 
-def test_layers_see_order_where_they_are_told_of_it() -> None:
-    vectors, mask = make_batch((6,))
-    for num_layers, order, sees in ((0, "sine", False), (1, "none", False), (1, "sine", True)):
-        head = make_head(num_layers=num_layers, num_heads=2, positions=order)
-        assert torch.allclose(head(vectors, mask).logits, head(vectors.flip(1), mask).logits) != sees
-
-
-def test_any_number_of_segments_has_positions() -> None:
-    table = sines(3_000, D, torch.zeros((), dtype=torch.float64)).numpy()
-    np.testing.assert_allclose(table, numpy_positions(3_000), rtol=0, atol=3e-4)  # float32 angles up to 3,000
-    assert sines(5, 7, torch.zeros(())).shape == (5, 7)
-    head = SwipeHead(D, C, num_layers=1, num_heads=2, positions="sine").eval()
-    with torch.no_grad():
-        out = head(torch.randn(1, 3_000, D), torch.ones(1, 3_000, dtype=torch.bool))
-    assert out.logits.isfinite().all()
-    assert out.segment_scores.shape == (1, 3_000, C)
-
-
 def test_numbers_of_parameters() -> None:
     def count(text: str) -> int:
         return count_parameters(parse_head(text), 768, 4)
@@ -156,10 +124,9 @@ def test_numbers_of_parameters() -> None:
 def test_a_name_holds_the_options_that_are_not_at_their_defaults() -> None:
     for typed, named in {
         "swipe": "swipe",
-        "swipe positions=none": "swipe",
         "swipe num_layers=2": "swipe num_layers=2",
-        "swipe num_layers=2 positions=none": "swipe num_layers=2",
-        "swipe positions=sine num_layers=2 pooling=sum": "swipe num_layers=2 pooling=sum positions=sine",
+        "swipe pooling=sum num_layers=2": "swipe num_layers=2 pooling=sum",
+        "swipe num_layers=2 pooling=sum": "swipe num_layers=2 pooling=sum",
     }.items():
         assert str(check_head(parse_head(typed))) == head_name(typed) == named
         assert str(check_head(parse_head(named))) == named
