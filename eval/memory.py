@@ -68,6 +68,7 @@ def attend_with_one_query(
         (n, H, d) weighted values without their bias, and (n, H, 1) the sum of the weights, by which a bias
         counts: 1 without dropout, up to rounding.
     """
+    # With H = 1: scores are q W_k x for all x at once, (q W_k) of D numbers, where keys would be L of them.
     absorbed = torch.einsum(
         "nhd,hde->nhe", query.unflatten(1, (num_heads, -1)), key.weight.unflatten(0, (num_heads, -1))
     )

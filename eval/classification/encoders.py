@@ -74,6 +74,12 @@ class Layout:
 
 def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row: bool = False) -> Layout:
     """Put a batch into one row, or every text into a row of its own."""
+    # Two texts, [5 6 7] and [8]: lengths 3 1, steps 0 1 2, inside is 1 1 1 / 1 0 0. Then
+    #                in one row        in rows of their own, 9 the padding
+    # input_ids      5 6 7 8           5 6 7 / 8 9 9
+    # position_ids   0 1 2 0           0 1 2 / 0 0 0
+    # starts         0 3 4             0 3 3 4 6: each row's text, then its padding; the first has none
+    # places         0 1 2 / 3 0 0     none: a text's tokens lie where its row does
     lengths = batch.lengths
     steps = np.arange(lengths.max())
     inside = steps < lengths[:, None]
@@ -155,6 +161,7 @@ def embed_in_chunks(
     Returns:
         (S, D) vectors in the order of ``pieces``.
     """
+    # Lengths 9 2 3 with 8 tokens a chunk: the order is 1 2 0, and chunks are 2 and 3 (2 x 3 <= 8), and 9.
     order = np.argsort(pieces.lengths, kind="stable")  # so that there is little to pad
     chunks = [order[first:stop] for first, stop in _chunks(pieces.lengths[order], tokens_per_chunk)]
     if len(chunks) == 1:

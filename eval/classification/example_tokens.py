@@ -47,6 +47,8 @@ def places_of(lengths: np.ndarray, indices: np.ndarray) -> np.ndarray:
         lengths: (n,) parts of each example; those of the first stand first.
         indices: (k,) examples, in any order.
     """
+    # Of 2, 1 and 3 parts, those of the examples 2 and 0 are 3 4 5 and 0 1: they start at 3 and 0, which is
+    # where they stand in the result, 0 and 3, plus 3 and minus 3.
     counts = lengths[indices]
     starts = (np.cumsum(lengths) - lengths)[indices]
     return np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
@@ -447,6 +449,8 @@ def _cut(
     tokens: Tokens, text: str, starts: np.ndarray, segmentation: Segmentation, window: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the places of the tokens and the span of each segment of an example; none if it has no token."""
+    # <s> a b c d e f </s> in windows of 6 that share 2: room is 4 beside <s> and </s>, a step is 2, and the
+    # segments are <s> a b c d </s> and <s> c d e f </s>.
     places = np.flatnonzero(tokens.is_text)
     if not len(places):
         return []

@@ -130,6 +130,8 @@ class _Encoder:
             masked: (S, M, T), which tokens of a copy are masked.
             scored: (M,) the place at which each copy is scored.
         """
+        # Row t of a text's 2T is its token t, and row T + t a mask in its place: a copy of three tokens with
+        # the second masked is made of the rows 0 4 2. Those of the next text begin 2T later.
         num_texts, _, length = masked.shape
         row = torch.arange(length, device=masked.device) + length * masked
         row += 2 * length * torch.arange(num_texts, device=masked.device)[:, None, None]
@@ -155,6 +157,7 @@ def _first_layer(
         masked: (S, M, T), which tokens of a copy are masked.
         states: The embeddings.
     """
+    # A copy sees each place once, as its token or as a mask: of the 2T keys the other one is absent.
     weights = scores.flatten(0, 1)[row.flatten()].view(*row.shape, *scores.shape[2:])
     absent = torch.cat((masked, ~masked), -1)[:, :, None, None]
     weights = weights.masked_fill_(absent, float("-inf")).softmax(-1)

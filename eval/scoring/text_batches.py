@@ -159,6 +159,7 @@ def batches_of_one_length(
         copies: Count every text once for each of its scored tokens.
         masking: Whether the words of the tokens are needed.
     """
+    # Texts of 5, 3, 5 and 5 tokens, 10 tokens a batch: the batches are the texts 0 and 2, then 3, then 1.
     groups = defaultdict(list)
     for index, text in enumerate(texts):
         groups[len(text.input_ids), text.start, text.end].append(index)
@@ -195,6 +196,9 @@ def masked_tokens(batch: Batch, masking: Masking) -> Tensor:
     ``within_word_l2r`` also the later tokens of its word (Kauf and Ivanova 2023,
     https://aclanthology.org/2023.acl-short.80), which would give it away.
     """
+    # Of <s> un happy dog </s> three tokens are scored, the first two of one word. Rows are copies:
+    #   original          0 1 0 0 0 / 0 0 1 0 0 / 0 0 0 1 0
+    #   within_word_l2r   0 1 1 0 0 / 0 0 1 0 0 / 0 0 0 1 0: happy would give un away
     columns = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     scored = columns[batch.start : batch.end]
     itself = columns == scored[:, None]

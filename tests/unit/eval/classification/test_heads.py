@@ -87,8 +87,8 @@ def test_a_head_is_named_as_in_rows_without_loading_it(text):
 
 
 def test_one_head_has_one_name_without_options_at_their_defaults():
-    assert head_name("swipe positions=none pooling=max") == head_name("swipe") == "swipe"
-    assert head_name("swipe num_layers=1 positions=none") == "swipe num_layers=1"
+    assert head_name("swipe pooling=max") == head_name("swipe") == "swipe"
+    assert head_name("swipe num_layers=1") == "swipe num_layers=1"
 
 
 def test_what_no_head_takes_is_left_in_its_name():
