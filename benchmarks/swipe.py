@@ -35,9 +35,9 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 from base.files import write_text
-from eval.classification.example_tokens import sentence_starts
 from eval.classification.examples import read_examples
 from eval.classification.find_tasks import GLUE_TASKS
+from eval.classification.segments import sentence_starts
 from eval.config import EvalConfig
 
 MIN_WORDS, MAX_WORDS = 5, 12

@@ -49,6 +49,10 @@ OUT_OF_MEMORY = (
     "memory runs out on the device; lower --workers, --finetune.per-device-train-batch-size or "
     "--finetune.max-length, or score on a CPU with --device cpu"
 )
+KILLED = (
+    "its process was killed, often for lack of memory; the same command goes on with what is missing, with "
+    "--workers 1 in one process"
+)
 Results = dict[str, TaskResult]
 
 
@@ -79,10 +83,6 @@ class Outcome:
     rows: dict[Path, pd.DataFrame] = field(default_factory=dict)
     requested: dict[Path, pd.DataFrame] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-
-
-class WorkerError(RuntimeError):
-    """A defect that showed in another process; its message is the traceback from there."""
 
 
 def evaluate_run(run_dir: Path, config: EvalConfig, progress: bool = True) -> pd.DataFrame:
@@ -164,16 +164,11 @@ def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings:
             try:
                 return process.submit(_work, folder, *settings).result()
             except BrokenProcessPool:
-                return Outcome(failures=[_killed(folder)])
+                error = UsageError(f"{folder}: {KILLED}")
+                return Outcome(failures=[Failure(folder, None, error)])
 
     with ThreadPoolExecutor(num_workers) as threads:  # each waits for one process
         yield from threads.map(in_its_own, folders)
-
-
-def _killed(folder: Path) -> Failure:
-    reason = f"{folder}: its process was killed, often for lack of memory"
-    advice = "the same command goes on with what is missing, with --workers 1 in one process"
-    return Failure(folder, None, UsageError(f"{reason}; {advice}"))
 
 
 def _work(run_dir: Path, *settings: object) -> Outcome:
@@ -191,7 +186,7 @@ def _work(run_dir: Path, *settings: object) -> Outcome:
 def _sendable(error: Exception) -> Exception:
     """Return a user's mistake as it is, and a defect with its traceback, which is lost on the way."""
     is_mistake = isinstance(error, UsageError)
-    return error if is_mistake else WorkerError("".join(traceback.format_exception(error)))
+    return error if is_mistake else RuntimeError("".join(traceback.format_exception(error)))
 
 
 def _evaluate(
@@ -316,11 +311,9 @@ def _requested_rows(units: Iterable[Work], store: ResultStore) -> pd.DataFrame:
     """Return the rows of units that are scored, in the order of the units."""
     done = [work for work in units if is_done(work, store)]
     keys = [(work.benchmark, task, work.head) for work in done for task in work.protocols]
-    places = {key: place for place, key in enumerate(keys)}
-    rows = store.rows
-    of_row = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
-    order = sorted((places[key], number) for number, key in enumerate(of_row) if key in places)
-    return rows.iloc[[number for _, number in order]]
+    # Joined in the order of the units: of a task and a head its metrics, as they stand.
+    order = pd.DataFrame(keys, columns=["benchmark", "task", "head"])
+    return order.merge(store.rows)[list(store.rows.columns)]
 
 
 def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd.DataFrame:

@@ -28,8 +28,9 @@ from base.records import peek_record
 from base.text.tokens import with_ends
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
-from eval.classification.example_tokens import Encoded, Segmented, places_of
+from eval.classification.example_tokens import Encoded, places_of
 from eval.classification.heads import HeadOutput, build_head
+from eval.classification.segments import Segmented
 from eval.finetuning import Finetuning, Pooling
 from eval.memory import all_to_device, to_device
 from ffn_variants.models.devices import choose_device

@@ -12,8 +12,9 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import Batch
-from eval.classification.example_tokens import Segmentation, cached, encode, encode_segments, tokenizer_key
+from eval.classification.example_tokens import cached, encode, tokenizer_key
 from eval.classification.examples import data_source, read_examples
+from eval.classification.segments import Segmentation, encode_segments
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
 from scores.head_descriptions import DEFAULT_HEAD, get_head, parse_head

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from eval.classification.classifier import Batch, Classifier, Examples, Features, HeadClassifier
-from eval.classification.example_tokens import Segmented
 from eval.classification.heads import HeadOutput
+from eval.classification.segments import Segmented
 from eval.memory import Budget, to_device
 
 Made = TypeVar("Made")

@@ -21,11 +21,11 @@ from base.run.folder_names import RunFolder
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import Classifier, load_classifier_tokenizer, load_for_task
 from eval.classification.data import TaskData, read_task_data, reported_rows, with_turns
-from eval.classification.example_tokens import Segmentation, Segmented, as_one_text
 from eval.classification.examples import read_examples
 from eval.classification.finetune import trained_state
 from eval.classification.prediction import Predictions, predict
 from eval.classification.score_task import train
+from eval.classification.segments import Segmentation, Segmented, as_one_text
 from eval.config import EvalConfig
 from eval.finetuning import Finetuning
 from eval.identity import identify_run, model_folder, weights_hash

@@ -44,10 +44,10 @@ from sklearn.preprocessing import Normalizer
 from base.errors import UsageError, shown
 from eval.classification.classification_task import ClassificationTask, encode_label
 from eval.classification.data import reported_rows
-from eval.classification.example_tokens import JOINT, Segmented
 from eval.classification.prediction import Predictions, decide
 from eval.classification.schema import read_field
 from eval.classification.score_task import METRICS
+from eval.classification.segments import JOINT, Segmented
 from inside.classifier.classifiers import ATTENTION, Documents, Subject
 from inside.classifier.lime import WordForest
 from report.document import markdown

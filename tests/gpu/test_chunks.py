@@ -9,8 +9,9 @@ from transformers import AutoModel, BertConfig
 
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import TOKENS_PER_CHUNK, PaddedEncoder
-from eval.classification.example_tokens import Encoded, Segmented
+from eval.classification.example_tokens import Encoded
 from eval.classification.heads import build_head
+from eval.classification.segments import Segmented
 from scores.head_descriptions import parse_head
 
 LENGTH, NUM_SEGMENTS = 100, 120

@@ -9,10 +9,11 @@ from transformers import AutoModel, BertConfig, GPT2Config, PreTrainedModel, T5C
 
 from eval.classification.classifier import Features, HeadClassifier, stack
 from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
-from eval.classification.example_tokens import Encoded, Segmented
+from eval.classification.example_tokens import Encoded
 from eval.classification.finetune import trained_state
 from eval.classification.heads import build_head
 from eval.classification.prediction import features
+from eval.classification.segments import Segmented
 from ffn_variants import build_model
 from scores.head_descriptions import HEADS, parse_head
 

@@ -11,7 +11,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaConfig, 
 
 from base.text.tokens import as_prompts
 from eval.classification.classifier import load_backbone, load_classifier, load_classifier_tokenizer
-from eval.classification.example_tokens import Segmentation, encode, encode_segments, tokenizer_key
+from eval.classification.example_tokens import encode, tokenizer_key
+from eval.classification.segments import Segmentation, encode_segments
 from eval.scoring.scorers import SCORERS
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer

@@ -17,7 +17,7 @@ from eval.classification import classifier as classifiers
 from eval.classification.encoders import make_encoder
 from eval.classification.example_tokens import Encoded
 from eval.classification.heads import SwipeHead
-from eval.classification.example_tokens import Segmented
+from eval.classification.segments import Segmented
 
 family, num_tokens, is_chunked = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "chunks"
 if not is_chunked:

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from eval.classification.classifier import HeadClassifier
 from eval.classification.encoders import PaddedEncoder, lay_out, make_encoder, padded_inputs
-from eval.classification.example_tokens import Encoded, Segmented
+from eval.classification.example_tokens import Encoded
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
+from eval.classification.segments import Segmented
 from ffn_variants import build_model
 from scores.head_descriptions import get_head, parse_head
 

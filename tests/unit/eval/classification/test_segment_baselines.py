@@ -9,8 +9,8 @@ from scipy.special import expit, softmax
 from torch import nn
 
 from eval.classification.data import segmentation_of
-from eval.classification.example_tokens import Segmentation
 from eval.classification.heads import build_head, count_parameters
+from eval.classification.segments import Segmentation
 from eval.finetuning import Finetuning
 from scores.head_descriptions import HEADS, parse_head
 

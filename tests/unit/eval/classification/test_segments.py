@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import UsageError
-from eval.classification.example_tokens import (
+from eval.classification.segments import (
     Segmentation,
     Segmented,
     as_one_text,

@@ -13,8 +13,9 @@ from torch import nn
 from base.errors import UsageError
 from eval.classification.data import segmentation_of
 from eval.classification.encoders import embed_in_chunks
-from eval.classification.example_tokens import Encoded, Segmentation
+from eval.classification.example_tokens import Encoded
 from eval.classification.heads import SwipeHead, build_head, count_parameters
+from eval.classification.segments import Segmentation
 from eval.finetuning import Finetuning
 from scores.head_descriptions import check_head, get_head, head_name, parse_head
 

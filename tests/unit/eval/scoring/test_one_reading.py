@@ -16,7 +16,8 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from base.files import PACKAGES
 from base.text.tokens import read, read_whole
-from eval.classification.example_tokens import Segmentation, encode, encode_segments
+from eval.classification.example_tokens import encode
+from eval.classification.segments import Segmentation, encode_segments
 from eval.protocol import ProtocolConfig
 from eval.scoring.scored_tokens import TextTokenizer, forget_tokens
 from pretrain.data.embedded import stories

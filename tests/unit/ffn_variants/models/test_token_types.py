@@ -22,11 +22,12 @@ from transformers import (
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, load_for_task, make_classifier
 from eval.classification.data import read_task_data
 from eval.classification.encoders import PaddedEncoder, make_encoder
-from eval.classification.example_tokens import Encoded, Segmentation, encode, encode_segments, tokenizer_key
+from eval.classification.example_tokens import Encoded, encode, tokenizer_key
 from eval.classification.examples import read_examples
 from eval.classification.find_tasks import embedded_tasks
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
+from eval.classification.segments import Segmentation, encode_segments
 from eval.config import EvalConfig
 from ffn_variants import build_model
 from scores.head_descriptions import parse_head
