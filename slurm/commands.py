@@ -66,7 +66,7 @@ class StatusArgs(Section):
     runs_dir: Path | None = None
     """Folder of all runs, if the study was submitted with --runs-dir."""
     watch: bool = False
-    """Show it again and again until no cell is queued or running, and none is to come."""
+    """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""
     every: float = 10.0
     """With --watch: seconds in between."""
     html: bool = False

@@ -39,11 +39,12 @@ from slurm.cluster import (
     scancel,
 )
 from slurm.next_stage import end_stage
+from slurm.snapshot import snapshot_environment
 from slurm.study.cells import Cell, own_variants, trained_cells
 from slurm.study.study import Study
 from slurm.survey import survey
 from slurm.todo import find_todo, in_parts
-from slurm.worker import CellJob, Layout, snapshot_environment
+from slurm.worker import CellJob, Layout
 
 REPORT_MINUTES = 120
 MAX_ROUNDS = 2

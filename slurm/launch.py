@@ -23,6 +23,7 @@ from slurm.cluster import load_preset
 from slurm.jobs import Packing, SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress
 from slurm.next_stage import check_unchanged, end_stage, with_further
+from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Changes, Study, load_study
 from slurm.study.tune_section import compared_data
@@ -38,7 +39,6 @@ from slurm.todo import (
     sole_submitter,
     unfinished,
 )
-from slurm.worker import take_snapshot
 
 
 def launch(options: SubmitArgs) -> int:
@@ -177,9 +177,7 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     while True:
         started_s = time.time()
         if todo.cells:
-            now = {cell.run_id for cell in todo.cells}
-            before = [cell for cell in study.cells if cell.run_id not in now]
-            progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
+            progress = StudyProgress(study, todo, options.workers)
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
             runner.run(in_parts(todo.cells, options.cells_per_job))
         is_done = not unfinished(study)

@@ -16,7 +16,6 @@ from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.system import is_locked
 from scores.stages import MAIN, SHARED, STAGES, TUNE, is_cut_off
-from scores.tuning_trials import read_tuning
 from slurm.cell_state import CellState, read_state
 from slurm.cluster import Queue, living_arrays, read_queue, report_name
 
@@ -37,7 +36,6 @@ class StudyListing:
     Args:
         run_ids: Their runs.
         note: What a reader must know of where they are from; empty where they are as submitted.
-        goes_on: Whether there may be more later.
         levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
             whose folder does not tell all.
         stages: By run id its stage, of those that are not (only) of the main one.
@@ -46,7 +44,6 @@ class StudyListing:
 
     run_ids: tuple[str, ...] = ()
     note: str = ""
-    goes_on: bool = False
     levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, str] = field(default_factory=dict)
     to_come: Mapping[str, int] = field(default_factory=dict)
@@ -88,7 +85,6 @@ def peek_listing(study: Path) -> StudyListing:
     stages = mapping(content.get("stages"))
     return StudyListing(
         run_ids,
-        goes_on=bool(run_ids) and (content.get("until") is not None or _tunes(study, stages)),
         levels={
             run_id: {str(axis): str(level) for axis, level in mapping(levels).items()}
             for run_id, levels in mapping(content.get("levels")).items()
@@ -100,14 +96,6 @@ def peek_listing(study: Path) -> StudyListing:
         },
         to_come={x: n for x, n in mapping(content.get("to_come")).items() if isinstance(n, int)},
     )
-
-
-def _tunes(study: Path, stages: Mapping[str, object]) -> bool:
-    """Whether a study has not chosen all that it tunes."""
-    if TUNE not in stages:
-        return False
-    tuning = read_tuning(study)
-    return tuning is None or not tuning.is_over
 
 
 def describe_levels(run_id: str, levels: Mapping[str, str]) -> str:
@@ -144,9 +132,7 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
 
 
 def is_followed(study_dir: Path) -> bool:
-    """Whether there may be more cells, and somebody will start them: a command here, or a queued job."""
-    if not peek_listing(study_dir).goes_on:
-        return False
+    """Whether a command here or a queued job will start what follows, more cells or the report."""
     if is_locked(StudyFolder(study_dir).submit_lock_file):
         return True
     return bool(living_arrays(read_queue(study_dir) or {}, report_name(study_dir)))

@@ -178,7 +178,7 @@ class Study:
             if self.tuning and isinstance(cell, RunCell) and shares_its_best(self.tuning, cell):
                 stages.setdefault(SHARED, []).append(cell.run_id)
         levels = {
-            cell.run_id: {"variant": cell.variant, **dict(cell.places)}
+            cell.run_id: cell.levels
             for cell in trained_cells(self.cells)
             if cell.places or cell.variant != cell.config.model.ffn
         }

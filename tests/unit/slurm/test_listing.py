@@ -30,9 +30,6 @@ def test_cells_are_those_that_were_submitted(study: Path) -> None:
     listing = read_listing(study)
     assert listing.run_ids == (*CELLS, "gpt_neo/relu/seed1-abe")
     assert not listing.note
-    assert not listing.goes_on
-    (study / "study.yaml").write_text(f"until: decided\n{LIST}")
-    assert read_listing(study).goes_on
 
 
 @pytest.mark.parametrize(
