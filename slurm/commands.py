@@ -161,7 +161,7 @@ def status_of(
             CellTime.of(listing.stages.get(run_id, MAIN), run_id, listing.levels.get(run_id, {}), state)
             for run_id, state in states.items()
         ]
-        time_left = describe_time_left(times, listing.to_come)
+        time_left = describe_time_left(times)
     counts = f"{len(states)} cells: {count_states(shown.values())}"
     return rows, [*filter(None, [*_progress(folder), time_left]), counts]
 

@@ -200,7 +200,7 @@ class StudyProgress:
         times = [
             CellTime.of(cell.stage, cell.run_id, cell.levels, self._states[cell.run_id]) for cell in cells
         ]
-        return describe_time_left(times, self._study.to_come, self._workers)
+        return describe_time_left(times, self._workers)
 
     def _show_end(self, cell: Cell, state: CellState) -> None:
         del self._running[cell.run_id]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +16,7 @@ from base.files import mapping
 from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.system import is_locked
-from scores.stages import MAIN, SHARED, STAGES, TUNE, is_cut_off
+from scores.stages import is_cut_off
 from slurm.cell_state import CellState, read_state
 from slurm.cluster import Queue, living_arrays, read_queue, report_name
 
@@ -23,10 +24,6 @@ SILENT = "SLURM does not answer"
 """The note on cells in jobs while SLURM cannot be asked."""
 BY_SOMEBODY = ("CANCELLED", "DEADLINE")
 """States of jobs that a person or the scheduler ended on purpose: they are not tried again."""
-NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}
-"""What cells are called, by their stage."""
-COSTLESS = "optim."
-"""Fields of the optimizer, as axes, do not change how long a run takes."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,12 @@ class StudyListing:
         levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
             whose folder does not tell all.
         stages: By run id its stage, of those that are not (only) of the main one.
-        to_come: By stage the number of cells that are due once the tuning has chosen.
     """
 
     run_ids: tuple[str, ...] = ()
     note: str = ""
     levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, str] = field(default_factory=dict)
-    to_come: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_listing(study: Path) -> StudyListing:
@@ -94,7 +89,6 @@ def peek_listing(study: Path) -> StudyListing:
             for stage, members in stages.items()
             for run_id in (members if isinstance(members, list) else ())
         },
-        to_come={x: n for x, n in mapping(content.get("to_come")).items() if isinstance(n, int)},
     )
 
 
@@ -197,13 +191,8 @@ def studies_table(runs_dir: Path) -> str:
 
 @dataclass(frozen=True)
 class CellTime:
-    """A cell, and what it has in common with others that take as long.
+    """A cell, and what it has in common with others that take as long: stage, family, variant and levels."""
 
-    Attributes:
-        kind: Its family, its variant, and its level on each axis.
-    """
-
-    stage: str
     kind: tuple[str, ...]
     state: CellState
 
@@ -212,34 +201,25 @@ class CellTime:
         """Take the kind from a run's id, its variant's level (``variant``) and its levels on axes by name."""
         family, variant = run_id.split("/")[:2]
         of_cell = {"variant": variant, **levels}
-        kind = (family, *(level for axis, level in of_cell.items() if not axis.startswith(COSTLESS)))
-        return cls(stage, kind, state)
+        # A learning rate, as any field of the optimizer, does not change how long a run takes.
+        levels_that_cost = (level for axis, level in of_cell.items() if not axis.startswith("optim."))
+        return cls((stage, family, *levels_that_cost), state)
 
     @property
     def has_ended(self) -> bool:
         """Whether it is done or failed."""
         return self.state.name in ("done", "failed")
 
-    @property
-    def keys(self) -> tuple[Hashable, ...]:
-        """Groups of cells to estimate its duration from, the most similar first, then all cells."""
-        return (self.stage, self.kind), self.kind, None
-
 
 def describe_time_left(
-    cells: Sequence[CellTime],
-    to_come: Mapping[str, int] | None = None,
-    at_work: int | None = None,
-    now_s: float | None = None,
+    cells: Sequence[CellTime], at_work: int | None = None, now_s: float | None = None
 ) -> str:
-    """Say how many cells of each stage have ended, and how long the others take.
+    """Say how many cells have ended, and how long the others take.
 
-    A cell lasts as long as those of its kind and stage that are done did on average; else as those of its
-    kind, else as all.
+    A cell lasts as long as those of its kind that are done did on average; where none is, as all did.
 
     Args:
         cells: All that are due.
-        to_come: Stages that follow, and how many cells they will have.
         at_work: Cells at the same time; None takes those that are at work now.
         now_s: Seconds since the epoch.
 
@@ -247,36 +227,22 @@ def describe_time_left(
         One line; empty where nothing is at work or left.
     """
     at_work = at_work or sum(cell.state.name == "running" for cell in cells)
-    num_ended = sum(cell.has_ended for cell in cells)
-    if not at_work or not (num_ended < len(cells) or to_come):
+    unended = [cell for cell in cells if not cell.has_ended]
+    if not at_work or not unended:
         return ""
-    durations: dict[Hashable, list[float]] = {}  # seconds of cells that are done here, by key
+    ended = f"{len(cells) - len(unended)} of {len(cells)} cells"
+    durations: dict[tuple[str, ...], list[float]] = {}  # seconds of cells that are done here, by kind
     for cell in cells:
         if cell.state.name == "done" and 0 < cell.state.started_s < cell.state.finished_s:
-            for key in cell.keys:
-                durations.setdefault(key, []).append(cell.state.finished_s - cell.state.started_s)
-    if None not in durations:
-        return f"{num_ended} of {len(cells)} cells, time left not known until one is done"
+            durations.setdefault(cell.kind, []).append(cell.state.finished_s - cell.state.started_s)
+    if not durations:
+        return f"{ended}, time left not known until one is done"
+    mean_s = fmean(itertools.chain.from_iterable(durations.values()))
     now_s = time.time() if now_s is None else now_s
-    parts = []
-    for stage in STAGES:
-        of_stage = [cell for cell in cells if cell.stage == stage]
-        seconds = [_left_s(cell, durations, now_s) for cell in of_stage if not cell.has_ended]
-        if seconds:
-            ended = f"{len(of_stage) - len(seconds)} of {len(of_stage)} {NAMES[stage]}"
-            parts.append(f"{ended}, {_about(seconds, at_work)} left")
-    for stage, number in (to_come or {}).items():
-        name = "main cells" if stage == MAIN else NAMES.get(stage, f"{stage} cells")
-        most = "up to " * (stage == SHARED)
-        parts.append(f"{most}{number} {name}, {_about([fmean(durations[None])] * number, at_work)}")
-    return "; then ".join(parts)
-
-
-def _left_s(cell: CellTime, durations: Mapping[Hashable, list[float]], now_s: float) -> float:
-    whole_s = next(fmean(durations[key]) for key in cell.keys if key in durations)
-    return max(0.0, whole_s - (now_s - cell.state.started_s)) if cell.state.name == "running" else whole_s
-
-
-def _about(seconds: Sequence[float], at_work: int) -> str:
-    """Time until the last has ended: shared evenly, and no less than the longest takes."""
-    return f"about {duration(max(sum(seconds) / at_work, max(seconds, default=0.0)))}"
+    seconds = []
+    for cell in unended:
+        whole_s = fmean(durations[cell.kind]) if cell.kind in durations else mean_s
+        so_far_s = now_s - cell.state.started_s if cell.state.name == "running" else 0.0
+        seconds.append(max(0.0, whole_s - so_far_s))
+    # Shared evenly among those at work, and no less than the longest takes.
+    return f"{ended}, about {duration(max(sum(seconds) / at_work, *seconds))} left"

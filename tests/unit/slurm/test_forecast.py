@@ -15,7 +15,7 @@ from base.printing import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_folder import write_config
 from slurm.study.study import Study, load_study
-from slurm.study_dry_run import _COSTS, _LETTERS, ForecastLine, Speed, forecast, render, stages_of
+from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, render, stages_of
 
 RATE = "optim.learning_rate"
 SPEED = Speed(10.0, "GPU X", 2)
@@ -57,7 +57,7 @@ def counts(asked: Study) -> dict[str, tuple[int, bool]]:
 
 def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, repository: Path) -> None:
     asked = study(tmp_path, repository, variants=["gelu", "kan"], seeds="1-4")
-    assert [line.hours for line in lines_of(asked)] == [None, None]
+    assert [line.cost.hours for line in lines_of(asked)] == [None, None]
     gelu = [cell for cell in asked.cells if cell.variant == "gelu"]
     finish(gelu[0], 100_000.0)
     finish(gelu[1], 300_000.0)
@@ -68,15 +68,20 @@ def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, reposit
         finish(other.cells[0], 9e9)
 
     lines = forecast(asked, asked.cells)
-    trained, kan, gelu_left = sorted(lines, key=lambda line: (line.tokens or 0, line.runs * -1))
-    assert (trained.variant, trained.runs, trained.parameters, trained.hours) == ("gelu", 3, None, None)
-    assert (kan.variant, kan.runs, kan.hours) == ("kan", 4, None)
+    trained, kan, gelu_left = sorted(lines, key=lambda line: (line.cost.tokens or 0, line.runs * -1))
+    assert (trained.variant, trained.runs, trained.cost.parameters, trained.cost.hours) == (
+        "gelu",
+        3,
+        None,
+        None,
+    )
+    assert (kan.variant, kan.runs, kan.cost.hours) == ("kan", 4, None)
     assert (gelu_left.variant, gelu_left.runs) == ("gelu", 1)
-    assert gelu_left.tokens is not None
-    assert 4.6e8 < gelu_left.tokens < 4.7e8  # one epoch of the hub's TinyStories
-    assert gelu_left.hours == pytest.approx(gelu_left.tokens / 200_000 / 3600)
+    assert gelu_left.cost.tokens is not None
+    assert 4.6e8 < gelu_left.cost.tokens < 4.7e8  # one epoch of the hub's TinyStories
+    assert gelu_left.cost.hours == pytest.approx(gelu_left.cost.tokens / 200_000 / 3600)
     text = render(lines)
-    assert f"{duration(3600 * gelu_left.hours)} (GPU X; by 2 runs)" in text
+    assert f"{duration(3600 * gelu_left.cost.hours)} (GPU X; by 2 runs)" in text
     assert "none: only scored" in text
     assert "hours of 4 runs are not known" in text
 
@@ -85,7 +90,7 @@ def test_flops_and_parameters_are_those_of_the_stock_model(tmp_path: Path, repos
     (line,) = lines_of(study(tmp_path, repository))
     # By hand, a token: FFN and attention projections of two layers, the head, attention over 512 places.
     forward = 2 * (2 * (2 * 512 * 1024 + 4 * 512 * 512) + 512 * 10_000) + 2 * 2 * 2 * 512 * 512
-    assert line.flops == pytest.approx(3 * forward * line.tokens, rel=0.02)
+    assert line.cost.flops == pytest.approx(3 * forward * line.cost.tokens, rel=0.02)
     stock = GPTNeoConfig(
         vocab_size=10_000,
         hidden_size=512,
@@ -95,14 +100,14 @@ def test_flops_and_parameters_are_those_of_the_stock_model(tmp_path: Path, repos
         attention_types=[[["global", "local"], 1]],
         max_position_embeddings=512,
     )
-    assert line.parameters == GPTNeoForCausalLM(stock).num_parameters()
+    assert line.cost.parameters == GPTNeoForCausalLM(stock).num_parameters()
 
 
 def test_vocabularies_are_lines_of_their_own(tmp_path: Path, repository: Path) -> None:
     axes = {"data.vocab_size": [5_000, 10_000]}
     small, large = lines_of(study(tmp_path, repository, axes=axes))
     assert (small.runs, small.place, large.runs, large.place) == (3, "5000", 3, "10000")
-    assert large.parameters - small.parameters == 5_000 * 512  # one matrix, as the head is tied
+    assert large.cost.parameters - small.cost.parameters == 5_000 * 512  # one matrix, as the head is tied
 
 
 def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, repository: Path) -> None:
@@ -122,7 +127,7 @@ def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, 
         ("gelu", "4M", 6),
         ("relu", "4M", 6),
     ]
-    assert lines[0].tokens == pytest.approx(1e6, rel=0.12)
+    assert lines[0].cost.tokens == pytest.approx(1e6, rel=0.12)
 
 
 def test_text_is_counted_by_its_letters(tmp_path: Path, repository: Path) -> None:
@@ -134,7 +139,7 @@ def test_text_is_counted_by_its_letters(tmp_path: Path, repository: Path) -> Non
     output, data = {"runs_dir": str(tmp_path / "runs")}, {"source": "files", **files}
     config = {"output": output, "data": data, "optim": {"num_train_epochs": 3}}
     (line,) = lines_of(study(tmp_path, repository, config=config))
-    assert line.tokens == pytest.approx(3 * sum(map(len, words)) / 4, abs=1)
+    assert line.cost.tokens == pytest.approx(3 * sum(map(len, words)) / 4, abs=1)
     assert not (tmp_path / "runs").exists()
 
 
@@ -171,7 +176,6 @@ def test_a_grid_may_grow_and_main_cells_follow(
         "main, at each one's own best": (2 * 4, True),
         "shared rate": (4, False),  # relu's; gelu's own is the shared one
     }
-    assert asked.to_come == {"main": 8, "shared": 4}
 
 
 def test_looks_come_on_top_of_a_tuned_study(tmp_path: Path, repository: Path) -> None:
@@ -182,13 +186,15 @@ def test_looks_come_on_top_of_a_tuned_study(tmp_path: Path, repository: Path) ->
 
 
 def test_totals_add_up_and_name_what_is_not_known() -> None:
-    gelu = ForecastLine("main", True, "gpt_neo", "gelu", "0.5M", 3, 1000, 36_000, 2e15, SPEED)
-    kan = ForecastLine("main", True, "gpt_neo", "kan", "", 2, 1000, 36_000, 5e14)
+    a_gelu, a_kan = Cost(1000, 36_000, 2e15, SPEED), Cost(1000, 36_000, 5e14)
+    gelu = ForecastLine("main", True, "gpt_neo", "gelu", "0.5M", 3, a_gelu)
+    kan = ForecastLine("main", True, "gpt_neo", "kan", "", 2, a_kan)
     shared = replace(gelu, stage="shared rate", is_certain=False)
     rows = [line.split() for line in render([gelu, kan, shared]).splitlines()]
-    of_a_run = ["1,000", "36,000", "2", "1", "h", "00", "min", "(GPU", "X;", "by", "2", "runs)"]
-    assert ["main", "gpt_neo", "gelu", "0.5M", "3", *of_a_run] in rows
-    assert ["+", "at", "most:", "shared", "rate", "3", "6", "3"] in rows
+    of_gelu = ["1,000", "36,000", "1", "h", "00", "min", "(GPU", "X;", "by", "2", "runs)", "3", "6", "3"]
+    assert ["main", "gpt_neo", "gelu", "0.5M", *of_gelu] in rows
+    assert ["main", "gpt_neo", "kan", "-", "1,000", "36,000", "not", "known", "2", "1", "-"] in rows
+    assert ["+", "at", "most:", "shared", "rate", "gpt_neo", "gelu", "0.5M", *of_gelu] in rows
     assert ["in", "all", "5", "7", "3+"] in rows
     assert ["at", "most", "8", "13", "6+"] in rows
     assert render([]) == "nothing to run"

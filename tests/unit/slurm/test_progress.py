@@ -37,7 +37,7 @@ def test_a_log_says_how_long_the_study_takes(
     monkeypatch.setattr(module, "read_state", lambda _, run_id: states[run_id])
     monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
     todo: Any = SimpleNamespace(cells=cells[2:], states={cell.run_id: states[cell.run_id] for cell in cells})
-    study: Any = SimpleNamespace(cells=cells, to_come={"main": 6})
+    study: Any = SimpleNamespace(cells=cells)
     shown = StudyProgress(study, todo, workers=2)
     states[cells[2].run_id] = CellState(name="running", started_s=time.time())
     states[cells[3].run_id] = CellState(name="running", started_s=time.time() - 1000)
@@ -45,4 +45,4 @@ def test_a_log_says_how_long_the_study_takes(
     said = capsys.readouterr().out.splitlines()
     assert "gpt_neo/gelu/seed3 starting" in said[0]
     # Of 100 s each: one begins, one is overdue, two wait.
-    assert said[1] == "  2 of 6 cells, about 2 min 30 s left; then 6 main cells, about 5 min 00 s"
+    assert said[1] == "  2 of 6 cells, about 2 min 30 s left"

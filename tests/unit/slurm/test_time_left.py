@@ -21,7 +21,7 @@ WAITING = CellState()
 
 
 def cells(stage: str, *states: CellState, kind: str = "gelu") -> list[CellTime]:
-    return [CellTime(stage, ("gpt_neo", kind), state) for state in states]
+    return [CellTime((stage, "gpt_neo", kind), state) for state in states]
 
 
 def test_what_is_left_is_shared_among_cells_at_work() -> None:
@@ -45,28 +45,9 @@ def test_cells_of_which_none_like_them_is_done_last_as_long_as_all_that_are() ->
     assert told == f"1 of 5 cells, about {duration(35)} left"
 
 
-def test_no_stage_ends_before_its_longest_cell() -> None:
+def test_no_study_ends_before_its_longest_cell() -> None:
     told = describe_time_left(cells("main", done(600), running(60), WAITING), at_work=100, now_s=NOW)
     assert told == "1 of 3 cells, about 10 min 00 s left"
-
-
-def test_stages_to_come_follow() -> None:
-    tuning = cells("tune", *[done(100)] * 31, *[running(0)] * 2, *[WAITING] * 57)
-    told = describe_time_left(tuning, {"main": 36, "shared": 30}, now_s=NOW)
-    assert told == (
-        f"31 of 90 tuning cells, about {duration(59 * 100 / 2)} left; "
-        f"then 36 main cells, about {duration(1800)}; "
-        f"then up to 30 cells at the shared rate, about {duration(1500)}"
-    )
-    ended = cells("tune", done(100), done(100))
-    told = describe_time_left([*ended, *cells("main", done(300), running(100), WAITING)], now_s=NOW)
-    assert told == f"1 of 3 cells, about {duration(200 + 300)} left"
-
-
-def test_of_a_kind_that_another_stage_had_its_durations_are_taken() -> None:
-    tuning = [*cells("tune", done(100), kind="small"), *cells("tune", done(900), kind="large")]
-    told = describe_time_left([*tuning, *cells("main", running(0), WAITING, kind="large")], now_s=NOW)
-    assert told == f"0 of 2 cells, about {duration(1800)} left"
 
 
 def test_nothing_is_told_where_nothing_is_known_or_left() -> None:
