@@ -159,11 +159,6 @@ class QueuedJob:
         """Whether it runs."""
         return self.state in RUNNING
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it runs or is still to start."""
-        return self.is_pending or self.is_running
-
 
 Queue = Mapping[str, QueuedJob]
 """Job id, ``123`` or ``123_4``, to the job."""
@@ -199,8 +194,10 @@ def read_queue(study_dir: Path) -> Queue | None:
 
 def living_arrays(queue: Queue, name: str) -> list[str]:
     """The ids of arrays, or of single jobs, of a name that run or are still to start, the oldest first."""
-    alive = {job_id.split("_")[0] for job_id, job in queue.items() if job.name == name and job.is_alive}
-    return sorted(alive, key=int)
+    alive = [
+        job_id for job_id, job in queue.items() if job.name == name and (job.is_pending or job.is_running)
+    ]
+    return sorted({job_id.split("_")[0] for job_id in alive}, key=int)
 
 
 def scancel(*options: str) -> None:

@@ -23,7 +23,6 @@ from slurm.arguments import SubmitArgs, check_options, runs_dir_override
 from slurm.cell_state import CellState, as_result, describe
 from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
 from slurm.survey import (
-    CellTime,
     count_states,
     describe_levels,
     describe_time_left,
@@ -58,13 +57,18 @@ CLEAR = "\033[2J\033[H"
 LONGEST_WAIT_S = 86_400
 
 
-class StatusArgs(Section):
-    """Show every cell of a study with its state."""
+class CancelArgs(Section):
+    """Cancel a study."""
 
     study: Positional[Path]
     """The study's folder below runs/, its YAML file, or the name of a shipped one."""
     runs_dir: Path | None = None
     """Folder of all runs, if the study was submitted with --runs-dir."""
+
+
+class StatusArgs(CancelArgs):
+    """Show every cell of a study with its state."""
+
     watch: bool = False
     """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""
     every: float = 10.0
@@ -90,15 +94,15 @@ def study_status(args: Sequence[str] | None = None) -> None:
         raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
     folder = _folder(options.study, options.runs_dir)
     while True:
-        listing = read_listing(folder)  # again each time: a round of tuning or a look adds some
-        states = survey(folder, listing.run_ids)
-        text = "\n".join([*filter(None, [listing.note]), render(folder, states)])
+        # Again each time: a round of tuning or a look adds some.
+        states = survey(folder, read_listing(folder).run_ids)
+        text = render(folder, states)
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if options.html:
             from slurm.status_page import write_page  # matplotlib is slow to load
 
             rows, notes = status_of(folder, states)
-            page = write_page(folder, rows, [*filter(None, [listing.note]), *notes])
+            page = write_page(folder, rows, notes)
             print(f"page: {page}", flush=True)
         is_at_work = any(state.name in ("queued", "running") for state in states.values())
         if not options.watch or not (is_at_work or is_followed(folder)):
@@ -155,15 +159,8 @@ def status_of(
         )
         for run_id, state in shown.items()
     ]
-    time_left = ""
-    if any(state.name == "running" for state in states.values()):
-        times = [
-            CellTime.of(listing.stages.get(run_id, MAIN), run_id, listing.levels.get(run_id, {}), state)
-            for run_id, state in states.items()
-        ]
-        time_left = describe_time_left(times)
     counts = f"{len(states)} cells: {count_states(shown.values())}"
-    return rows, [*filter(None, [*_progress(folder), time_left]), counts]
+    return rows, [*filter(None, [*_progress(folder), describe_time_left(states.values())]), counts]
 
 
 def details(state: CellState, folder: Path) -> str:
@@ -196,15 +193,6 @@ def _progress(folder: Path) -> Iterator[str]:
 
 def _job(state: CellState) -> str:
     return f", job {state.job}" if state.job else ""
-
-
-class CancelArgs(Section):
-    """Cancel a study."""
-
-    study: Positional[Path]
-    """The study's folder below runs/, its YAML file, or the name of a shipped one."""
-    runs_dir: Path | None = None
-    """Folder of all runs, if the study was submitted with --runs-dir."""
 
 
 def study_cancel(args: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset
-from slurm.jobs import Packing, SlurmSubmitter
+from slurm.jobs import SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress
 from slurm.next_stage import check_unchanged, end_stage, with_further
 from slurm.snapshot import take_snapshot
@@ -33,7 +33,6 @@ from slurm.todo import (
     Todo,
     check_archived,
     check_same_texts,
-    describe_unfinished,
     find_todo,
     in_parts,
     sole_submitter,
@@ -79,7 +78,8 @@ def launch(options: SubmitArgs) -> int:
         current = study.now()
         study = with_further(current, options.decide)
         todo = find_todo(study, options.retry_failed)
-        _show(study, todo)
+        counts = count_states(todo.states.values())
+        print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
         if todo.cells:
             if options.cluster == "slurm":
                 _submitter(study, options)  # a mistake in the preset is told before data is prepared
@@ -108,17 +108,6 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
             use_gpu()  # what keeps torch from it is told here, and not by every cell
         for note in check_sources(study.config.evaluation):
             print(f"note: {note}")
-
-
-def _show(study: Study, todo: Todo) -> None:
-    """Print what the study holds and where it stands."""
-    counts = count_states(todo.states.values())
-    print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
-    failed = [cell for cell in study.cells if todo.states[cell.run_id].name == "failed"]
-    again = {cell.run_id for cell in todo.cells}
-    pairs = [(cell, todo.states[cell.run_id]) for cell in failed if cell.run_id not in again]
-    for line in describe_unfinished(pairs, "left alone (--retry-failed tries what failed by itself)"):
-        print(line)
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
@@ -160,13 +149,8 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
 
 def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
     """What hands this study to SLURM; without a snapshot it only shows and checks."""
-    packing = Packing(
-        cells_per_job=options.cells_per_job,
-        cells_at_once=options.cells_at_once,
-        max_running=options.max_running,
-    )
     code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
-    return SlurmSubmitter(study, load_preset(options.preset), packing, code)
+    return SlurmSubmitter(study, load_preset(options.preset), options, code)
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:

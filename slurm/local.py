@@ -26,7 +26,7 @@ from slurm.cell_state import CellState, describe, read_state
 from slurm.snapshot import snapshot_environment
 from slurm.study.cells import Cell
 from slurm.study.study import Study
-from slurm.survey import CellTime, describe_time_left
+from slurm.survey import describe_time_left
 from slurm.todo import Todo
 
 POLL_S = 0.5
@@ -196,11 +196,7 @@ class StudyProgress:
         self._bar.close()
 
     def _time_left(self) -> str:
-        cells = self._study.cells
-        times = [
-            CellTime.of(cell.stage, cell.run_id, cell.levels, self._states[cell.run_id]) for cell in cells
-        ]
-        return describe_time_left(times, self._workers)
+        return describe_time_left(self._states.values(), self._workers)
 
     def _show_end(self, cell: Cell, state: CellState) -> None:
         del self._running[cell.run_id]

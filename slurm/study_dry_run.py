@@ -35,7 +35,7 @@ from scores.stages import MAIN, SHARED, TUNE
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
-from slurm.study.tune_section import describe_tuning, growth_to_come
+from slurm.study.tune_section import describe_tuning
 from slurm.todo import Todo
 
 CHARACTERS_PER_TOKEN = 4
@@ -142,13 +142,11 @@ class ForecastLine:
     """Runs of one stage that cost the same.
 
     Attributes:
-        is_certain: Whether they are run in any case; otherwise they are the most that may be added.
         place: Their levels on the axes of the study that they share, as ``0.5M, 4M``.
         cost: Of each of them.
     """
 
     stage: str
-    is_certain: bool
     family: str
     variant: str
     place: str
@@ -157,42 +155,22 @@ class ForecastLine:
 
 
 def forecast(study: Study, todo: Sequence[Cell]) -> list[ForecastLine]:
-    """Return what a command is to run and what may follow, in the order in which it is run.
+    """Return what is run in any case, in the order in which it is run.
 
     Args:
         study: The study.
         todo: Its cells that are to be run now.
     """
-    stages = stages_of(study, todo)
-    configs = [cell.config for _, cells, _ in stages for cell in trained_cells(cells)]
+    stages: list[tuple[str, Sequence[Cell]]] = [
+        *((name, [cell for cell in todo if cell.stage == stage]) for stage, name in STAGES.items()),
+        ("main, at each one's own best", study.after_tuning),
+    ]
+    configs = [cell.config for _, cells in stages for cell in trained_cells(cells)]
     speeds = finished_speeds(study.folder.parent, configs)
-    return [line for stage in stages for line in _lines(*stage, speeds)]
+    return [line for stage, cells in stages for line in _lines(stage, cells, speeds)]
 
 
-def stages_of(study: Study, todo: Sequence[Cell]) -> list[tuple[str, Sequence[Cell], bool]]:
-    """Return the name and the cells of every stage, and whether it is run in any case."""
-    growth = growth_to_come(study.tuning, trained_cells(study.planned)) if study.tuning else []
-    due = {(cell.variant, cell.seed) for cell in (*study.cells, *study.after_tuning)}
-    undecided = [
-        cell for cell in study.planned if study.decisions and study.decisions.may_go_on(cell.variant)
-    ]
-    stages = [
-        *((name, [cell for cell in todo if cell.stage == stage], True) for stage, name in STAGES.items()),
-        ("tuning, where the grid grows", growth, False),
-        ("main, at each one's own best", study.after_tuning, True),
-        ("shared rate", study.shared_after_tuning, False),
-        (
-            "more seeds, if undecided",
-            [cell for cell in undecided if (cell.variant, cell.seed) not in due],
-            False,
-        ),
-    ]
-    return [stage for stage in stages if stage[1]]
-
-
-def _lines(
-    stage: str, cells: Sequence[Cell], is_certain: bool, speeds: dict[Shape, Speed]
-) -> list[ForecastLine]:
+def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> list[ForecastLine]:
     """Put together the runs of one variant that cost the same, as those at several learning rates do."""
     groups: dict[tuple[str, str, Cost], list[Cell]] = {}
     for cell in cells:
@@ -202,7 +180,7 @@ def _lines(
     for (family, variant, cost), group in groups.items():
         shared = [place for place in group[0].places if all(place in cell.places for cell in group)]
         place = ", ".join(level for _, level in shared)
-        lines.append(ForecastLine(stage, is_certain, family, variant, place, len(group), cost))
+        lines.append(ForecastLine(stage, family, variant, place, len(group), cost))
     return lines
 
 
@@ -295,17 +273,15 @@ def _mean_speed(measured: Sequence[tuple[str, float]]) -> Speed:
 
 
 def render(lines: Sequence[ForecastLine]) -> str:
-    """Write the forecast: a table of all runs, with sums over what is certain and over all."""
+    """Write the forecast: a table of all runs, with their sum."""
     if not lines:
         return "nothing to run"
-    certain = [line for line in lines if line.is_certain]
-    sums = [("in all", certain)] + [("at most", lines)] * (len(certain) < len(lines))
     blanks = [""] * (len(COLUMNS) - 1)
-    rows = [(*COLUMNS, *SUMS), *map(_row, lines), *((name, *blanks, *_sums(some)) for name, some in sums)]
+    rows = [(*COLUMNS, *SUMS), *map(_row, lines), ("in all", *blanks, *_sums(lines))]
     notes = ["no training is left to do; the hours of evaluation are not forecast"]
     if any(line.cost.parameters for line in lines):
         notes = ["hours are of training, one run after the other; what evaluation takes comes on top"]
-    if unknown := sum(line.runs for line in certain if line.cost.parameters and line.cost.hours is None):
+    if unknown := sum(line.runs for line in lines if line.cost.parameters and line.cost.hours is None):
         notes.append(f"hours of {unknown} runs are not known: no finished run has their sizes")
     text = "\n".join(f"  {line}" for line in [*format_table(rows).splitlines(), "", *notes])
     return f"\nforecast, of what is not done yet:\n\n{text}"
@@ -319,8 +295,16 @@ def _row(line: ForecastLine) -> tuple[str, ...]:
         runs = f"{cost.speed.num_runs} run{'s' * (cost.speed.num_runs > 1)}"
         time = f"{duration(3600 * cost.hours)} ({cost.speed.device}; by {runs})"
     parameters, tokens = ("-" if count is None else f"{count:,}" for count in (cost.parameters, cost.tokens))
-    stage = line.stage if line.is_certain else f"+ at most: {line.stage}"
-    return (stage, line.family, line.variant, line.place or "-", parameters, tokens, time, *_sums([line]))
+    return (
+        line.stage,
+        line.family,
+        line.variant,
+        line.place or "-",
+        parameters,
+        tokens,
+        time,
+        *_sums([line]),
+    )
 
 
 def _sums(lines: Sequence[ForecastLine]) -> tuple[str, str, str]:

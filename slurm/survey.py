@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -32,14 +30,12 @@ class StudyListing:
 
     Args:
         run_ids: Their runs.
-        note: What a reader must know of where they are from; empty where they are as submitted.
         levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
             whose folder does not tell all.
         stages: By run id its stage, of those that are not (only) of the main one.
     """
 
     run_ids: tuple[str, ...] = ()
-    note: str = ""
     levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,25 +43,15 @@ class StudyListing:
 def read_listing(study: Path) -> StudyListing:
     """List the cells of a study, as its folder names them.
 
-    Where its ``study.yaml`` does not name them they are those that were begun.
-
     Raises:
-        UsageError: If the folder is not that of a submitted study.
+        UsageError: If the folder is not that of a submitted study, or its ``study.yaml`` is damaged.
     """
     file, listing = StudyFolder(study).study_file, peek_listing(study)
     if listing.run_ids:
         return listing
-    runs = [run.run_id for run in StudyFolder(study).run_folders() if run.is_run]
-    begun = tuple(sorted({*StudyFolder(study).cell_files(), *runs}))
-    if not begun and file.is_file():
-        raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
-    if not begun:
-        raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
-    note = (
-        f"note: {file} is missing or damaged, so these are the {len(begun)} cells that were begun; "
-        "ffn-ablations study run writes it again"
-    )
-    return replace(listing, run_ids=begun, note=note)
+    if file.is_file():
+        raise UsageError(f"{file} is damaged: it names no cells; ffn-ablations study run writes it again")
+    raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
 
 
 def peek_listing(study: Path) -> StudyListing:
@@ -189,60 +175,27 @@ def studies_table(runs_dir: Path) -> str:
     return format_table([("study", "cells", "state"), *rows])
 
 
-@dataclass(frozen=True)
-class CellTime:
-    """A cell, and what it has in common with others that take as long: stage, family, variant and levels."""
+def describe_time_left(states: Collection[CellState], at_work: int | None = None) -> str:
+    """Say how many cells have ended, and about how long the others take.
 
-    kind: tuple[str, ...]
-    state: CellState
-
-    @classmethod
-    def of(cls, stage: str, run_id: str, levels: Mapping[str, str], state: CellState) -> CellTime:
-        """Take the kind from a run's id, its variant's level (``variant``) and its levels on axes by name."""
-        family, variant = run_id.split("/")[:2]
-        of_cell = {"variant": variant, **levels}
-        # A learning rate, as any field of the optimizer, does not change how long a run takes.
-        levels_that_cost = (level for axis, level in of_cell.items() if not axis.startswith("optim."))
-        return cls((stage, family, *levels_that_cost), state)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is done or failed."""
-        return self.state.name in ("done", "failed")
-
-
-def describe_time_left(
-    cells: Sequence[CellTime], at_work: int | None = None, now_s: float | None = None
-) -> str:
-    """Say how many cells have ended, and how long the others take.
-
-    A cell lasts as long as those of its kind that are done did on average; where none is, as all did.
+    Each is taken to last as long as those that are done did on average: seeds vary slowest, so these are of
+    all variants and sizes alike. What running cells have behind them is not counted.
 
     Args:
-        cells: All that are due.
+        states: Of all cells that are due.
         at_work: Cells at the same time; None takes those that are at work now.
-        now_s: Seconds since the epoch.
 
     Returns:
-        One line; empty where nothing is at work or left.
+        One line; empty where nothing is at work, done or left.
     """
-    at_work = at_work or sum(cell.state.name == "running" for cell in cells)
-    unended = [cell for cell in cells if not cell.has_ended]
-    if not at_work or not unended:
+    num_left = sum(state.name not in ("done", "failed") for state in states)
+    at_work = at_work or sum(state.name == "running" for state in states)
+    seconds = [
+        state.finished_s - state.started_s
+        for state in states
+        if state.name == "done" and 0 < state.started_s < state.finished_s  # not from an archive
+    ]
+    if not (num_left and at_work and seconds):
         return ""
-    ended = f"{len(cells) - len(unended)} of {len(cells)} cells"
-    durations: dict[tuple[str, ...], list[float]] = {}  # seconds of cells that are done here, by kind
-    for cell in cells:
-        if cell.state.name == "done" and 0 < cell.state.started_s < cell.state.finished_s:
-            durations.setdefault(cell.kind, []).append(cell.state.finished_s - cell.state.started_s)
-    if not durations:
-        return f"{ended}, time left not known until one is done"
-    mean_s = fmean(itertools.chain.from_iterable(durations.values()))
-    now_s = time.time() if now_s is None else now_s
-    seconds = []
-    for cell in unended:
-        whole_s = fmean(durations[cell.kind]) if cell.kind in durations else mean_s
-        so_far_s = now_s - cell.state.started_s if cell.state.name == "running" else 0.0
-        seconds.append(max(0.0, whole_s - so_far_s))
-    # Shared evenly among those at work, and no less than the longest takes.
-    return f"{ended}, about {duration(max(sum(seconds) / at_work, *seconds))} left"
+    rounds = max(1.0, num_left / at_work)
+    return f"{len(states) - num_left} of {len(states)} cells, about {duration(fmean(seconds) * rounds)} left"

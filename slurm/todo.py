@@ -99,7 +99,7 @@ def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     return [(cell, states[cell.run_id]) for cell in study.cells if states[cell.run_id].name != "done"]
 
 
-def describe_unfinished(cells: Iterable[tuple[Cell, CellState]], what: str = "not done") -> list[str]:
+def describe_unfinished(cells: Iterable[tuple[Cell, CellState]]) -> list[str]:
     """Say why cells are not done; those with the same reason in one line, whatever folders it names."""
     groups: dict[str, list[tuple[Cell, str]]] = defaultdict(list)
     for cell, state in cells:
@@ -109,7 +109,7 @@ def describe_unfinished(cells: Iterable[tuple[Cell, CellState]], what: str = "no
     lines = []
     for group in groups.values():
         labels = first_few([cell.label for cell, _ in group], 1)
-        lines.append(f"{what}: {labels}: {group[0][1]}")
+        lines.append(f"not done: {labels}: {group[0][1]}")
     return lines
 
 

@@ -127,8 +127,8 @@ def check_folders(path: Path, cells: Sequence[Cell]) -> None:
         other = cells_of.setdefault(cell.run_dir, cell)
         if other is not cell:
             raise UsageError(
-                f"{path}: {other.label} and {cell.label} are one run, as one stands twice, or nothing that they "
-                f"differ in changes its folder, {cell.run_dir}; leave one of them out, or output.run_name"
+                f"{path}: {other.label} and {cell.label} are one run, {cell.run_dir}: one stands twice, or "
+                "nothing that they differ in changes the result; leave one of them out, or output.run_name"
             )
         if cell.study_dir != cells[0].study_dir:
             raise UsageError(

@@ -89,14 +89,6 @@ class Study:
         return tuple(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in tuned)
 
     @property
-    def shared_after_tuning(self) -> tuple[Cell, ...]:
-        """Of ``after_tuning`` those that are also trained at the baseline's best values."""
-        if not (self.config.tune and self.config.tune.shared):
-            return ()
-        baseline = self.config.tuned_baseline
-        return tuple(replace(cell, stage=SHARED) for cell in self.after_tuning if cell.variant != baseline)
-
-    @property
     def goes_on(self) -> bool:
         """Whether there may be more cells than are due now."""
         is_tuning = self.tuning is not None and not self.tuning.is_over

@@ -135,7 +135,8 @@ def describe_tuning(tune: TuneConfig) -> str:
     fields = "; ".join(f"{name} {', '.join(map(write_value, some))}" for name, some in tune.fields.items())
     often = "once" if tune.widen == 1 else f"up to {tune.widen} times"
     grows = f", grown {often} where a best is at its edge" if tune.widen else ""
-    return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; grid{grows}"
+    shared = "; each at its own best and at the baseline's" if tune.shared else ""
+    return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; grid{grows}{shared}"
 
 
 Part = Literal["even", "odd"]
@@ -174,18 +175,6 @@ def tuning_cells(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
     further = (cells_of(one, seeds, untuned) for one, seeds in tuning.further_trials())
     planned = [at_seed(cell, seed) for seed in tuning.plan.seeds for cell in of_first]
     return [*planned, *itertools.chain.from_iterable(further)]
-
-
-def growth_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
-    """Return the most runs that may be added by grids that grow."""
-    plan = tuning.plan
-    if tuning.is_over or not plan.widen:
-        return []
-    due = {cell.run_id for cell in tuning_cells(tuning, untuned)}
-    through = {(one.family, one.places) for one in tuning.chosen}
-    open_ones = tuple(setting for setting in plan.settings if setting not in through)
-    most = Tuning(plan=replace(plan, fields=widest(plan.fields, plan.widen), settings=open_ones))
-    return [cell for cell in tuning_cells(most, untuned) if cell.run_id not in due]
 
 
 def cells_of(trial: Trial, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from base.printing import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_folder import write_config
 from slurm.study.study import Study, load_study
-from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, render, stages_of
+from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, render
 
 RATE = "optim.learning_rate"
 SPEED = Speed(10.0, "GPU X", 2)
@@ -51,8 +51,11 @@ def lines_of(asked: Study) -> list[ForecastLine]:
     return [line for line in lines if line.stage == lines[0].stage]
 
 
-def counts(asked: Study) -> dict[str, tuple[int, bool]]:
-    return {name: (len(cells), certain) for name, cells, certain in stages_of(asked, asked.cells)}
+def counts(asked: Study) -> dict[str, int]:
+    runs: Counter[str] = Counter()
+    for line in forecast(asked, asked.cells):
+        runs[line.stage] += line.runs
+    return dict(runs)
 
 
 def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, repository: Path) -> None:
@@ -110,7 +113,7 @@ def test_vocabularies_are_lines_of_their_own(tmp_path: Path, repository: Path) -
     assert large.cost.parameters - small.cost.parameters == 5_000 * 512  # one matrix, as the head is tied
 
 
-def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, repository: Path) -> None:
+def test_levels_of_like_cost_are_one_line(tmp_path: Path, repository: Path) -> None:
     asked = study(
         tmp_path,
         repository,
@@ -119,7 +122,7 @@ def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, 
         axes={RATE: [1.0e-3, 3.0e-3]},
         seeds={"first": 3, "most": 9, "until": "decided"},
     )
-    assert counts(asked) == {"main": (24, True), "more seeds, if undecided": (48, False)}
+    assert counts(asked) == {"main": 24}  # of the first look
     lines = lines_of(asked)
     assert [(line.variant, line.place, line.runs) for line in lines] == [
         ("gelu", "1M", 6),
@@ -158,43 +161,26 @@ def test_what_was_prepared_before_changes_no_forecast(tmp_path: Path, repository
     assert lines_of(asked) == before
 
 
-@pytest.mark.parametrize(
-    ("fields", "widen", "first", "grown"),
-    [
-        ({RATE: [1.0e-3, 3.0e-3, 9.0e-3]}, 2, 3, 4),  # two rates more at each end
-        ({RATE: [1.0e-3, 3.0e-3], "optim.weight_decay": [0.01, 0.1]}, 1, 4, 12),  # 16 points in all
-    ],
-)
-def test_a_grid_may_grow_and_main_cells_follow(
-    fields: dict[str, list[float]], widen: int, first: int, grown: int, tmp_path: Path, repository: Path
-) -> None:
-    tune = {"seeds": [101, 102, 103], "widen": widen, **fields}
+def test_main_cells_follow_the_tuning(tmp_path: Path, repository: Path) -> None:
+    tune = {"seeds": [101, 102, 103], RATE: [1.0e-3, 3.0e-3], "optim.weight_decay": [0.01, 0.1]}
     asked = study(tmp_path, repository, "tiny", variants=["gelu", "relu"], seeds="1-4", tune=tune)
-    assert counts(asked) == {
-        "tuning": (2 * first * 3, True),  # variants x points x seeds
-        "tuning, where the grid grows": (2 * grown * 3, False),
-        "main, at each one's own best": (2 * 4, True),
-        "shared rate": (4, False),  # relu's; gelu's own is the shared one
-    }
+    # variants x points x seeds, then variants x seeds
+    assert counts(asked) == {"tuning": 2 * 4 * 3, "main, at each one's own best": 2 * 4}
 
 
-def test_looks_come_on_top_of_a_tuned_study(tmp_path: Path, repository: Path) -> None:
+def test_of_a_tuned_study_with_looks_the_first_look_follows(tmp_path: Path, repository: Path) -> None:
     tune, seeds = {RATE: [1.0e-3, 3.0e-3], "widen": 0, "seeds": [101]}, {"first": 3, "most": 9}
-    found = counts(study(tmp_path, repository, "tiny", variants=["gelu", "relu"], tune=tune, seeds=seeds))
-    assert found["main, at each one's own best"] == (2 * 3, True)
-    assert found["more seeds, if undecided"] == (2 * 6, False)
+    runs = counts(study(tmp_path, repository, "tiny", variants=["gelu", "relu"], tune=tune, seeds=seeds))
+    assert runs["main, at each one's own best"] == 2 * 3
 
 
 def test_totals_add_up_and_name_what_is_not_known() -> None:
     a_gelu, a_kan = Cost(1000, 36_000, 2e15, SPEED), Cost(1000, 36_000, 5e14)
-    gelu = ForecastLine("main", True, "gpt_neo", "gelu", "0.5M", 3, a_gelu)
-    kan = ForecastLine("main", True, "gpt_neo", "kan", "", 2, a_kan)
-    shared = replace(gelu, stage="shared rate", is_certain=False)
-    rows = [line.split() for line in render([gelu, kan, shared]).splitlines()]
+    gelu = ForecastLine("main", "gpt_neo", "gelu", "0.5M", 3, a_gelu)
+    kan = ForecastLine("main", "gpt_neo", "kan", "", 2, a_kan)
+    rows = [line.split() for line in render([gelu, kan]).splitlines()]
     of_gelu = ["1,000", "36,000", "1", "h", "00", "min", "(GPU", "X;", "by", "2", "runs)", "3", "6", "3"]
     assert ["main", "gpt_neo", "gelu", "0.5M", *of_gelu] in rows
     assert ["main", "gpt_neo", "kan", "-", "1,000", "36,000", "not", "known", "2", "1", "-"] in rows
-    assert ["+", "at", "most:", "shared", "rate", "gpt_neo", "gelu", "0.5M", *of_gelu] in rows
     assert ["in", "all", "5", "7", "3+"] in rows
-    assert ["at", "most", "8", "13", "6+"] in rows
     assert render([]) == "nothing to run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,6 @@ class FakeCell:
     """What the progress asks of a cell."""
 
     stage = "main"
-    levels: ClassVar = {"variant": "gelu", "size": "0.1M", "optim.learning_rate": "0.003"}
 
     def __init__(self, seed: int) -> None:
         self.run_id = f"gpt_neo/gelu/seed{seed}-0000000{seed}"
@@ -44,5 +43,5 @@ def test_a_log_says_how_long_the_study_takes(
     shown.update()
     said = capsys.readouterr().out.splitlines()
     assert "gpt_neo/gelu/seed3 starting" in said[0]
-    # Of 100 s each: one begins, one is overdue, two wait.
-    assert said[1] == "  2 of 6 cells, about 2 min 30 s left"
+    # Of 100 s each: two run, two wait.
+    assert said[1] == "  2 of 6 cells, about 3 min 20 s left"
