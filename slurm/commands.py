@@ -9,17 +9,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
+from typing import Annotated
 
 import psutil
+from pydantic import Field
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
+from base.printing import duration
 from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
 from scores.stages import MAIN, read_decisions
 from scores.tuning_trials import read_tuning
-from slurm.arguments import SubmitArgs, check_options, runs_dir_override
+from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState, as_result, describe
 from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
 from slurm.survey import (
@@ -46,7 +49,8 @@ def study_run(args: Sequence[str] | None = None) -> int:
     on without it and ends with its report. ffn-ablations study status STUDY says where it stands.
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
-    check_options(options)
+    if options.preset is not None and options.cluster != "slurm":
+        raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")
 
     from slurm.launch import launch
 
@@ -54,7 +58,6 @@ def study_run(args: Sequence[str] | None = None) -> int:
 
 
 CLEAR = "\033[2J\033[H"
-LONGEST_WAIT_S = 86_400
 
 
 class CancelArgs(Section):
@@ -71,7 +74,7 @@ class StatusArgs(CancelArgs):
 
     watch: bool = False
     """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""
-    every: float = 10.0
+    every: Annotated[float, Field(ge=0.1, le=86_400)] = 10.0
     """With --watch: seconds in between."""
     html: bool = False
     """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
@@ -90,8 +93,6 @@ def study_status(args: Sequence[str] | None = None) -> None:
     options = parse_flags(
         StatusArgs, args, prog="ffn-ablations study status", description=getdoc(study_status)
     )
-    if not 0.1 <= options.every <= LONGEST_WAIT_S:
-        raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
     folder = _folder(options.study, options.runs_dir)
     while True:
         # Again each time: a round of tuning or a look adds some.
@@ -173,7 +174,7 @@ def details(state: CellState, folder: Path) -> str:
     if state.name == "diverged":
         return "a result: its value counts as infinitely bad"
     if state.name == "done":
-        return state.took
+        return f"in {duration(state.finished_s - state.started_s)}" if state.started_s else "from an archive"
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""

@@ -43,7 +43,7 @@ from slurm.study.cells import Cell, own_variants
 from slurm.study.study import Study
 from slurm.survey import survey
 from slurm.todo import find_todo, in_parts
-from slurm.worker import CellJob, Layout
+from slurm.worker import CellJob
 
 REPORT_MINUTES = 120
 MAX_ROUNDS = 2
@@ -97,7 +97,9 @@ class SlurmSubmitter:
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [jobs[-1].job_id.split("_")[0]] if jobs and self._max_running else []
             with _asking_slurm():
-                handed = self._cells_executor(len(chunk), after).map_array(CellJob(self._layout), chunk)
+                handed = self._cells_executor(len(chunk), after).map_array(
+                    CellJob(self.preset.num_processes > 1), chunk
+                )
             for job, batch in zip(handed, chunk, strict=True):
                 for cell in batch:
                     queued_state(cell.study_dir, cell.run_id, job.job_id)
@@ -155,12 +157,6 @@ class SlurmSubmitter:
     @property
     def _max_running(self) -> int | None:
         return self.options.max_running or self.preset.max_running
-
-    @property
-    def _layout(self) -> Layout:
-        if self.preset.num_processes > 1:
-            return "shared"
-        return "at-once" if self.options.cells_at_once > 1 else "in-turn"
 
     def _cells_executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
         preset, at_once = self.preset, self.options.cells_at_once

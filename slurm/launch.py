@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from base.config_input import note_on_one
-from base.errors import AbsentError, UsageError, naming
+from base.errors import AbsentError, naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
@@ -56,11 +56,6 @@ def launch(options: SubmitArgs) -> int:
     study = load_study(options.study, overrides, options.trust_remote_code, changes=changes)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_unchanged(study)
-    goes_on = study.config.looks or (study.config.tune and options.cluster == "slurm")
-    if goes_on and not options.report:
-        raise UsageError(
-            f"{study.config.name} goes on from its report to what follows; leave out --no-report"
-        )
     if options.dry_run:
         study = with_further(study, options.decide)
         with suppress(AbsentError):  # which a plan names
@@ -129,7 +124,8 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
         print("nothing to submit")
         if not options.report:
             return 0
-        if todo.is_over:  # also where its last job was lost
+        # Also where its last job was lost.
+        if not any(state.name in ("queued", "running") for state in todo.states.values()):
             study = end_stage(study)
             todo = find_todo(study, retry_failed=False)
             if not todo.cells:
@@ -155,12 +151,12 @@ def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Run the cells on this machine, stage by stage; returns 1 if one of the study is not done at the end."""
-    snapshot = study.folder
-    if todo.cells or study.goes_on:  # once: cells of later stages run the same code
-        snapshot = take_snapshot(study.folder, contents(own_variants(study.planned)))
+    snapshot = None
     while True:
         started_s = time.time()
         if todo.cells:
+            # Once: cells of later stages run the same code.
+            snapshot = snapshot or take_snapshot(study.folder, contents(own_variants(study.planned)))
             progress = StudyProgress(study, todo, options.workers)
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
             runner.run(in_parts(todo.cells, options.cells_per_job))

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from base.printing import ProgressBar, duration
 from base.run.folder_names import StudyFolder
 from base.system import num_cores
@@ -62,7 +64,7 @@ class LocalRunner:
 
     def _run_once(self, batches: Sequence[Sequence[Cell]]) -> None:
         waiting = deque(batches)
-        processes: dict[int, subprocess.Popen[bytes]] = {}  # by slot, which decides on the GPU
+        processes: dict[int, psutil.Popen] = {}  # by slot, which decides on the GPU
         try:
             while waiting or processes:
                 for slot in sorted(set(range(self.workers)) - processes.keys())[: len(waiting)]:
@@ -73,7 +75,7 @@ class LocalRunner:
         finally:
             _stop(list(processes.values()))
 
-    def _start(self, cells: Sequence[Cell], slot: int) -> subprocess.Popen[bytes]:
+    def _start(self, cells: Sequence[Cell], slot: int) -> psutil.Popen:
         log = StudyFolder(self.study_dir).jobs_dir / f"{cells[0].run_id.replace('/', '--')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         return start_worker(cells, log, worker_environment(self.snapshot, slot, self.workers))
@@ -97,13 +99,13 @@ def worker_environment(snapshot: Path, slot: int, workers: int) -> dict[str, str
     return threads | dict(os.environ) | snapshot_environment(snapshot) | device
 
 
-def start_worker(cells: Sequence[Cell], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def start_worker(cells: Sequence[Cell], log: Path, environment: dict[str, str]) -> psutil.Popen:
     """Start a process that runs cells and ends with this one, however this one dies.
 
     It has a session of its own, so that Ctrl-C is for this process, which tells it to save.
     """
     with log.open("ab") as output:
-        process = subprocess.Popen(
+        process = psutil.Popen(
             [sys.executable, "-u", "-m", "slurm.worker", str(log)],
             env=environment,
             stdin=subprocess.PIPE,
@@ -119,16 +121,13 @@ def start_worker(cells: Sequence[Cell], log: Path, environment: dict[str, str]) 
     return process
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(processes: Sequence[psutil.Popen]) -> None:
     """End processes that are left; those that train save first."""
     for process in processes:
         process.terminate()
-    until = time.monotonic() + SAVING_S
-    for process in processes:
-        try:
-            process.wait(timeout=max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
+    _, alive = psutil.wait_procs(processes, timeout=SAVING_S)
+    for process in alive:
+        process.kill()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from base.run.folder_names import StudyFolder
 from base.system import is_locked
 from scores.stages import is_cut_off
 from slurm.cell_state import CellState, read_state
-from slurm.cluster import Queue, living_arrays, read_queue, report_name
+from slurm.cluster import PENDING, RUNNING, Queue, living_arrays, read_queue, report_name
 
 SILENT = "SLURM does not answer"
 """The note on cells in jobs while SLURM cannot be asked."""
@@ -131,9 +131,9 @@ def _state_by_queue(state: CellState, queue: Queue | None) -> CellState:
     if queue is None:
         return replace(state, error=SILENT)
     job = queue.get(state.job)
-    if job and job.is_pending:  # also where it saved, and is queued again
+    if job and job.state in PENDING:  # also where it saved, and is queued again
         return replace(state, name="queued", error="" if job.reason == "None" else job.reason)
-    if job and job.is_running:
+    if job and job.state in RUNNING:
         # A worker that has saved says so before its job is queued again.
         is_at_work = state.name == "running" or job.state == "COMPLETING"
         return replace(

@@ -36,11 +36,6 @@ class Todo:
     states: Mapping[str, CellState]
     cells: tuple[Cell, ...]
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no cell is at work or queued."""
-        return not any(state.name in ("queued", "running") for state in self.states.values())
-
 
 def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
     """Keep a second command from running or handing in the same cells, which would be in vain.

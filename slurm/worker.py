@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import submitit
 import torch
@@ -154,32 +153,26 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500]
 
 
-Layout = Literal["in-turn", "at-once", "shared"]
-"""Cells one after the other; by several processes at once, each with its part; one cell by all processes."""
-
-
 class CellJob:
     """Runs cells; a cluster calls it in every task of a job.
 
     Args:
-        layout: How the job's processes share them.
+        is_shared: Whether all tasks train one cell together; otherwise each has its part of the cells.
     """
 
-    def __init__(self, layout: Layout = "in-turn") -> None:
-        self.layout = layout
+    def __init__(self, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
 
     def __call__(self, cells: Sequence[Cell]) -> None:
         environment = submitit.JobEnvironment()
         rank = environment.global_rank
         tell_of_edited_code()
         worker = Worker(log=str(environment.paths.stderr), job=environment.job_id, rank=rank)
-        if self.layout == "shared":
+        if self.is_shared:
             _join_processes()
             run_shared_cell(cells[0], worker)
-        elif self.layout == "at-once":
-            run_cells(cells[rank :: environment.num_tasks], worker)
         else:
-            run_cells(cells, worker)
+            run_cells(cells[rank :: environment.num_tasks], worker)
 
     def checkpoint(self, cells: Sequence[Cell]) -> DelayedSubmission:
         """What to queue again when time runs out: the same, as every cell continues where it was."""

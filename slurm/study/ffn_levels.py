@@ -227,7 +227,7 @@ def read_value(name: str, value: Any) -> Any:
         return TypeAdapter(kind, config=_FINITE).validate_python(value)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"]
-        raise UsageError(f"axes: {name} {shown(value)} does not fit: {problem}") from None
+        raise UsageError(f"{name} {shown(value)} does not fit: {problem}") from None
 
 
 def write_value(value: Any) -> str:

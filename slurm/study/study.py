@@ -88,12 +88,6 @@ class Study:
         untuned = trained_cells(self._due(self.planned))
         return tuple(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in tuned)
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether there may be more cells than are due now."""
-        is_tuning = self.tuning is not None and not self.tuning.is_over
-        return is_tuning or (self.decisions is not None and not self.decisions.is_over)
-
     @cached_property
     def tuning_plan(self) -> TuningPlan | None:
         """What the study plans to tune; None where it does not."""

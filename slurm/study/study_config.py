@@ -38,7 +38,6 @@ from slurm.study.ffn_levels import (
     settings,
     size_points,
     tokens_points,
-    write_value,
 )
 from slurm.study.tune_section import TuneConfig, read_tune
 
@@ -91,7 +90,7 @@ class ReportConfig(Section):
     factor: str = "ffn"
     """What is compared: ``ffn`` variants, classification heads (``head``), ``both`` as ``kan/linear``, or the
     levels of an axis: ``size``, ``tokens``, or a field such as ``optim.learning_rate``."""
-    baseline: Annotated[str, BeforeValidator(lambda value: _text(value))] = BASELINE
+    baseline: Annotated[str, Field(coerce_numbers_to_str=True)] = BASELINE
     """The variant, head, combination or level that every other one is compared with."""
     margin: Annotated[float, Field(gt=0, lt=100)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
@@ -312,8 +311,3 @@ class StudyConfig(Section):
         """The classification heads that every run is fine-tuned with, as rows name them."""
         choices = [parse_head(text) for text in listed_heads(self.evaluation.finetune.model_dump())]
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
-
-
-def _text(value: Any) -> Any:
-    """Write a number as the name of a level: 0.003 as ``"0.003"``."""
-    return write_value(value) if isinstance(value, int | float) else value

@@ -20,7 +20,7 @@ from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, SHARED, TUNE
 from scores.tuning_trials import Point, Trial, Tuning, TuningPlan, Value, is_number, widest
 from slurm.study.cells import RunCell, at_seed
-from slurm.study.ffn_levels import put, write_value
+from slurm.study.ffn_levels import put, read_value, write_value
 
 MOST_POINTS = 1000
 WIDEN = 2
@@ -89,29 +89,16 @@ def read_tune(value: object) -> TuneConfig | None:
 
 
 def _values(name: str, values: object) -> tuple[Value, ...]:
-    """Check the values of one field, and bring numbers into their order."""
+    """Read the values of one field in the field's type, and bring numbers into their order."""
     _check_tunable(name)
-    if not isinstance(values, list | tuple) or not all(
-        isinstance(v, bool | int | float | str) for v in values
-    ):
+    if not isinstance(values, list | tuple):
         raise UsageError(
             f"{name} {shown(values)} must be one list of values for all variants, such as [3e-4, 1e-3, 3e-3]"
         )
-    numbers = [_number(value) for value in values]
-    if len(numbers) < 2 or len(set(map(str, numbers))) != len(numbers):
+    typed = [read_value(name, value) for value in values]
+    if len(typed) < 2 or len(set(map(str, typed))) != len(typed):
         raise UsageError(f"{name} {shown(values)} must be two or more different values")
-    kinds = {is_number(value) for value in numbers}
-    if kinds == {True, False}:
-        raise UsageError(f"{name} {shown(values)} mixes numbers and words; name values of one kind")
-    return tuple(sorted(numbers)) if kinds == {True} else tuple(numbers)  # type: ignore[type-var]
-
-
-def _number(value: Value) -> Value:
-    """Read a number that YAML takes for a word, as 3e-4 without a point."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    return tuple(sorted(typed) if is_number(typed[0]) else typed)
 
 
 def _check_tunable(name: str) -> None:
