@@ -56,6 +56,8 @@ def _changed_tuning(study: Study, tuning: Tuning) -> str:
     """Name the first part of a study that differs from its recorded tuning; empty if none does."""
     if study.tuning_plan is None:
         return "tune"
+    if gone := [name for name in tuning.plan.variants if name not in study.tuning_plan.variants]:
+        return f"variants ({', '.join(gone)} took part in it; put it back, or --add it again)"
     decide_seeds = {seed for each in tuning.further for seed in each.seeds}
     if both := sorted(decide_seeds & set(study.config.all_seeds)):
         return f"seeds ({', '.join(map(str, both))} are of tuning runs that --decide added)"
