@@ -93,13 +93,12 @@ class Study:
         """Where every cell stands, as the command ``study status`` shows it."""
         with one_line_errors():
             if StudyFolder(self.folder).study_file.is_file() or self.file is None:
-                listing = read_listing(self.folder)
-                run_ids, note = listing.run_ids, listing.note
+                run_ids = read_listing(self.folder).run_ids
             else:
                 load_study = _with_torch("study.study").load_study
                 cells = load_study(self.file, runs_dir_override(self.runs_dir)).cells
-                run_ids, note = tuple(cell.run_id for cell in cells), ""
-            return StudyStatus(self.folder, survey(self.folder, run_ids), note)
+                run_ids = tuple(cell.run_id for cell in cells)
+            return StudyStatus(self.folder, survey(self.folder, run_ids))
 
     @property
     def runs(self) -> Runs:
@@ -126,12 +125,10 @@ class StudyStatus:
     Args:
         folder: The study's.
         states: Of every cell by its run's id.
-        note: What is amiss with the list of cells.
     """
 
     folder: Path
     states: Mapping[str, CellState]
-    note: str = ""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -153,8 +150,8 @@ class StudyStatus:
         return pd.DataFrame(rows, columns=["run_id", "state", "details"])
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [self.note, render(self.folder, self.states)]))
+        return render(self.folder, self.states)
 
     def _repr_html_(self) -> str:
-        title = f"{self.folder}: {len(self.states)} cells: {self.summary} {self.note}"
+        title = f"{self.folder}: {len(self.states)} cells: {self.summary}"
         return f"<p>{html.escape(title)}</p>{as_html(self.frame)}"

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from base.command_line import Positional
-from base.errors import UsageError
 from base.sections import Section
 
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -38,7 +37,7 @@ class SubmitArgs(Section):
     trust_remote_code: bool = False
     """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
     that its backbones bring. Read them before."""
-    variants: tuple[str, ...] | None = None
+    variants: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """These variants instead of those in the file, as for a sitting that has time for some of them, and those
     that were tuned in sittings before it; the same command without it goes on with all."""
     seeds: str | None = None
@@ -58,21 +57,10 @@ class SubmitArgs(Section):
     """Show every cell, the cost of its training (parameters, FLOPs, and hours where a finished run of that
     shape tells) and the sbatch script, and stop; nothing is written."""
     report: bool = True
-    """Write the report after the last cell."""
+    """Write the report after the last cell, from which a study with looks goes on. Without it no job follows
+    on SLURM, and a tuning waits after each of its rounds until the command is given again."""
 
 
 def runs_dir_override(runs_dir: Path | None) -> dict[str, Any]:
     """Return what ``--runs-dir`` sets in the config of every run."""
     return {"output": {"runs_dir": str(runs_dir)}} if runs_dir else {}
-
-
-def check_options(options: SubmitArgs) -> None:
-    """Refuse flags that do not fit.
-
-    Raises:
-        UsageError: Naming one of them.
-    """
-    if options.variants == ():
-        raise UsageError("--variants needs a value: names of variants, as under variants: of a study")
-    if options.preset is not None and options.cluster != "slurm":
-        raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")

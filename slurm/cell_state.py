@@ -54,11 +54,6 @@ class CellState:
     may_retry: bool = False
     """Whether it was killed without a word, so that another try may well succeed."""
 
-    @property
-    def took(self) -> str:
-        """How long a cell took that is done; one from an archive was never begun here."""
-        return f"in {duration(self.finished_s - self.started_s)}" if self.started_s else "from an archive"
-
 
 def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.

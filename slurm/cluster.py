@@ -15,8 +15,6 @@ from base.config_input import find_config, read_config
 from base.errors import UsageError, shown
 from base.sections import Section
 
-LONGEST_DAYS = 365
-
 SET_BY_STUDY = ("array", "dependency", "job-name")
 """Options of sbatch that a study sets itself."""
 
@@ -128,8 +126,6 @@ def minutes_of(time: str) -> int:
         numbers = [0, *numbers]  # without days the first of two is minutes
     hours, minutes, seconds = (*numbers, 0, 0)[:3]
     total_s = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
-    if total_s > LONGEST_DAYS * 86_400:
-        raise ValueError(f"time {shown(time)} is longer than {LONGEST_DAYS} days")
     return max(1, -(-total_s // 60))
 
 
@@ -148,21 +144,6 @@ class QueuedJob:
     node: str
     reason: str
     name: str = ""
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether it is still to start, for the first time or again."""
-        return self.state in PENDING
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it runs."""
-        return self.state in RUNNING
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it runs or is still to start."""
-        return self.is_pending or self.is_running
 
 
 Queue = Mapping[str, QueuedJob]
@@ -199,8 +180,8 @@ def read_queue(study_dir: Path) -> Queue | None:
 
 def living_arrays(queue: Queue, name: str) -> list[str]:
     """The ids of arrays, or of single jobs, of a name that run or are still to start, the oldest first."""
-    alive = {job_id.split("_")[0] for job_id, job in queue.items() if job.name == name and job.is_alive}
-    return sorted(alive, key=int)
+    alive = [job_id for job_id, job in queue.items() if job.name == name and job.state in PENDING | RUNNING]
+    return sorted({job_id.split("_")[0] for job_id in alive}, key=int)
 
 
 def scancel(*options: str) -> None:

@@ -9,21 +9,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
+from typing import Annotated
 
 import psutil
+from pydantic import Field
 
 from base.command_line import Positional, parse_flags
 from base.errors import UsageError
+from base.printing import duration
 from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
 from scores.stages import MAIN, read_decisions
 from scores.tuning_trials import read_tuning
-from slurm.arguments import SubmitArgs, check_options, runs_dir_override
+from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState, as_result, describe
 from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
 from slurm.survey import (
-    CellTime,
     count_states,
     describe_levels,
     describe_time_left,
@@ -47,7 +49,8 @@ def study_run(args: Sequence[str] | None = None) -> int:
     on without it and ends with its report. ffn-ablations study status STUDY says where it stands.
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
-    check_options(options)
+    if options.preset is not None and options.cluster != "slurm":
+        raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")
 
     from slurm.launch import launch
 
@@ -55,19 +58,23 @@ def study_run(args: Sequence[str] | None = None) -> int:
 
 
 CLEAR = "\033[2J\033[H"
-LONGEST_WAIT_S = 86_400
 
 
-class StatusArgs(Section):
-    """Show every cell of a study with its state."""
+class CancelArgs(Section):
+    """Cancel a study."""
 
     study: Positional[Path]
     """The study's folder below runs/, its YAML file, or the name of a shipped one."""
     runs_dir: Path | None = None
     """Folder of all runs, if the study was submitted with --runs-dir."""
+
+
+class StatusArgs(CancelArgs):
+    """Show every cell of a study with its state."""
+
     watch: bool = False
-    """Show it again and again until no cell is queued or running, and none is to come."""
-    every: float = 10.0
+    """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""
+    every: Annotated[float, Field(ge=0.1, le=86_400)] = 10.0
     """With --watch: seconds in between."""
     html: bool = False
     """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
@@ -86,19 +93,17 @@ def study_status(args: Sequence[str] | None = None) -> None:
     options = parse_flags(
         StatusArgs, args, prog="ffn-ablations study status", description=getdoc(study_status)
     )
-    if not 0.1 <= options.every <= LONGEST_WAIT_S:
-        raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
     folder = _folder(options.study, options.runs_dir)
     while True:
-        listing = read_listing(folder)  # again each time: a round of tuning or a look adds some
-        states = survey(folder, listing.run_ids)
-        text = "\n".join([*filter(None, [listing.note]), render(folder, states)])
+        # Again each time: a round of tuning or a look adds some.
+        states = survey(folder, read_listing(folder).run_ids)
+        text = render(folder, states)
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if options.html:
             from slurm.status_page import write_page  # matplotlib is slow to load
 
             rows, notes = status_of(folder, states)
-            page = write_page(folder, rows, [*filter(None, [listing.note]), *notes])
+            page = write_page(folder, rows, notes)
             print(f"page: {page}", flush=True)
         is_at_work = any(state.name in ("queued", "running") for state in states.values())
         if not options.watch or not (is_at_work or is_followed(folder)):
@@ -155,15 +160,8 @@ def status_of(
         )
         for run_id, state in shown.items()
     ]
-    time_left = ""
-    if any(state.name == "running" for state in states.values()):
-        times = [
-            CellTime.of(listing.stages.get(run_id, MAIN), run_id, listing.levels.get(run_id, {}), state)
-            for run_id, state in states.items()
-        ]
-        time_left = describe_time_left(times, listing.to_come)
     counts = f"{len(states)} cells: {count_states(shown.values())}"
-    return rows, [*filter(None, [*_progress(folder), time_left]), counts]
+    return rows, [*filter(None, [*_progress(folder), describe_time_left(states.values())]), counts]
 
 
 def details(state: CellState, folder: Path) -> str:
@@ -176,7 +174,7 @@ def details(state: CellState, folder: Path) -> str:
     if state.name == "diverged":
         return "a result: its value counts as infinitely bad"
     if state.name == "done":
-        return state.took
+        return f"in {duration(state.finished_s - state.started_s)}" if state.started_s else "from an archive"
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""
@@ -196,15 +194,6 @@ def _progress(folder: Path) -> Iterator[str]:
 
 def _job(state: CellState) -> str:
     return f", job {state.job}" if state.job else ""
-
-
-class CancelArgs(Section):
-    """Cancel a study."""
-
-    study: Positional[Path]
-    """The study's folder below runs/, its YAML file, or the name of a shipped one."""
-    runs_dir: Path | None = None
-    """Folder of all runs, if the study was submitted with --runs-dir."""
 
 
 def study_cancel(args: Sequence[str] | None = None) -> int:

@@ -14,7 +14,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from submitit.helpers import clean_env
 
 from base.errors import UsageError
 from base.run.folder_names import StudyFolder
-from pretrain.data.step_batches import cut_step
+from slurm.arguments import SubmitArgs
 from slurm.cell_state import queued_state
 from slurm.cluster import (
     ClusterPreset,
@@ -39,11 +38,12 @@ from slurm.cluster import (
     scancel,
 )
 from slurm.next_stage import end_stage
-from slurm.study.cells import Cell, own_variants, trained_cells
+from slurm.snapshot import snapshot_environment
+from slurm.study.cells import Cell, own_variants
 from slurm.study.study import Study
 from slurm.survey import survey
 from slurm.todo import find_todo, in_parts
-from slurm.worker import CellJob, Layout, snapshot_environment
+from slurm.worker import CellJob
 
 REPORT_MINUTES = 120
 MAX_ROUNDS = 2
@@ -53,45 +53,33 @@ _SPECIAL = re.compile(r"(\\\$|\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\})|[\\$`\"]")
 """What a shell heeds between double quotes; in the group what is meant so."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Packing:
-    """How cells become jobs."""
-
-    cells_per_job: int = 1
-    cells_at_once: int = 1
-    """Cells of a job that share its GPU, each in a process of its own."""
-    max_running: int | None = None
-
-
 class SlurmSubmitter:
     """Submits one study's jobs. Whoever calls it holds the study's lock.
 
     Args:
         study: The study.
         preset: What the site wants to be told.
-        packing: How cells become jobs.
+        options: How cells become jobs.
         snapshot: Folder of the code that the jobs run.
 
     Raises:
-        UsageError: If there is no SLURM here, or the packing or the rows of a step do not fit the preset.
+        UsageError: If there is no SLURM here, or the options do not fit the preset.
     """
 
-    def __init__(self, study: Study, preset: ClusterPreset, packing: Packing, snapshot: Path) -> None:
-        self.study, self.preset, self.packing, self.snapshot = study, preset, packing, snapshot
-        if preset.num_processes > 1 and max(packing.cells_per_job, packing.cells_at_once) > 1:
+    def __init__(self, study: Study, preset: ClusterPreset, options: SubmitArgs, snapshot: Path) -> None:
+        self.study, self.preset, self.options, self.snapshot = study, preset, options, snapshot
+        if preset.num_processes > 1 and max(options.cells_per_job, options.cells_at_once) > 1:
             raise UsageError(
                 f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
                 "cell; leave --cells-per-job and --cells-at-once out"
             )
-        for cell in trained_cells((*study.planned, *study.cells)):
-            cut_step(cell.config.train, preset.num_processes)
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             raise UsageError(
                 "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
             )
-        if packing.cells_at_once > packing.cells_per_job:
+        if options.cells_at_once > options.cells_per_job:
             raise UsageError(
-                f"--cells-at-once is {packing.cells_at_once} and --cells-per-job {packing.cells_per_job}; "
+                f"--cells-at-once is {options.cells_at_once} and --cells-per-job {options.cells_per_job}; "
                 "a job cannot run more cells at once than it has"
             )
 
@@ -105,11 +93,13 @@ class SlurmSubmitter:
         """
         self._cancel_waiting_report()
         jobs: list[submitit.Job[None]] = []
-        for chunk in in_parts(in_parts(cells, self.packing.cells_per_job), max_array_size()):
+        for chunk in in_parts(in_parts(cells, self.options.cells_per_job), max_array_size()):
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [jobs[-1].job_id.split("_")[0]] if jobs and self._max_running else []
             with _asking_slurm():
-                handed = self._cells_executor(len(chunk), after).map_array(CellJob(self._layout), chunk)
+                handed = self._cells_executor(len(chunk), after).map_array(
+                    CellJob(self.preset.num_processes > 1), chunk
+                )
             for job, batch in zip(handed, chunk, strict=True):
                 for cell in batch:
                     queued_state(cell.study_dir, cell.run_id, job.job_id)
@@ -147,7 +137,7 @@ class SlurmSubmitter:
 
     def asked(self, num_cells: int) -> str:
         """What the cells' jobs ask SLURM for, an option a line, and what runs before Python starts."""
-        num_jobs = -(-num_cells // self.packing.cells_per_job)
+        num_jobs = -(-num_cells // self.options.cells_per_job)
         options = dict(self._cells_executor(num_jobs, []).parameters)
         options |= {"array": f"0-{num_jobs - 1}%{options.pop('array_parallelism')}"}
         setup, more = options.pop("setup"), options.pop("additional_parameters")
@@ -166,16 +156,10 @@ class SlurmSubmitter:
 
     @property
     def _max_running(self) -> int | None:
-        return self.packing.max_running or self.preset.max_running
-
-    @property
-    def _layout(self) -> Layout:
-        if self.preset.num_processes > 1:
-            return "shared"
-        return "at-once" if self.packing.cells_at_once > 1 else "in-turn"
+        return self.options.max_running or self.preset.max_running
 
     def _cells_executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
-        preset, at_once = self.preset, self.packing.cells_at_once
+        preset, at_once = self.preset, self.options.cells_at_once
         return self._executor(
             partition=preset.partition,
             job_name=cells_name(self.study.folder),
@@ -265,7 +249,7 @@ class ReportJob:
         """Submit what the next stage needs: a round of tuning, runs at what was chosen, or a look."""
         study.write()
         before = self.submitter
-        submitter = SlurmSubmitter(study, before.preset, before.packing, before.snapshot)
+        submitter = SlurmSubmitter(study, before.preset, before.options, before.snapshot)
         # If this job was stopped before it ended, and runs again, they may be submitted, or done.
         if cells := find_todo(study, retry_failed=False).cells:
             submitter.submit_cells(cells)

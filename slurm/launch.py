@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from base.config_input import note_on_one
-from base.errors import AbsentError, UsageError, naming
+from base.errors import AbsentError, naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
@@ -20,9 +20,10 @@ from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset
-from slurm.jobs import Packing, SlurmSubmitter
+from slurm.jobs import SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress
 from slurm.next_stage import check_unchanged, end_stage, with_further
+from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Changes, Study, load_study
 from slurm.study.tune_section import compared_data
@@ -32,13 +33,11 @@ from slurm.todo import (
     Todo,
     check_archived,
     check_same_texts,
-    describe_unfinished,
     find_todo,
     in_parts,
     sole_submitter,
     unfinished,
 )
-from slurm.worker import take_snapshot
 
 
 def launch(options: SubmitArgs) -> int:
@@ -57,11 +56,6 @@ def launch(options: SubmitArgs) -> int:
     study = load_study(options.study, overrides, options.trust_remote_code, changes=changes)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_unchanged(study)
-    goes_on = study.config.looks or (study.config.tune and options.cluster == "slurm")
-    if goes_on and not options.report:
-        raise UsageError(
-            f"{study.config.name} goes on from its report to what follows; leave out --no-report"
-        )
     if options.dry_run:
         study = with_further(study, options.decide)
         with suppress(AbsentError):  # which a plan names
@@ -79,7 +73,8 @@ def launch(options: SubmitArgs) -> int:
         current = study.now()
         study = with_further(current, options.decide)
         todo = find_todo(study, options.retry_failed)
-        _show(study, todo)
+        counts = count_states(todo.states.values())
+        print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
         if todo.cells:
             if options.cluster == "slurm":
                 _submitter(study, options)  # a mistake in the preset is told before data is prepared
@@ -110,17 +105,6 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
             print(f"note: {note}")
 
 
-def _show(study: Study, todo: Todo) -> None:
-    """Print what the study holds and where it stands."""
-    counts = count_states(todo.states.values())
-    print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
-    failed = [cell for cell in study.cells if todo.states[cell.run_id].name == "failed"]
-    again = {cell.run_id for cell in todo.cells}
-    pairs = [(cell, todo.states[cell.run_id]) for cell in failed if cell.run_id not in again]
-    for line in describe_unfinished(pairs, "left alone (--retry-failed tries what failed by itself)"):
-        print(line)
-
-
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
     """Tokenise the corpora and find backbones; what is wrong with them is told now, not after hours."""
     # Done once, before the workers start, so that they do not all do it at the same time.
@@ -140,7 +124,8 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
         print("nothing to submit")
         if not options.report:
             return 0
-        if todo.is_over:  # also where its last job was lost
+        # Also where its last job was lost.
+        if not any(state.name in ("queued", "running") for state in todo.states.values()):
             study = end_stage(study)
             todo = find_todo(study, retry_failed=False)
             if not todo.cells:
@@ -160,26 +145,19 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
 
 def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
     """What hands this study to SLURM; without a snapshot it only shows and checks."""
-    packing = Packing(
-        cells_per_job=options.cells_per_job,
-        cells_at_once=options.cells_at_once,
-        max_running=options.max_running,
-    )
     code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
-    return SlurmSubmitter(study, load_preset(options.preset), packing, code)
+    return SlurmSubmitter(study, load_preset(options.preset), options, code)
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Run the cells on this machine, stage by stage; returns 1 if one of the study is not done at the end."""
-    snapshot = study.folder
-    if todo.cells or study.goes_on:  # once: cells of later stages run the same code
-        snapshot = take_snapshot(study.folder, contents(own_variants(study.planned)))
+    snapshot = None
     while True:
         started_s = time.time()
         if todo.cells:
-            now = {cell.run_id for cell in todo.cells}
-            before = [cell for cell in study.cells if cell.run_id not in now]
-            progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
+            # Once: cells of later stages run the same code.
+            snapshot = snapshot or take_snapshot(study.folder, contents(own_variants(study.planned)))
+            progress = StudyProgress(study, todo, options.workers)
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
             runner.run(in_parts(todo.cells, options.cells_per_job))
         is_done = not unfinished(study)

@@ -28,18 +28,8 @@ from slurm.study.study import Study
 from slurm.study.tune_section import cells_of
 from slurm.todo import describe_unfinished, unfinished
 
-_PARTS = {
-    "fields": "what is tuned",
-    "seeds": "the tuning's seeds",
-    "baseline": "the baseline",
-    "settings": "its families or axes",
-    "looks": "the seeds at its looks",
-    "variants": "its variants",
-    "axes": "its axes",
-    "cells": "its families or training",
-    "benchmarks": "what it is scored on",
-}
-"""What a user calls each field of the plan of a tuning or of looks."""
+_WORDS = {"fields": "what is tuned", "settings": "its families or axes", "cells": "its families or training"}
+"""What a user calls those parts of a plan that stand under no such name in the study's file."""
 
 
 def check_unchanged(study: Study) -> None:
@@ -48,20 +38,16 @@ def check_unchanged(study: Study) -> None:
     Raises:
         UsageError: Naming the first thing that differs.
     """
-    folder, tuning, decisions = (
-        StudyFolder(study.folder),
-        read_tuning(study.folder),
-        read_decisions(study.folder),
-    )
-    changed, since, file = "", "round of tuning", folder.tuning_file
-    if tuning:
+    folder, changed, since = StudyFolder(study.folder), "", "round of tuning"
+    file = folder.tuning_file
+    if tuning := read_tuning(study.folder):
         changed = _changed_tuning(study, tuning)
-    if decisions and not changed:
+    if not changed and (decisions := read_decisions(study.folder)):
         plan, since, file = study.plan, "look", folder.decisions_file
         changed = next((name for name, value in decisions.plan.items() if plan.get(name) != value), "")
     if changed:
         raise UsageError(
-            f"study {study.config.name}: {_PARTS.get(changed, changed)} changed after its first {since}; "
+            f"study {study.config.name}: {_WORDS.get(changed, changed)} changed after its first {since}; "
             f"change it back, give the study another name, or remove {file}, which forgets it"
         )
 
@@ -69,14 +55,14 @@ def check_unchanged(study: Study) -> None:
 def _changed_tuning(study: Study, tuning: Tuning) -> str:
     """Name the first part of a study that differs from its recorded tuning; empty if none does."""
     if study.tuning_plan is None:
-        return "tune:"
+        return "tune"
     if gone := [name for name in tuning.plan.variants if name not in study.tuning_plan.variants]:
-        return f"its variants ({', '.join(gone)} took part in it; put it back, or --add it again)"
+        return f"variants ({', '.join(gone)} took part in it; put it back, or --add it again)"
     decide_seeds = {seed for each in tuning.further for seed in each.seeds}
     if both := sorted(decide_seeds & set(study.config.all_seeds)):
-        return f"its seeds ({', '.join(map(str, both))} are of tuning runs that --decide added)"
+        return f"seeds ({', '.join(map(str, both))} are of tuning runs that --decide added)"
     field = tuning.plan.what_differs(study.tuning_plan) or ""
-    return field if field in _PARTS or not field else f"tune.{field}"
+    return f"tune.{field}" if field in ("seeds", "select", "widen", "shared") else field
 
 
 def end_stage(study: Study, report: bool = True) -> Study:

@@ -7,7 +7,7 @@ sizes, and as many tokens a step. Nothing is guessed for other shapes. Nothing i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import AbsentError, UsageError
-from base.families import PRETRAINED
 from base.files import mapping
 from base.printing import duration, format_table
 from base.records import peek_record
@@ -36,7 +35,7 @@ from scores.stages import MAIN, SHARED, TUNE
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
-from slurm.study.tune_section import describe_tuning, growth_to_come
+from slurm.study.tune_section import describe_tuning
 from slurm.todo import Todo
 
 CHARACTERS_PER_TOKEN = 4
@@ -45,8 +44,8 @@ TRAINING_OVER_FORWARD = 3
 """A forward and a backward pass: twice the forward's operations go back."""
 STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
 """What a forecast calls the stages of cells."""
-COLUMNS = ("stage", "family", "variant", "at", "runs")
-OF_A_RUN = ("parameters", "tokens a run", "PFLOP a run", "training of a run")
+COLUMNS = ("stage", "family", "variant", "at", "parameters", "tokens a run", "training of a run")
+SUMS = ("runs", "PFLOP", "run hours")
 
 Shape = tuple[str, str, int]
 
@@ -87,11 +86,8 @@ def _seeds(study: Study) -> str:
     seeds = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
     if study.decisions is None:
         return seeds
-    num_made, planned = len(study.decisions.looks), study.decisions.planned
-    looks = ", ".join(map(str, planned))
-    return (
-        f"{seeds}; more for what is undecided at looks of {looks} seeds ({num_made} of {len(planned)} made)"
-    )
+    looks = ", ".join(map(str, study.decisions.planned))
+    return f"{seeds}; more for what is undecided at looks of {looks} seeds ({study.decisions.progress})"
 
 
 def _absent_data(study: Study) -> list[str]:
@@ -120,24 +116,16 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class ForecastLine:
-    """Runs of one stage that cost the same.
+class Cost:
+    """Of the training of one run; nothing is known of a run that is only scored.
 
     Attributes:
-        is_certain: Whether they are run in any case; otherwise they are the most that may be added.
-        place: Their levels on the axes of the study that they share, as ``0.5M, 4M``.
-        parameters: Of the model, all of them; None where nothing is trained.
-        tokens: That a run trains on; None where they are not known.
-        flops: Floating-point operations of a run's training; None where they are not known.
+        parameters: Of the model, all of them.
+        tokens: That the run trains on; None where they are not known.
+        flops: Floating-point operations; None where the tokens are not known.
         speed: None where no finished run has the shape.
     """
 
-    stage: str
-    is_certain: bool
-    family: str
-    variant: str
-    place: str
-    runs: int
     parameters: int | None = None
     tokens: int | None = None
     flops: float | None = None
@@ -145,70 +133,64 @@ class ForecastLine:
 
     @property
     def hours(self) -> float | None:
-        """Of the training of one run."""
+        """How long it takes."""
         return self.tokens / self.speed.tokens_per_s / 3600 if self.tokens and self.speed else None
 
 
+@dataclass(frozen=True)
+class ForecastLine:
+    """Runs of one stage that cost the same.
+
+    Attributes:
+        place: Their levels on the axes of the study that they share, as ``0.5M, 4M``.
+        cost: Of each of them.
+    """
+
+    stage: str
+    family: str
+    variant: str
+    place: str
+    runs: int
+    cost: Cost
+
+
 def forecast(study: Study, todo: Sequence[Cell]) -> list[ForecastLine]:
-    """Return what a command is to run and what may follow, in the order in which it is run.
+    """Return what is run in any case, in the order in which it is run.
 
     Args:
         study: The study.
         todo: Its cells that are to be run now.
     """
-    stages = stages_of(study, todo)
-    configs = [cell.config for _, cells, _ in stages for cell in trained_cells(cells)]
+    stages: list[tuple[str, Sequence[Cell]]] = [
+        *((name, [cell for cell in todo if cell.stage == stage]) for stage, name in STAGES.items()),
+        ("main, at each one's own best", study.after_tuning),
+    ]
+    configs = [cell.config for _, cells in stages for cell in trained_cells(cells)]
     speeds = finished_speeds(study.folder.parent, configs)
-    return [
-        _line(stage, is_certain, group, speeds)
-        for stage, cells, is_certain in stages
-        for group in _groups(cells)
-    ]
+    return [line for stage, cells in stages for line in _lines(stage, cells, speeds)]
 
 
-def stages_of(study: Study, todo: Sequence[Cell]) -> list[tuple[str, Sequence[Cell], bool]]:
-    """Return the name and the cells of every stage, and whether it is run in any case."""
-    growth = growth_to_come(study.tuning, trained_cells(study.planned)) if study.tuning else []
-    seeds = {(cell.variant, cell.seed) for cell in study.after_tuning}
-    variants = {variant for variant, _ in seeds}
-    # Cells that looks may add to those that are due as soon as the tuning has chosen.
-    undecided = [cell for cell in study.planned if study.decisions and cell.variant in variants]
-    stages = [
-        *((name, [cell for cell in todo if cell.stage == stage], True) for stage, name in STAGES.items()),
-        ("tuning, where the grid grows", growth, False),
-        ("main, at each one's own best", study.after_tuning, True),
-        ("shared rate", study.shared_after_tuning, False),
-        (
-            "more seeds, if undecided",
-            (*study.later, *(cell for cell in undecided if (cell.variant, cell.seed) not in seeds)),
-            False,
-        ),
-    ]
-    return [stage for stage in stages if stage[1]]
-
-
-def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Put together runs of one variant and one model on as many tokens; what is trained is a group too."""
-    groups: dict[Hashable, list[Cell]] = {}
+def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> list[ForecastLine]:
+    """Put together the runs of one variant that cost the same, as those at several learning rates do."""
+    groups: dict[tuple[str, str, Cost], list[Cell]] = {}
     for cell in cells:
-        size: Hashable = None
-        if isinstance(cell, RunCell) and not RunFolder(cell.run_dir).is_complete:
-            data = cell.config.data  # the vocabulary is in no shape
-            size = (shape_of(cell.config), data.vocab_size, data.tokenizer, num_tokens(cell.config))
-        groups.setdefault((cell.variant, size), []).append(cell)
-    return list(groups.values())
+        family = cell.run_id.split("/")[0]
+        groups.setdefault((family, cell.variant, cost_of(cell, speeds)), []).append(cell)
+    lines = []
+    for (family, variant, cost), group in groups.items():
+        shared = [place for place in group[0].places if all(place in cell.places for cell in group)]
+        place = ", ".join(level for _, level in shared)
+        lines.append(ForecastLine(stage, family, variant, place, len(group), cost))
+    return lines
 
 
-def _line(stage: str, is_certain: bool, group: Sequence[Cell], speeds: dict[Shape, Speed]) -> ForecastLine:
-    cell = group[0]
-    family = cell.config.family if isinstance(cell, RunCell) else PRETRAINED
-    place = ", ".join(level for axis, level in cell.places if all((axis, level) in x.places for x in group))
-    line = (stage, is_certain, family, cell.variant, place, len(group))
+def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
+    """Return what the training of a cell costs, at the speed of finished runs of its shape."""
     if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).is_complete:
-        return ForecastLine(*line)
+        return Cost()
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None
-    return ForecastLine(*line, parameters, tokens, flops, speeds.get(shape_of(cell.config)))
+    return Cost(parameters, tokens, flops, speeds.get(shape_of(cell.config)))
 
 
 def shape_of(config: RunConfig) -> Shape:
@@ -291,50 +273,47 @@ def _mean_speed(measured: Sequence[tuple[str, float]]) -> Speed:
 
 
 def render(lines: Sequence[ForecastLine]) -> str:
-    """Write the forecast: a table of what is run in any case, and the totals of every stage."""
+    """Write the forecast: a table of all runs, with their sum."""
     if not lines:
         return "nothing to run"
-    certain = [line for line in lines if line.is_certain]
-    rows = [(*COLUMNS, *OF_A_RUN), *map(_row, certain)]
-    totals = [("total", "runs", "PFLOP", "run hours")]
-    for stage, is_certain in dict.fromkeys((line.stage, line.is_certain) for line in lines):
-        of_stage = [line for line in lines if (line.stage, line.is_certain) == (stage, is_certain)]
-        totals.append((stage if is_certain else f"+ at most: {stage}", *_totals(of_stage)))
-    totals.append(("in all", *_totals(certain)))
-    if len(certain) < len(lines):
-        totals.append(("at most", *_totals(lines)))
+    blanks = [""] * (len(COLUMNS) - 1)
+    rows = [(*COLUMNS, *SUMS), *map(_row, lines), ("in all", *blanks, *_sums(lines))]
     notes = ["no training is left to do; the hours of evaluation are not forecast"]
-    if any(line.parameters for line in lines):
+    if any(line.cost.parameters for line in lines):
         notes = ["hours are of training, one run after the other; what evaluation takes comes on top"]
-    if unknown := sum(line.runs for line in certain if line.parameters and line.hours is None):
+    if unknown := sum(line.runs for line in lines if line.cost.parameters and line.cost.hours is None):
         notes.append(f"hours of {unknown} runs are not known: no finished run has their sizes")
-    tables = [format_table(table) for table in (rows, totals) if len(table) > 1]
-    blocks = ["\n".join(f"  {line}" for line in block.splitlines()) for block in [*tables, "\n".join(notes)]]
-    return "\n\n".join(["\nforecast, of what is not done yet:", *blocks])
+    text = "\n".join(f"  {line}" for line in [*format_table(rows).splitlines(), "", *notes])
+    return f"\nforecast, of what is not done yet:\n\n{text}"
 
 
 def _row(line: ForecastLine) -> tuple[str, ...]:
-    parameters, tokens = ("-" if count is None else f"{count:,}" for count in (line.parameters, line.tokens))
-    time = "none: only scored" if line.parameters is None else "not known"
-    if line.speed and line.hours is not None:
-        runs = f"{line.speed.num_runs} run{'s' * (line.speed.num_runs > 1)}"
-        time = f"{duration(3600 * line.hours)} ({line.speed.device}; by {runs})"
-    cost = (parameters, tokens, petaflops(line.flops), time)
-    return (line.stage, line.family, line.variant, line.place or "-", f"{line.runs:,}", *cost)
-
-
-def _totals(lines: Sequence[ForecastLine]) -> tuple[str, str, str]:
-    """Runs, petaFLOPs and hours; ``2.5+`` of hours where those of some runs are not known."""
-    hours = [line.runs * line.hours for line in lines if line.hours is not None]
-    at_least = "+" if any(line.parameters and line.hours is None for line in lines) else ""
+    cost, time = line.cost, "not known"
+    if cost.parameters is None:
+        time = "none: only scored"
+    elif cost.speed and cost.hours is not None:
+        runs = f"{cost.speed.num_runs} run{'s' * (cost.speed.num_runs > 1)}"
+        time = f"{duration(3600 * cost.hours)} ({cost.speed.device}; by {runs})"
+    parameters, tokens = ("-" if count is None else f"{count:,}" for count in (cost.parameters, cost.tokens))
     return (
-        f"{sum(line.runs for line in lines):,}",
-        petaflops(sum(line.runs * line.flops for line in lines if line.flops)),
-        f"{sum(hours):,.3g}{at_least}" if hours else "-",
+        line.stage,
+        line.family,
+        line.variant,
+        line.place or "-",
+        parameters,
+        tokens,
+        time,
+        *_sums([line]),
     )
 
 
-def petaflops(flops: float | None) -> str:
-    """Write 10^15 floating-point operations, with three digits where they are few."""
-    value = (flops or 0) / 1e15
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value else "-"
+def _sums(lines: Sequence[ForecastLine]) -> tuple[str, str, str]:
+    """Runs, petaFLOPs and hours; ``2.5+`` of hours where those of some runs are not known."""
+    hours = [line.runs * line.cost.hours for line in lines if line.cost.hours is not None]
+    at_least = "+" if any(line.cost.parameters and line.cost.hours is None for line in lines) else ""
+    petaflops = sum(line.runs * line.cost.flops for line in lines if line.cost.flops) / 1e15
+    return (
+        f"{sum(line.runs for line in lines):,}",
+        (f"{petaflops:,.0f}" if petaflops >= 100 else f"{petaflops:.3g}") if petaflops else "-",
+        f"{sum(hours):,.3g}{at_least}" if hours else "-",
+    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -15,19 +14,14 @@ from base.files import mapping
 from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.system import is_locked
-from scores.stages import MAIN, SHARED, STAGES, TUNE, is_cut_off
-from scores.tuning_trials import read_tuning
+from scores.stages import is_cut_off
 from slurm.cell_state import CellState, read_state
-from slurm.cluster import Queue, living_arrays, read_queue, report_name
+from slurm.cluster import PENDING, RUNNING, Queue, living_arrays, read_queue, report_name
 
 SILENT = "SLURM does not answer"
 """The note on cells in jobs while SLURM cannot be asked."""
 BY_SOMEBODY = ("CANCELLED", "DEADLINE")
 """States of jobs that a person or the scheduler ended on purpose: they are not tried again."""
-NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}
-"""What cells are called, by their stage."""
-COSTLESS = "optim."
-"""Fields of the optimizer, as axes, do not change how long a run takes."""
 
 
 @dataclass(frozen=True)
@@ -36,44 +30,28 @@ class StudyListing:
 
     Args:
         run_ids: Their runs.
-        note: What a reader must know of where they are from; empty where they are as submitted.
-        goes_on: Whether there may be more later.
         levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
             whose folder does not tell all.
         stages: By run id its stage, of those that are not (only) of the main one.
-        to_come: By stage the number of cells that are due once the tuning has chosen.
     """
 
     run_ids: tuple[str, ...] = ()
-    note: str = ""
-    goes_on: bool = False
     levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, str] = field(default_factory=dict)
-    to_come: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_listing(study: Path) -> StudyListing:
     """List the cells of a study, as its folder names them.
 
-    Where its ``study.yaml`` does not name them they are those that were begun.
-
     Raises:
-        UsageError: If the folder is not that of a submitted study.
+        UsageError: If the folder is not that of a submitted study, or its ``study.yaml`` is damaged.
     """
     file, listing = StudyFolder(study).study_file, peek_listing(study)
     if listing.run_ids:
         return listing
-    runs = [run.run_id for run in StudyFolder(study).run_folders() if run.is_run]
-    begun = tuple(sorted({*StudyFolder(study).cell_files(), *runs}))
-    if not begun and file.is_file():
-        raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
-    if not begun:
-        raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
-    note = (
-        f"note: {file} is missing or damaged, so these are the {len(begun)} cells that were begun; "
-        "ffn-ablations study run writes it again"
-    )
-    return replace(listing, run_ids=begun, note=note)
+    if file.is_file():
+        raise UsageError(f"{file} is damaged: it names no cells; ffn-ablations study run writes it again")
+    raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
 
 
 def peek_listing(study: Path) -> StudyListing:
@@ -88,7 +66,6 @@ def peek_listing(study: Path) -> StudyListing:
     stages = mapping(content.get("stages"))
     return StudyListing(
         run_ids,
-        goes_on=bool(run_ids) and (content.get("until") is not None or _tunes(study, stages)),
         levels={
             run_id: {str(axis): str(level) for axis, level in mapping(levels).items()}
             for run_id, levels in mapping(content.get("levels")).items()
@@ -98,16 +75,7 @@ def peek_listing(study: Path) -> StudyListing:
             for stage, members in stages.items()
             for run_id in (members if isinstance(members, list) else ())
         },
-        to_come={x: n for x, n in mapping(content.get("to_come")).items() if isinstance(n, int)},
     )
-
-
-def _tunes(study: Path, stages: Mapping[str, object]) -> bool:
-    """Whether a study has not chosen all that it tunes."""
-    if TUNE not in stages:
-        return False
-    tuning = read_tuning(study)
-    return tuning is None or not tuning.is_over
 
 
 def describe_levels(run_id: str, levels: Mapping[str, str]) -> str:
@@ -144,9 +112,7 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
 
 
 def is_followed(study_dir: Path) -> bool:
-    """Whether there may be more cells, and somebody will start them: a command here, or a queued job."""
-    if not peek_listing(study_dir).goes_on:
-        return False
+    """Whether a command here or a queued job will start what follows, more cells or the report."""
     if is_locked(StudyFolder(study_dir).submit_lock_file):
         return True
     return bool(living_arrays(read_queue(study_dir) or {}, report_name(study_dir)))
@@ -165,9 +131,9 @@ def _state_by_queue(state: CellState, queue: Queue | None) -> CellState:
     if queue is None:
         return replace(state, error=SILENT)
     job = queue.get(state.job)
-    if job and job.is_pending:  # also where it saved, and is queued again
+    if job and job.state in PENDING:  # also where it saved, and is queued again
         return replace(state, name="queued", error="" if job.reason == "None" else job.reason)
-    if job and job.is_running:
+    if job and job.state in RUNNING:
         # A worker that has saved says so before its job is queued again.
         is_at_work = state.name == "running" or job.state == "COMPLETING"
         return replace(
@@ -209,88 +175,27 @@ def studies_table(runs_dir: Path) -> str:
     return format_table([("study", "cells", "state"), *rows])
 
 
-@dataclass(frozen=True)
-class CellTime:
-    """A cell, and what it has in common with others that take as long.
+def describe_time_left(states: Collection[CellState], at_work: int | None = None) -> str:
+    """Say how many cells have ended, and about how long the others take.
 
-    Attributes:
-        kind: Its family, its variant, and its level on each axis.
-    """
-
-    stage: str
-    kind: tuple[str, ...]
-    state: CellState
-
-    @classmethod
-    def of(cls, stage: str, run_id: str, levels: Mapping[str, str], state: CellState) -> CellTime:
-        """Take the kind from a run's id, its variant's level (``variant``) and its levels on axes by name."""
-        family, variant = run_id.split("/")[:2]
-        of_cell = {"variant": variant, **levels}
-        kind = (family, *(level for axis, level in of_cell.items() if not axis.startswith(COSTLESS)))
-        return cls(stage, kind, state)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is done or failed."""
-        return self.state.name in ("done", "failed")
-
-    @property
-    def keys(self) -> tuple[Hashable, ...]:
-        """Groups of cells to estimate its duration from, the most similar first, then all cells."""
-        return (self.stage, self.kind), self.kind, None
-
-
-def describe_time_left(
-    cells: Sequence[CellTime],
-    to_come: Mapping[str, int] | None = None,
-    at_work: int | None = None,
-    now_s: float | None = None,
-) -> str:
-    """Say how many cells of each stage have ended, and how long the others take.
-
-    A cell lasts as long as those of its kind and stage that are done did on average; else as those of its
-    kind, else as all.
+    Each is taken to last as long as those that are done did on average: seeds vary slowest, so these are of
+    all variants and sizes alike. What running cells have behind them is not counted.
 
     Args:
-        cells: All that are due.
-        to_come: Stages that follow, and how many cells they will have.
+        states: Of all cells that are due.
         at_work: Cells at the same time; None takes those that are at work now.
-        now_s: Seconds since the epoch.
 
     Returns:
-        One line; empty where nothing is at work or left.
+        One line; empty where nothing is at work, done or left.
     """
-    at_work = at_work or sum(cell.state.name == "running" for cell in cells)
-    num_ended = sum(cell.has_ended for cell in cells)
-    if not at_work or not (num_ended < len(cells) or to_come):
+    num_left = sum(state.name not in ("done", "failed") for state in states)
+    at_work = at_work or sum(state.name == "running" for state in states)
+    seconds = [
+        state.finished_s - state.started_s
+        for state in states
+        if state.name == "done" and 0 < state.started_s < state.finished_s  # not from an archive
+    ]
+    if not (num_left and at_work and seconds):
         return ""
-    durations: dict[Hashable, list[float]] = {}  # seconds of cells that are done here, by key
-    for cell in cells:
-        if cell.state.name == "done" and 0 < cell.state.started_s < cell.state.finished_s:
-            for key in cell.keys:
-                durations.setdefault(key, []).append(cell.state.finished_s - cell.state.started_s)
-    if None not in durations:
-        return f"{num_ended} of {len(cells)} cells, time left not known until one is done"
-    now_s = time.time() if now_s is None else now_s
-    parts = []
-    for stage in STAGES:
-        of_stage = [cell for cell in cells if cell.stage == stage]
-        seconds = [_left_s(cell, durations, now_s) for cell in of_stage if not cell.has_ended]
-        if seconds:
-            ended = f"{len(of_stage) - len(seconds)} of {len(of_stage)} {NAMES[stage]}"
-            parts.append(f"{ended}, {_about(seconds, at_work)} left")
-    for stage, number in (to_come or {}).items():
-        name = "main cells" if stage == MAIN else NAMES.get(stage, f"{stage} cells")
-        most = "up to " * (stage == SHARED)
-        parts.append(f"{most}{number} {name}, {_about([fmean(durations[None])] * number, at_work)}")
-    return "; then ".join(parts)
-
-
-def _left_s(cell: CellTime, durations: Mapping[Hashable, list[float]], now_s: float) -> float:
-    whole_s = next(fmean(durations[key]) for key in cell.keys if key in durations)
-    return max(0.0, whole_s - (now_s - cell.state.started_s)) if cell.state.name == "running" else whole_s
-
-
-def _about(seconds: Sequence[float], at_work: int) -> str:
-    """Time until the last has ended: shared evenly, and no less than the longest takes."""
-    return f"about {duration(max(sum(seconds) / at_work, max(seconds, default=0.0)))}"
+    rounds = max(1.0, num_left / at_work)
+    return f"{len(states) - num_left} of {len(states)} cells, about {duration(fmean(seconds) * rounds)} left"

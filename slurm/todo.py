@@ -36,11 +36,6 @@ class Todo:
     states: Mapping[str, CellState]
     cells: tuple[Cell, ...]
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no cell is at work or queued."""
-        return not any(state.name in ("queued", "running") for state in self.states.values())
-
 
 def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
     """Keep a second command from running or handing in the same cells, which would be in vain.
@@ -58,32 +53,34 @@ def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
 def find_todo(study: Study, retry_failed: bool) -> Todo:
     """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again.
 
-    What was trained through another source of its variant is neither done nor run again: it has failed. What
-    is missing of that variant is not run either, or one arm would be of two codes.
+    What was trained through another source of its variant is neither done nor run again: it has failed.
 
     What runs here though no other command can be at work is to be run: its worker's command was killed, and
     it saves and ends.
     """
     states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
-    changes = _other_sources(study.cells)
-    trained = trained_cells(study.cells)
-    reasons = {cell.config.model.ffn: changes[cell.run_id] for cell in trained if cell.run_id in changes}
     cells = []
     for cell in study.cells:
         state = states[cell.run_id]
-        reason = reasons.get(cell.config.model.ffn) if isinstance(cell, RunCell) else None
         if state.name == "queued" or (state.name == "running" and state.job):
             continue
-        if change := changes.get(cell.run_id):
+        if change := _other_source(cell):
             states[cell.run_id] = replace(state, name="failed", error=change)
         elif is_done(cell):
-            states[cell.run_id] = CellState(name="done")
-        elif reason:
-            error = f"not run, as of other runs of its variant: {reason}"
-            states[cell.run_id] = replace(state, name="failed", error=error)
+            states[cell.run_id] = replace(state, name="done", error="")
         elif state.name != "failed" or retry_failed:
             cells.append(cell)
     return Todo(states, tuple(cells))
+
+
+def _other_source(cell: Cell) -> str | None:
+    """Say through which other source of its variant a run was trained; None for the same.
+
+    Of a variant in a file that this process did not load, nothing is known.
+    """
+    if not isinstance(cell, RunCell) or (cell.variant_file and not is_registered(cell.variant_file.name)):
+        return None
+    return source_change(cell.run_dir, cell.config.model.ffn)
 
 
 def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
@@ -97,7 +94,7 @@ def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     return [(cell, states[cell.run_id]) for cell in study.cells if states[cell.run_id].name != "done"]
 
 
-def describe_unfinished(cells: Iterable[tuple[Cell, CellState]], what: str = "not done") -> list[str]:
+def describe_unfinished(cells: Iterable[tuple[Cell, CellState]]) -> list[str]:
     """Say why cells are not done; those with the same reason in one line, whatever folders it names."""
     groups: dict[str, list[tuple[Cell, str]]] = defaultdict(list)
     for cell, state in cells:
@@ -107,21 +104,8 @@ def describe_unfinished(cells: Iterable[tuple[Cell, CellState]], what: str = "no
     lines = []
     for group in groups.values():
         labels = first_few([cell.label for cell, _ in group], 1)
-        lines.append(f"{what}: {labels}: {group[0][1]}")
+        lines.append(f"not done: {labels}: {group[0][1]}")
     return lines
-
-
-def _other_sources(cells: Iterable[Cell]) -> dict[str, str]:
-    """Say by run id which cells were trained through another source of their variant.
-
-    Of a variant in a file that this process did not load, nothing is known.
-    """
-    changes = {
-        cell.run_id: source_change(cell.run_dir, cell.config.model.ffn)
-        for cell in trained_cells(cells)
-        if not cell.variant_file or is_registered(cell.variant_file.name)
-    }
-    return {run_id: change for run_id, change in changes.items() if change}
 
 
 def check_same_texts(study: Study, todo: Todo) -> None:

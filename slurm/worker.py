@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
 
 import submitit
 import torch
 from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
 
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error, run_cli
-from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
-from base.records import set_aside, write_record
-from base.run.folder_names import RunFolder, StudyFolder
-from base.system import num_cores
+from base.run.folder_names import RunFolder
 from eval.evaluate import evaluate_run
 from eval.identity import admit_run
 from eval.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
-from pretrain.run.provenance import content_hash, is_as_copied
 from pretrain.run.run_folder import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.training_run import train
 from scores.stages import TUNE
 from slurm.cell_state import CellState, held_cell, read_state, start_state, write_state
+from slurm.snapshot import tell_of_edited_code
 from slurm.study.cells import BackboneCell, Cell, RunCell
 
 # A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
@@ -155,48 +148,31 @@ def _load_own(cell: RunCell) -> None:
         cell.variant_file.load()
 
 
-def tell_of_edited_code() -> None:
-    """Say so where the copy of the code that a job runs was edited."""
-    if not is_as_copied(CODE_ROOT):
-        print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
-
-
-def share_cores(num_workers: int) -> dict[str, str]:
-    """Variables for workers that share this machine's cores."""
-    return {"OMP_NUM_THREADS": str(max(1, num_cores() // num_workers))}
-
-
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:500]
-
-
-Layout = Literal["in-turn", "at-once", "shared"]
-"""Cells one after the other; by several processes at once, each with its part; one cell by all processes."""
 
 
 class CellJob:
     """Runs cells; a cluster calls it in every task of a job.
 
     Args:
-        layout: How the job's processes share them.
+        is_shared: Whether all tasks train one cell together; otherwise each has its part of the cells.
     """
 
-    def __init__(self, layout: Layout = "in-turn") -> None:
-        self.layout = layout
+    def __init__(self, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
 
     def __call__(self, cells: Sequence[Cell]) -> None:
         environment = submitit.JobEnvironment()
         rank = environment.global_rank
         tell_of_edited_code()
         worker = Worker(log=str(environment.paths.stderr), job=environment.job_id, rank=rank)
-        if self.layout == "shared":
+        if self.is_shared:
             _join_processes()
             run_shared_cell(cells[0], worker)
-        elif self.layout == "at-once":
-            run_cells(cells[rank :: environment.num_tasks], worker)
         else:
-            run_cells(cells, worker)
+            run_cells(cells[rank :: environment.num_tasks], worker)
 
     def checkpoint(self, cells: Sequence[Cell]) -> DelayedSubmission:
         """What to queue again when time runs out: the same, as every cell continues where it was."""
@@ -233,81 +209,6 @@ def _end_with_command() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-SUFFIXES = (".py", ".json", ".yaml", ".csv", ".css", ".bib", ".md")
-"""Of the files that the packages consist of."""
-
-
-def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) -> Path:
-    """Copy the project's code into the study's folder, once for each state of the code.
-
-    Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart. A copy that
-    was edited or damaged since it was made is set aside, and made anew.
-
-    Args:
-        study_dir: The study's folder.
-        variants: Files of the user's own variants, by their place in the copy.
-
-    Returns:
-        ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
-    """
-    root = CODE_ROOT
-    files = [path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES]
-    # An environment inside a checkout of something else has no commit of its own.
-    is_checkout = bool(_git(root, "ls-files", "base/files.py"))
-    commit = _git(root, "rev-parse", "HEAD") if is_checkout else ""
-    diff = _git(root, "diff", "HEAD", "--", *PACKAGES) if is_checkout else ""
-    is_clean = bool(commit) and not _git(root, "status", "--porcelain", "--", *PACKAGES)
-    copy = StudyFolder(study_dir).code_dir.resolve() / f"copy.tmp-{os.getpid()}"
-    try:
-        for path in files:
-            (copy / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy / path.relative_to(root))
-        for place, content in (variants or {}).items():
-            (copy / place).parent.mkdir(parents=True, exist_ok=True)
-            (copy / place).write_bytes(content)
-        # Code as committed is named by its commit, such as 0a1b2c3d4e5f, any other by its content as well,
-        # 0a1b2c3d4e5f-9f8e7d6c: so two edits of one commit have a copy each.
-        digest = content_hash(copy)
-        name = (
-            commit[:12] if commit and is_clean and not variants else f"{commit[:12] or 'code'}-{digest[:8]}"
-        )
-        folder = copy.with_name(name)
-        if folder.is_dir() and content_hash(folder) == digest and is_as_copied(folder):
-            for cache in folder.rglob("__pycache__"):
-                shutil.rmtree(cache, ignore_errors=True)
-            return folder
-        if diff:
-            write_text(folder.with_name(f"{name}.diff"), diff + "\n")
-        clean = is_clean if commit else None
-        write_record(copy / SNAPSHOT, {"commit": commit or None, "clean": clean, "content": digest})
-        if folder.exists():
-            set_aside(folder, "its files are not as they were copied")
-        copy.replace(folder)
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
-    return folder
-
-
-def snapshot_environment(folder: Path) -> dict[str, str]:
-    """Return the variables with which Python runs the code of a snapshot.
-
-    Jobs start where they were submitted, and ``python -m`` looks there first: PYTHONSAFEPATH forbids it.
-    """
-    others = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([str(folder), *([others] if others else [])])
-    # Compiled files in the copy would be believed unread.
-    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _git(root: Path, *command: str) -> str:
-    """Ask git; empty outside a checkout or without git."""
-    try:
-        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

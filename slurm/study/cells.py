@@ -44,9 +44,14 @@ class Cell:
         return RunFolder(self.run_dir).run_id
 
     @property
+    def levels(self) -> dict[str, str]:
+        """The study's name for its variant (``variant``), and its level on each axis by the axis's name."""
+        return {"variant": self.variant, **dict(self.places)}
+
+    @property
     def shown_id(self) -> str:
         """Its ``run_id``, and the levels that the name of its folder does not show."""
-        levels = describe_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
+        levels = describe_levels(self.run_id, self.levels)
         return f"{self.run_id}  {levels}" if levels else self.run_id
 
     @property

@@ -17,7 +17,7 @@ from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import run_dir
-from slurm.study.cells import RunCell, at_seed, own_variant, variant_place
+from slurm.study.cells import Cell, RunCell, at_seed, own_variant, variant_place
 from slurm.study.ffn_levels import SIZE, Level, Point, find, has, leaves, num_steps
 from slurm.study.study_config import StudyConfig
 
@@ -43,14 +43,12 @@ class Expansion:
         """Return the study's main cells: families vary slowest after seeds, then axes, then variants.
 
         Raises:
-            UsageError: If the configuration of one does not fit, or two would be one run.
+            UsageError: If the configuration of one does not fit.
         """
         arms = product(self.config.families, product(*self.config.points.values()), self.config.levels)
         # Seeds differ in nothing else, and there may be thousands.
         of_first = [self._cell(*arm) for arm in arms]
-        cells = tuple(at_seed(cell, seed) for seed in self.config.all_seeds for cell in of_first)
-        check_folders(self.path, cells)
-        return cells
+        return tuple(at_seed(cell, seed) for seed in self.config.all_seeds for cell in of_first)
 
     def _cell(self, family: str, points: tuple[Point, ...], level: Level) -> RunCell:
         """Return a cell at the study's first seed; ``points`` has one for each axis, in the study's order."""
@@ -116,19 +114,21 @@ class Expansion:
         return {name: find_config(Path(file), "config", self.path.parent) for name, file in families}
 
 
-def check_folders(path: Path, cells: Sequence[RunCell]) -> None:
+def check_folders(path: Path, cells: Sequence[Cell]) -> None:
     """Refuse cells that would share a folder, or lie in several studies.
+
+    So a variant, seed, size or value that stands twice is refused here, however it was written.
 
     Raises:
         UsageError: Naming two of them.
     """
-    cells_of: dict[Path, RunCell] = {}
+    cells_of: dict[Path, Cell] = {}
     for cell in cells:
         other = cells_of.setdefault(cell.run_dir, cell)
         if other is not cell:
             raise UsageError(
-                f"{path}: {other.label} and {cell.label} are one run, as nothing that they differ in changes "
-                f"its folder, {cell.run_dir}; leave one of them out, or output.run_name"
+                f"{path}: {other.label} and {cell.label} are one run, {cell.run_dir}: one stands twice, or "
+                "nothing that they differ in changes the result; leave one of them out, or output.run_name"
             )
         if cell.study_dir != cells[0].study_dir:
             raise UsageError(

@@ -7,15 +7,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 from base.families import Budget
 from base.options import Value, like, parse_option_text, write_option_text
-from base.sections import is_section
+from base.sections import leaf_fields
 from ffn_variants import get_variant
 from pretrain.config import RunConfig
 from pretrain.run.run_folder import RESULT_NEUTRAL
@@ -202,7 +203,7 @@ def check_field(name: str) -> None:
             f'axes: {name} is no axis of its own; write it under `variants`, such as "kan grid_size=3" or '
             '"kan ffn_budget=params"'
         )
-    fields = dict(_fields())
+    fields = _fields()
     if name not in fields:
         close = difflib.get_close_matches(name[:LONGEST_SHOWN], fields, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "write section.name, such as optim.learning_rate"
@@ -221,12 +222,12 @@ def read_value(name: str, value: Any) -> Any:
     Raises:
         UsageError: If it does not fit.
     """
-    kind: Any = dict(_fields())[name].rebuild_annotation()
+    kind: Any = _fields()[name].rebuild_annotation()
     try:
         return TypeAdapter(kind, config=_FINITE).validate_python(value)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"]
-        raise UsageError(f"axes: {name} {shown(value)} does not fit: {problem}") from None
+        raise UsageError(f"{name} {shown(value)} does not fit: {problem}") from None
 
 
 def write_value(value: Any) -> str:
@@ -241,13 +242,10 @@ def write_value(value: Any) -> str:
     return str(value)
 
 
-def _fields(kind: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    for name, info in kind.model_fields.items():
-        annotation: Any = info.annotation
-        if is_section(annotation):
-            yield from _fields(annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", info
+@lru_cache(maxsize=1)
+def _fields() -> dict[str, FieldInfo]:
+    """Look up the fields of a run's configuration by their dotted names."""
+    return {".".join(path): info for path, info in leaf_fields(RunConfig)}
 
 
 SIZE, TOKENS = "size", "tokens"
@@ -280,20 +278,20 @@ def tokens_points(values: Iterable[Any]) -> tuple[Point, ...]:
     """Return the levels of ``tokens``.
 
     Raises:
-        UsageError: For what is no number of tokens, or one that is named twice.
+        UsageError: For what is no number of tokens.
     """
     numbers = [read_tokens(value) for value in values]
-    return _distinct(TOKENS, (Point(TOKENS, write_tokens(number), tokens=number) for number in numbers))
+    return tuple(Point(TOKENS, write_tokens(number), tokens=number) for number in numbers)
 
 
 def field_points(name: str, values: Iterable[Any]) -> tuple[Point, ...]:
     """Return the levels of a field.
 
     Raises:
-        UsageError: If it can be no axis, or for a value that does not fit or is named twice.
+        UsageError: If it can be no axis, or for a value that does not fit.
     """
     check_field(name)
-    return _distinct(f"axes.{name}", (field_point(name, value) for value in values))
+    return tuple(field_point(name, value) for value in values)
 
 
 def field_point(name: str, value: Any) -> Point:
@@ -310,14 +308,3 @@ def canonical_level(axis: str, text: str) -> str:
         return text if axis == SIZE else field_point(axis, text).level
     except UsageError:
         return text
-
-
-def _distinct(place: str, points: Iterable[Point]) -> tuple[Point, ...]:
-    by_level: dict[str, Point] = {}
-    for point in points:
-        if point.level in by_level:
-            raise UsageError(f"{place}: {point.level} is named twice; name each once")
-        by_level[point.level] = point
-    if not by_level:
-        raise UsageError(f"{place} has no levels; name one or more, or leave it out")
-    return tuple(by_level.values())

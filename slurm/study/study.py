@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
 from base.config_input import deep_merge, find_config, parse_seeds, read_yaml
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.run.folder_names import StudyFolder
-from base.sections import check, explain
+from base.sections import check
 from eval.classification.schema import benchmarks_asked_for
-from pretrain.config import OutputConfig, RunConfig
+from pretrain.config import RunConfig
 from report.significance.factor import parse_contrast
 from scores.stages import MAIN, SHARED, TUNE, Decisions, read_decisions
 from scores.tuning_trials import Tuning, TuningPlan, read_tuning
@@ -37,7 +36,7 @@ from slurm.study.cells import (
     load_file_variants,
     trained_cells,
 )
-from slurm.study.expansion import Expansion
+from slurm.study.expansion import Expansion, check_folders
 from slurm.study.ffn_levels import canonical, canonical_contrast
 from slurm.study.study_config import StudyConfig
 from slurm.study.tune_section import (
@@ -81,18 +80,6 @@ class Study:
         return (*main_cells(self.tuning, untuned), *shared_cells(self.tuning, untuned))
 
     @property
-    def later(self) -> tuple[Cell, ...]:
-        """Cells that may still be added at looks after the next one."""
-        if self.decisions is None:
-            return ()
-        due = {cell.run_id for cell in self.cells}
-        return tuple(
-            cell
-            for cell in self.compared
-            if cell.run_id not in due and self.decisions.may_go_on(cell.variant)
-        )
-
-    @property
     def after_tuning(self) -> tuple[Cell, ...]:
         """Cells that follow once the tuning has chosen their values, here with the values of no tuning."""
         if self.tuning is None:
@@ -100,26 +87,6 @@ class Study:
         tuned = {(one.family, one.places, one.variant) for one in self.tuning.chosen}
         untuned = trained_cells(self._due(self.planned))
         return tuple(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in tuned)
-
-    @property
-    def shared_after_tuning(self) -> tuple[Cell, ...]:
-        """Of ``after_tuning`` those that are also trained at the baseline's best values."""
-        if not (self.config.tune and self.config.tune.shared):
-            return ()
-        baseline = self.config.tuned_baseline
-        return tuple(replace(cell, stage=SHARED) for cell in self.after_tuning if cell.variant != baseline)
-
-    @property
-    def to_come(self) -> dict[str, int]:
-        """Stages that follow the tuning, and how many cells they have: of ``shared`` at most so many."""
-        numbers = {MAIN: len(self.after_tuning), SHARED: len(self.shared_after_tuning)}
-        return {stage: number for stage, number in numbers.items() if number}
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether there may be more cells than are due now."""
-        is_tuning = self.tuning is not None and not self.tuning.is_over
-        return is_tuning or (self.decisions is not None and not self.decisions.is_over)
 
     @cached_property
     def tuning_plan(self) -> TuningPlan | None:
@@ -178,7 +145,7 @@ class Study:
             if self.tuning and isinstance(cell, RunCell) and shares_its_best(self.tuning, cell):
                 stages.setdefault(SHARED, []).append(cell.run_id)
         levels = {
-            cell.run_id: {"variant": cell.variant, **dict(cell.places)}
+            cell.run_id: cell.levels
             for cell in trained_cells(self.cells)
             if cell.places or cell.variant != cell.config.model.ffn
         }
@@ -204,7 +171,6 @@ class Study:
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
             **self._levels_and_stages,
-            **({"to_come": self.to_come} if self.to_come else {}),
             # Last, so that a file that was cut off lacks some of them (scores.stages.is_cut_off).
             "cells": [cell.run_id for cell in self.cells],
         }
@@ -245,27 +211,20 @@ def load_study(
     path = find_config(path, "study")
     config = _read(path, trust_remote_code, changes or Changes(), overrides)
     extra = deep_merge(config.config, dict(overrides or {}))
+    planned: tuple[Cell, ...]
     if config.backbones:
         folder = _folder(path, {"name": config.name, "config": extra}, None)
-        planned = expand_backbones(
-            config.backbones, config.all_seeds, config.evaluation, folder, trust_remote_code
-        )
-        return Study(config=config, folder=folder, planned=planned).now()
-    cells = Expansion(config, path, extra).cells()
+        seeds = config.all_seeds
+        planned = expand_backbones(config.backbones, seeds, config.evaluation, folder, trust_remote_code)
+    else:
+        planned = Expansion(config, path, extra).cells()
+    check_folders(path, planned)
     if config.tune:
         try:
-            check_values(cells[: len(cells) // len(config.all_seeds)], config.tune)
+            check_values(trained_cells(planned[: len(planned) // len(config.all_seeds)]), config.tune)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
-    return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
-
-
-def _output(path: Path, values: dict[str, Any]) -> OutputConfig:
-    """Read where a study's results go."""
-    try:
-        return RunConfig.model_validate({"output": values.get("output", {})}).output
-    except ValidationError as error:
-        raise explain(error, RunConfig, f"{path}: config") from None
+    return Study(config=config, folder=planned[0].study_dir, planned=planned).now()
 
 
 def folder_of(path: Path, overrides: Mapping[str, Any] | None = None) -> Path:
@@ -283,10 +242,9 @@ def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] 
     families = list(mapping(values.get("families")).values())
     base = read_yaml(find_config(Path(str(families[0])), "config", path.parent)) if families else {}
     merged = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
-    output = _output(
-        path, merged | {"output": {**mapping(merged.get("output")), "study": values.get("name")}}
-    )
-    return Path(output.runs_dir) / output.study
+    output = {**mapping(merged.get("output")), "study": values.get("name")}
+    config = check(RunConfig, {"output": output}, source=f"{path}: config")
+    return Path(config.output.runs_dir) / config.output.study
 
 
 def _read(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from base.config_input import LONGEST_RANGE, parse_seeds
-from base.errors import UsageError, shown, unknown_name
+from base.errors import UsageError, unknown_name
 from base.families import BASELINE
 from base.options import check_name
 from base.sections import Section, check
@@ -39,7 +38,6 @@ from slurm.study.ffn_levels import (
     settings,
     size_points,
     tokens_points,
-    write_value,
 )
 from slurm.study.tune_section import TuneConfig, read_tune
 
@@ -80,7 +78,10 @@ def read_seeds(value: object) -> tuple[int, ...] | AdaptiveSeeds:
     return parse_seeds(value if isinstance(value, list | tuple) else [value], "", "[1, 2, 3] or 1-3")
 
 
-_SIZE_NAME = re.compile(r"[^\W_][\w.+-]{0,39}")
+# A short word, as it stands in tables. YAML reads a name like 10 as a number.
+SizeName = Annotated[str, Field(pattern=r"^[^\W_][\w.+-]{0,39}$", coerce_numbers_to_str=True)]
+SizeValues = Annotated[dict[str, Any], BeforeValidator(lambda values: {} if values is None else values)]
+"""What a size sets; nothing where it is the base config."""
 
 
 class ReportConfig(Section):
@@ -89,7 +90,7 @@ class ReportConfig(Section):
     factor: str = "ffn"
     """What is compared: ``ffn`` variants, classification heads (``head``), ``both`` as ``kan/linear``, or the
     levels of an axis: ``size``, ``tokens``, or a field such as ``optim.learning_rate``."""
-    baseline: Annotated[str, BeforeValidator(lambda value: _text(value))] = BASELINE
+    baseline: Annotated[str, Field(coerce_numbers_to_str=True)] = BASELINE
     """The variant, head, combination or level that every other one is compared with."""
     margin: Annotated[float, Field(gt=0, lt=100)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
@@ -127,13 +128,11 @@ class StudyConfig(Section):
     """FFN variants by name, with options where they are wanted (``kan grid_size=3 ffn_budget=params``), or as
     ``path/to/mine.py:SPEC``, where a relative path starts at the study file's folder. Such a file is run with
     ``--trust-remote-code`` only."""
-    sizes: Annotated[dict[str, dict[str, Any]], BeforeValidator(lambda value: _sizes(value))] = Field(
-        default_factory=dict
-    )
+    sizes: Annotated[dict[SizeName, SizeValues], Field(min_length=1)] = Field(default_factory=dict)
     """Name of a size to what it sets on top of every base config, in the same nested form."""
-    tokens: tuple[Any, ...] = ()
+    tokens: Annotated[tuple[Any, ...], Field(min_length=1)] = ()
     """Training tokens of a run, such as ``[1M, 4M]``; each has a schedule of its own."""
-    axes: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    axes: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """Any field of a run's configuration by its dotted name, and its values."""
     tune: Annotated[TuneConfig | None, BeforeValidator(read_tune)] = None
     """Fields that every variant gets its own best value of before it is compared, by their dotted names, and
@@ -188,9 +187,6 @@ class StudyConfig(Section):
         )
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, report.factor)
-        for label, values in (("variants", self.models), ("seeds", self.all_seeds)):
-            if len(set(values)) != len(values):
-                raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         outcomes = self._outcomes()
         for section, names in (("margins", report.margins), ("primary", report.primary)):
             for name in names:
@@ -282,7 +278,7 @@ class StudyConfig(Section):
     def points(self) -> Mapping[str, tuple[Point, ...]]:
         """The axes beside the variant, in order, and the levels of each; empty without any."""
         points = {SIZE: size_points(self.sizes)} if self.sizes else {}
-        if "tokens" in self.model_fields_set:
+        if self.tokens:
             points[TOKENS] = tokens_points(self.tokens)
         return points | {name: field_points(name, values) for name, values in self.axes.items()}
 
@@ -315,25 +311,3 @@ class StudyConfig(Section):
         """The classification heads that every run is fine-tuned with, as rows name them."""
         choices = [parse_head(text) for text in listed_heads(self.evaluation.finetune.model_dump())]
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
-
-
-def _text(value: Any) -> Any:
-    """Write a number as the name of a level: 0.003 as ``"0.003"``."""
-    return write_value(value) if isinstance(value, int | float) else value
-
-
-def _sizes(value: Any) -> Any:
-    """Read names of sizes as texts, and a size that sets nothing as the base config."""
-    if not isinstance(value, Mapping):
-        return value
-    if not value:
-        raise UsageError("no size is named; name one or more, or leave sizes out")
-    sizes: dict[str, Any] = {}
-    for key, values in value.items():
-        name = "" if key is None else str(key)
-        if not _SIZE_NAME.fullmatch(name):
-            raise UsageError(
-                f"{shown(name)} is no name of a size; write a short one, of letters, digits and . _ + -"
-            )
-        sizes[name] = {} if values is None else values
-    return sizes

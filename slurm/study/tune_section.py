@@ -20,7 +20,7 @@ from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, SHARED, TUNE
 from scores.tuning_trials import Point, Trial, Tuning, TuningPlan, Value, is_number, widest
 from slurm.study.cells import RunCell, at_seed
-from slurm.study.ffn_levels import put, write_value
+from slurm.study.ffn_levels import put, read_value, write_value
 
 MOST_POINTS = 1000
 WIDEN = 2
@@ -89,29 +89,16 @@ def read_tune(value: object) -> TuneConfig | None:
 
 
 def _values(name: str, values: object) -> tuple[Value, ...]:
-    """Check the values of one field, and bring numbers into their order."""
+    """Read the values of one field in the field's type, and bring numbers into their order."""
     _check_tunable(name)
-    if not isinstance(values, list | tuple) or not all(
-        isinstance(v, bool | int | float | str) for v in values
-    ):
+    if not isinstance(values, list | tuple):
         raise UsageError(
             f"{name} {shown(values)} must be one list of values for all variants, such as [3e-4, 1e-3, 3e-3]"
         )
-    numbers = [_number(value) for value in values]
-    if len(numbers) < 2 or len(set(map(str, numbers))) != len(numbers):
+    typed = [read_value(name, value) for value in values]
+    if len(typed) < 2 or len(set(map(str, typed))) != len(typed):
         raise UsageError(f"{name} {shown(values)} must be two or more different values")
-    kinds = {is_number(value) for value in numbers}
-    if kinds == {True, False}:
-        raise UsageError(f"{name} {shown(values)} mixes numbers and words; name values of one kind")
-    return tuple(sorted(numbers)) if kinds == {True} else tuple(numbers)  # type: ignore[type-var]
-
-
-def _number(value: Value) -> Value:
-    """Read a number that YAML takes for a word, as 3e-4 without a point."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    return tuple(sorted(typed) if is_number(typed[0]) else typed)
 
 
 def _check_tunable(name: str) -> None:
@@ -135,7 +122,8 @@ def describe_tuning(tune: TuneConfig) -> str:
     fields = "; ".join(f"{name} {', '.join(map(write_value, some))}" for name, some in tune.fields.items())
     often = "once" if tune.widen == 1 else f"up to {tune.widen} times"
     grows = f", grown {often} where a best is at its edge" if tune.widen else ""
-    return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; grid{grows}"
+    shared = "; each at its own best and at the baseline's" if tune.shared else ""
+    return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; grid{grows}{shared}"
 
 
 Part = Literal["even", "odd"]
@@ -174,18 +162,6 @@ def tuning_cells(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
     further = (cells_of(one, seeds, untuned) for one, seeds in tuning.further_trials())
     planned = [at_seed(cell, seed) for seed in tuning.plan.seeds for cell in of_first]
     return [*planned, *itertools.chain.from_iterable(further)]
-
-
-def growth_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
-    """Return the most runs that may be added by grids that grow."""
-    plan = tuning.plan
-    if tuning.is_over or not plan.widen:
-        return []
-    due = {cell.run_id for cell in tuning_cells(tuning, untuned)}
-    through = {(one.family, one.places) for one in tuning.chosen}
-    open_ones = tuple(setting for setting in plan.settings if setting not in through)
-    most = Tuning(plan=replace(plan, fields=widest(plan.fields, plan.widen), settings=open_ones))
-    return [cell for cell in tuning_cells(most, untuned) if cell.run_id not in due]
 
 
 def cells_of(trial: Trial, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:

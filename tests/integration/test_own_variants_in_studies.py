@@ -17,10 +17,11 @@ from ffn_variants import FFN_VARIANTS
 from ffn_variants import variant_files as files
 from report.inputs.run_facts import read_facts
 from slurm.cell_state import read_state
+from slurm.snapshot import take_snapshot
 from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import load_study
-from slurm.worker import run_cells, take_snapshot
+from slurm.worker import run_cells
 
 FORMULA = "a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere"
 

@@ -119,7 +119,7 @@ def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -
     (runs / "smoke" / bad).unlink()
     left_alone = run("slurm.submit", study_file, "--runs-dir", runs, "--no-report")
     assert left_alone.returncode == 1
-    assert "--retry-failed tries it again" in left_alone.stdout
+    assert "--retry-failed also tries what failed" in left_alone.stdout
     assert "0 cells run" in left_alone.stdout
     again = run("slurm.submit", study_file, "--runs-dir", runs, "--retry-failed")
     assert again.returncode == 0, again.stdout

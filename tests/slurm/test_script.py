@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset
-from slurm.jobs import Packing, SlurmSubmitter
+from slurm.jobs import SlurmSubmitter
 from tests.slurm.cluster import Cluster
 
 CORES = 2
@@ -28,7 +29,8 @@ def test_a_step_has_the_cores_and_the_variables_of_its_preset(
     )
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)
     submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=tmp_path / "s")
-    submitter.preset, submitter.packing, submitter.snapshot = preset, Packing(), tmp_path
+    submitter.preset, submitter.snapshot = preset, tmp_path
+    submitter.options = SubmitArgs(study=Path("s"))
     for name, value in cluster.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)

@@ -90,7 +90,7 @@ def test_a_cell_that_cannot_succeed_stops_no_other_and_is_named(
     assert submitted.study.states()["silu"]["attempts"] == 1
 
     said = submitted.submit()
-    assert "left alone, as it failed before (--retry-failed tries it again): gpt_neo/silu/seed1" in said
+    assert "not done: gpt_neo/silu/seed1" in said
     assert "nothing to submit" in said
 
 

@@ -97,7 +97,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "command",
     ),
     "slurm": (
-        "arguments cluster",
+        "arguments cluster snapshot",
         "cell_state",
         "survey",
         "study",
@@ -297,7 +297,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 13, "scores": 18, "report": 12, "pretrain": 9, "slurm": 15}
+    tops = {"eval": 13, "scores": 18, "report": 12, "pretrain": 9, "slurm": 16}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from base.errors import UsageError
+from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset, load_preset, minutes_of
-from slurm.jobs import Packing, SlurmSubmitter, in_the_job
+from slurm.jobs import SlurmSubmitter, in_the_job
 
 PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
 
@@ -85,7 +86,7 @@ def test_what_a_study_finds_its_jobs_by_is_not_the_sites(name: str) -> None:
 def asked_by(**preset: Any) -> str:
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)  # which asks for a SLURM
     submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
-    submitter.preset, submitter.packing = ClusterPreset(**preset), Packing()
+    submitter.preset, submitter.options = ClusterPreset(**preset), SubmitArgs(study=Path("s"))
     submitter.snapshot = Path("/code $x")
     return submitter.asked(4)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from base.printing import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_folder import write_config
 from slurm.study.study import Study, load_study
-from slurm.study_dry_run import _COSTS, _LETTERS, ForecastLine, Speed, forecast, render, stages_of
+from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, render
 
 RATE = "optim.learning_rate"
 SPEED = Speed(10.0, "GPU X", 2)
@@ -51,13 +51,16 @@ def lines_of(asked: Study) -> list[ForecastLine]:
     return [line for line in lines if line.stage == lines[0].stage]
 
 
-def counts(asked: Study) -> dict[str, tuple[int, bool]]:
-    return {name: (len(cells), certain) for name, cells, certain in stages_of(asked, asked.cells)}
+def counts(asked: Study) -> dict[str, int]:
+    runs: Counter[str] = Counter()
+    for line in forecast(asked, asked.cells):
+        runs[line.stage] += line.runs
+    return dict(runs)
 
 
 def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, repository: Path) -> None:
     asked = study(tmp_path, repository, variants=["gelu", "kan"], seeds="1-4")
-    assert [line.hours for line in lines_of(asked)] == [None, None]
+    assert [line.cost.hours for line in lines_of(asked)] == [None, None]
     gelu = [cell for cell in asked.cells if cell.variant == "gelu"]
     finish(gelu[0], 100_000.0)
     finish(gelu[1], 300_000.0)
@@ -68,15 +71,20 @@ def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, reposit
         finish(other.cells[0], 9e9)
 
     lines = forecast(asked, asked.cells)
-    trained, kan, gelu_left = sorted(lines, key=lambda line: (line.tokens or 0, line.runs * -1))
-    assert (trained.variant, trained.runs, trained.parameters, trained.hours) == ("gelu", 3, None, None)
-    assert (kan.variant, kan.runs, kan.hours) == ("kan", 4, None)
+    trained, kan, gelu_left = sorted(lines, key=lambda line: (line.cost.tokens or 0, line.runs * -1))
+    assert (trained.variant, trained.runs, trained.cost.parameters, trained.cost.hours) == (
+        "gelu",
+        3,
+        None,
+        None,
+    )
+    assert (kan.variant, kan.runs, kan.cost.hours) == ("kan", 4, None)
     assert (gelu_left.variant, gelu_left.runs) == ("gelu", 1)
-    assert gelu_left.tokens is not None
-    assert 4.6e8 < gelu_left.tokens < 4.7e8  # one epoch of the hub's TinyStories
-    assert gelu_left.hours == pytest.approx(gelu_left.tokens / 200_000 / 3600)
+    assert gelu_left.cost.tokens is not None
+    assert 4.6e8 < gelu_left.cost.tokens < 4.7e8  # one epoch of the hub's TinyStories
+    assert gelu_left.cost.hours == pytest.approx(gelu_left.cost.tokens / 200_000 / 3600)
     text = render(lines)
-    assert f"{duration(3600 * gelu_left.hours)} (GPU X; by 2 runs)" in text
+    assert f"{duration(3600 * gelu_left.cost.hours)} (GPU X; by 2 runs)" in text
     assert "none: only scored" in text
     assert "hours of 4 runs are not known" in text
 
@@ -85,7 +93,7 @@ def test_flops_and_parameters_are_those_of_the_stock_model(tmp_path: Path, repos
     (line,) = lines_of(study(tmp_path, repository))
     # By hand, a token: FFN and attention projections of two layers, the head, attention over 512 places.
     forward = 2 * (2 * (2 * 512 * 1024 + 4 * 512 * 512) + 512 * 10_000) + 2 * 2 * 2 * 512 * 512
-    assert line.flops == pytest.approx(3 * forward * line.tokens, rel=0.02)
+    assert line.cost.flops == pytest.approx(3 * forward * line.cost.tokens, rel=0.02)
     stock = GPTNeoConfig(
         vocab_size=10_000,
         hidden_size=512,
@@ -95,17 +103,17 @@ def test_flops_and_parameters_are_those_of_the_stock_model(tmp_path: Path, repos
         attention_types=[[["global", "local"], 1]],
         max_position_embeddings=512,
     )
-    assert line.parameters == GPTNeoForCausalLM(stock).num_parameters()
+    assert line.cost.parameters == GPTNeoForCausalLM(stock).num_parameters()
 
 
 def test_vocabularies_are_lines_of_their_own(tmp_path: Path, repository: Path) -> None:
     axes = {"data.vocab_size": [5_000, 10_000]}
     small, large = lines_of(study(tmp_path, repository, axes=axes))
     assert (small.runs, small.place, large.runs, large.place) == (3, "5000", 3, "10000")
-    assert large.parameters - small.parameters == 5_000 * 512  # one matrix, as the head is tied
+    assert large.cost.parameters - small.cost.parameters == 5_000 * 512  # one matrix, as the head is tied
 
 
-def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, repository: Path) -> None:
+def test_levels_of_like_cost_are_one_line(tmp_path: Path, repository: Path) -> None:
     asked = study(
         tmp_path,
         repository,
@@ -114,7 +122,7 @@ def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, 
         axes={RATE: [1.0e-3, 3.0e-3]},
         seeds={"first": 3, "most": 9, "until": "decided"},
     )
-    assert counts(asked) == {"main": (24, True), "more seeds, if undecided": (48, False)}
+    assert counts(asked) == {"main": 24}  # of the first look
     lines = lines_of(asked)
     assert [(line.variant, line.place, line.runs) for line in lines] == [
         ("gelu", "1M", 6),
@@ -122,7 +130,7 @@ def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, 
         ("gelu", "4M", 6),
         ("relu", "4M", 6),
     ]
-    assert lines[0].tokens == pytest.approx(1e6, rel=0.12)
+    assert lines[0].cost.tokens == pytest.approx(1e6, rel=0.12)
 
 
 def test_text_is_counted_by_its_letters(tmp_path: Path, repository: Path) -> None:
@@ -134,7 +142,7 @@ def test_text_is_counted_by_its_letters(tmp_path: Path, repository: Path) -> Non
     output, data = {"runs_dir": str(tmp_path / "runs")}, {"source": "files", **files}
     config = {"output": output, "data": data, "optim": {"num_train_epochs": 3}}
     (line,) = lines_of(study(tmp_path, repository, config=config))
-    assert line.tokens == pytest.approx(3 * sum(map(len, words)) / 4, abs=1)
+    assert line.cost.tokens == pytest.approx(3 * sum(map(len, words)) / 4, abs=1)
     assert not (tmp_path / "runs").exists()
 
 
@@ -153,42 +161,26 @@ def test_what_was_prepared_before_changes_no_forecast(tmp_path: Path, repository
     assert lines_of(asked) == before
 
 
-@pytest.mark.parametrize(
-    ("fields", "widen", "first", "grown"),
-    [
-        ({RATE: [1.0e-3, 3.0e-3, 9.0e-3]}, 2, 3, 4),  # two rates more at each end
-        ({RATE: [1.0e-3, 3.0e-3], "optim.weight_decay": [0.01, 0.1]}, 1, 4, 12),  # 16 points in all
-    ],
-)
-def test_a_grid_may_grow_and_main_cells_follow(
-    fields: dict[str, list[float]], widen: int, first: int, grown: int, tmp_path: Path, repository: Path
-) -> None:
-    tune = {"seeds": [101, 102, 103], "widen": widen, **fields}
+def test_main_cells_follow_the_tuning(tmp_path: Path, repository: Path) -> None:
+    tune = {"seeds": [101, 102, 103], RATE: [1.0e-3, 3.0e-3], "optim.weight_decay": [0.01, 0.1]}
     asked = study(tmp_path, repository, "tiny", variants=["gelu", "relu"], seeds="1-4", tune=tune)
-    assert counts(asked) == {
-        "tuning": (2 * first * 3, True),  # variants x points x seeds
-        "tuning, where the grid grows": (2 * grown * 3, False),
-        "main, at each one's own best": (2 * 4, True),
-        "shared rate": (4, False),  # relu's; gelu's own is the shared one
-    }
-    assert asked.to_come == {"main": 8, "shared": 4}
+    # variants x points x seeds, then variants x seeds
+    assert counts(asked) == {"tuning": 2 * 4 * 3, "main, at each one's own best": 2 * 4}
 
 
-def test_looks_come_on_top_of_a_tuned_study(tmp_path: Path, repository: Path) -> None:
+def test_of_a_tuned_study_with_looks_the_first_look_follows(tmp_path: Path, repository: Path) -> None:
     tune, seeds = {RATE: [1.0e-3, 3.0e-3], "widen": 0, "seeds": [101]}, {"first": 3, "most": 9}
-    found = counts(study(tmp_path, repository, "tiny", variants=["gelu", "relu"], tune=tune, seeds=seeds))
-    assert found["main, at each one's own best"] == (2 * 3, True)
-    assert found["more seeds, if undecided"] == (2 * 6, False)
+    runs = counts(study(tmp_path, repository, "tiny", variants=["gelu", "relu"], tune=tune, seeds=seeds))
+    assert runs["main, at each one's own best"] == 2 * 3
 
 
 def test_totals_add_up_and_name_what_is_not_known() -> None:
-    gelu = ForecastLine("main", True, "gpt_neo", "gelu", "0.5M", 3, 1000, 36_000, 2e15, SPEED)
-    kan = ForecastLine("main", True, "gpt_neo", "kan", "", 2, 1000, 36_000, 5e14)
-    shared = replace(gelu, stage="shared rate", is_certain=False)
-    rows = [line.split() for line in render([gelu, kan, shared]).splitlines()]
-    of_a_run = ["1,000", "36,000", "2", "1", "h", "00", "min", "(GPU", "X;", "by", "2", "runs)"]
-    assert ["main", "gpt_neo", "gelu", "0.5M", "3", *of_a_run] in rows
-    assert ["+", "at", "most:", "shared", "rate", "3", "6", "3"] in rows
+    a_gelu, a_kan = Cost(1000, 36_000, 2e15, SPEED), Cost(1000, 36_000, 5e14)
+    gelu = ForecastLine("main", "gpt_neo", "gelu", "0.5M", 3, a_gelu)
+    kan = ForecastLine("main", "gpt_neo", "kan", "", 2, a_kan)
+    rows = [line.split() for line in render([gelu, kan]).splitlines()]
+    of_gelu = ["1,000", "36,000", "1", "h", "00", "min", "(GPU", "X;", "by", "2", "runs)", "3", "6", "3"]
+    assert ["main", "gpt_neo", "gelu", "0.5M", *of_gelu] in rows
+    assert ["main", "gpt_neo", "kan", "-", "1,000", "36,000", "not", "known", "2", "1", "-"] in rows
     assert ["in", "all", "5", "7", "3+"] in rows
-    assert ["at", "most", "8", "13", "6+"] in rows
     assert render([]) == "nothing to run"

@@ -29,10 +29,6 @@ def test_cells_are_those_that_were_submitted(study: Path) -> None:
     (study / "study.yaml").write_text(f"name: x\nuntil: null\n{LIST}")
     listing = read_listing(study)
     assert listing.run_ids == (*CELLS, "gpt_neo/relu/seed1-abe")
-    assert not listing.note
-    assert not listing.goes_on
-    (study / "study.yaml").write_text(f"until: decided\n{LIST}")
-    assert read_listing(study).goes_on
 
 
 @pytest.mark.parametrize(
@@ -51,20 +47,14 @@ def test_cells_are_those_that_were_submitted(study: Path) -> None:
         b"a: *b",
     ],
 )
-def test_of_a_damaged_list_they_are_those_that_were_begun(study: Path, capsys, content: bytes) -> None:
+def test_a_damaged_list_is_refused_in_a_line(study: Path, content: bytes) -> None:
     (study / "study.yaml").write_bytes(content)
-    assert read_listing(study).run_ids == CELLS
-    commands.study_status([str(study)])
-    lines = capsys.readouterr().out.splitlines()
-    assert "study.yaml is missing or damaged, so these are the 2 cells that were begun" in lines[0]
-    assert lines[-1] == "2 cells: 1 missing, 1 waiting"
+    with pytest.raises(UsageError, match=r"study\.yaml is damaged.*study run writes it again"):
+        commands.study_status([str(study)])
 
 
 def test_a_folder_without_anything_is_no_study(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
-        read_listing(tmp_path)
-    (tmp_path / "study.yaml").touch()
-    with pytest.raises(UsageError, match="names no cells, and none was begun"):
         read_listing(tmp_path)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,30 +18,30 @@ class FakeCell:
     """What the progress asks of a cell."""
 
     stage = "main"
-    variant = "gelu"
-    places = (("size", "0.1M"), ("optim.learning_rate", "0.003"))
 
     def __init__(self, seed: int) -> None:
         self.run_id = f"gpt_neo/gelu/seed{seed}-0000000{seed}"
         self.label = f"gpt_neo/gelu/seed{seed}"
-        self.run_dir = Path(self.run_id)
+        self.run_dir = self.study_dir = Path(self.run_id)
 
 
 def test_a_log_says_how_long_the_study_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = time.time()
     cells = [FakeCell(seed) for seed in range(1, 7)]
     states = {cell.run_id: CellState() for cell in cells}
     states[cells[0].run_id] = CellState(name="done", started_s=now - 900, finished_s=now - 800)
-    states[cells[1].run_id] = CellState()  # done before there were times
+    states[cells[1].run_id] = CellState(name="done")  # before there were times
     monkeypatch.setattr(module, "read_state", lambda _, run_id: states[run_id])
     monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
-    shown = StudyProgress(tmp_path, cells[2:], cells[:2], {"main": 6}, workers=2)  # type: ignore[arg-type]
+    todo: Any = SimpleNamespace(cells=cells[2:], states={cell.run_id: states[cell.run_id] for cell in cells})
+    study: Any = SimpleNamespace(cells=cells)
+    shown = StudyProgress(study, todo, workers=2)
     states[cells[2].run_id] = CellState(name="running", started_s=time.time())
     states[cells[3].run_id] = CellState(name="running", started_s=time.time() - 1000)
     shown.update()
     said = capsys.readouterr().out.splitlines()
     assert "gpt_neo/gelu/seed3 starting" in said[0]
-    # Of 100 s each: one begins, one is overdue, two wait.
-    assert said[1] == "  2 of 6 cells, about 2 min 30 s left; then 6 main cells, about 5 min 00 s"
+    # Of 100 s each: two run, two wait.
+    assert said[1] == "  2 of 6 cells, about 3 min 20 s left"

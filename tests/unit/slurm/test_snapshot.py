@@ -13,7 +13,7 @@ import pytest
 
 from base.files import PACKAGES
 from pretrain.run.provenance import copied_from, is_as_copied
-from slurm.worker import snapshot_environment, take_snapshot
+from slurm.snapshot import snapshot_environment, take_snapshot
 
 # The file that is edited, in whichever copy of the code.
 MODULE = Path("slurm/cell_state.py")
@@ -21,7 +21,7 @@ MODULE = Path("slurm/cell_state.py")
 
 def take(root: Path, study: Path) -> Path:
     """Take a snapshot with the code of a folder, as a submission from there does."""
-    code = "import pathlib, sys, slurm.worker as s; print(s.take_snapshot(pathlib.Path(sys.argv[1])))"
+    code = "import pathlib, sys, slurm.snapshot as s; print(s.take_snapshot(pathlib.Path(sys.argv[1])))"
     env = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run(
         [sys.executable, "-c", code, str(study)], env=env, cwd=study.parent, capture_output=True, text=True

@@ -229,8 +229,7 @@ def test_a_dry_run_tells_the_tuning_runs_and_what_comes_after_them(run, tmp_path
     assert "18 cells in" in said
     assert "tuning    optim.learning_rate 0.001, 0.003, 0.01 at seeds 101, 102" in said
     rows = [line.split() for line in said.splitlines()]
-    for name, runs in [("tuning", 18), ("+ at most: tuning, where the grid grows", 24), ("in all", 24)]:
-        assert [*name.split(), str(runs)] in [row[: len(name.split()) + 1] for row in rows], name
+    assert [row[2] for row in rows if row[:3] == ["in", "all", "24"]]  # 18 and at each one's own best 6
     assert not (tmp_path / "runs").exists()
 
 
@@ -242,11 +241,11 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
     runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
     for changes, said in [
         ({"tune": tune | {RATE: [1e-3, 3e-3]}}, "what is tuned changed after its first round of tuning"),
-        ({"tune": tune | {"seeds": [101, 103]}}, "the tuning's seeds changed"),
+        ({"tune": tune | {"seeds": [101, 103]}}, "tune.seeds changed"),
         ({"tune": tune | {"widen": 0}}, "tune.widen changed"),
         ({"variants": ["gelu", "kan"]}, "relu took part in it; put it back"),
         ({"config": runs | {"optim": {"max_steps": 7}}}, "its families or training changed"),
-        ({"tune": None}, "tune: changed"),
+        ({"tune": None}, "tune changed"),
     ]:
         with pytest.raises(UsageError, match=said) as error:
             run(**changes)

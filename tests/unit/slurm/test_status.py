@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,8 @@ def test_watching_sees_cells_that_come_later(
 def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All cells of a round are done, and the next are not named yet."""
-    text = yaml.safe_dump({"cells": [FIRST], "stages": {"tune": [FIRST]}})
-    StudyFolder(tmp_path).study_file.write_text(text, encoding="utf-8")
+    """All cells of a round are done, and the next are not named yet; it ends with that command."""
+    _list(tmp_path, FIRST)
     write_state(tmp_path, FIRST, CellState(name="done"))
     slept: list[float] = []
 
@@ -59,14 +59,14 @@ def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
         slept.append(seconds)
         assert StudyFolder(tmp_path).status_page.is_file()
         if len(slept) == 3:
-            _list(tmp_path, FIRST)
+            command.close()
 
     monkeypatch.setattr(time, "sleep", go_on)
     monkeypatch.setattr(survey, "read_queue", lambda _: None)
-    with sole_submitter(tmp_path):
-        commands.study_status([str(tmp_path), "--watch", "--html"])
+    command = ExitStack()
+    command.enter_context(sole_submitter(tmp_path))
+    commands.study_status([str(tmp_path), "--watch", "--html"])
     assert len(slept) == 3
-    StudyFolder(tmp_path).study_file.write_text(text, encoding="utf-8")
     commands.study_status([str(tmp_path), "--watch"])  # nobody is at it
     assert len(slept) == 3
     assert "1 cells: 1 done" in capsys.readouterr().out

@@ -138,7 +138,6 @@ def test_handing_in_overwrites_nothing_that_the_job_has_written(tmp_path: Path) 
 
 @pytest.mark.parametrize("who", ["nobody", "command", "job"])
 def test_more_cells_come_where_somebody_is_to_start_them(tmp_path: Path, queue, who: str) -> None:
-    (tmp_path / "study.yaml").write_text(f"until: decided\ncells: [{CELL}]\n")
     queue()
     if who == "command":
         with sole_submitter(tmp_path):
@@ -147,8 +146,6 @@ def test_more_cells_come_where_somebody_is_to_start_them(tmp_path: Path, queue, 
         program = tmp_path / "bin" / "squeue"
         program.write_text(f"#!/bin/sh\necho '9|PENDING||Dependency|{report_name(tmp_path)}'\n")
     assert is_followed(tmp_path) is (who == "job")
-    (tmp_path / "study.yaml").write_text(f"until: null\ncells: [{CELL}]\n")
-    assert not is_followed(tmp_path)
 
 
 def test_two_commands_do_not_submit_at_once(tmp_path: Path) -> None:

@@ -4,74 +4,30 @@ from __future__ import annotations
 
 from base.printing import duration
 from slurm.cell_state import CellState
-from slurm.survey import CellTime, describe_time_left
+from slurm.survey import describe_time_left
 
 NOW = 1_000_000.0
+WAITING, RUNNING = CellState(), CellState(name="running", started_s=NOW)
 
 
 def done(took_s: float) -> CellState:
     return CellState(name="done", started_s=NOW - 5000, finished_s=NOW - 5000 + took_s)
 
 
-def running(for_s: float) -> CellState:
-    return CellState(name="running", started_s=NOW - for_s)
-
-
-WAITING = CellState()
-
-
-def cells(stage: str, *states: CellState, kind: str = "gelu") -> list[CellTime]:
-    return [CellTime(stage, ("gpt_neo", kind), state) for state in states]
-
-
 def test_what_is_left_is_shared_among_cells_at_work() -> None:
-    told = describe_time_left(
-        cells("main", done(100), done(200), running(50), running(20), WAITING, WAITING, WAITING), now_s=NOW
-    )
-    left = (150 - 50) + (150 - 20) + 3 * 150
-    assert told == f"2 of 7 cells, about {duration(left / 2)} left"
+    states = [done(100), done(200), RUNNING, RUNNING, WAITING, WAITING, WAITING]
+    assert describe_time_left(states) == f"2 of 7 cells, about {duration(5 * 150 / 2)} left"
+    assert describe_time_left(states, at_work=5) == f"2 of 7 cells, about {duration(150)} left"
 
 
-def test_cells_last_as_long_as_those_of_their_kind() -> None:
-    small = cells("main", done(10), WAITING, WAITING, kind="small")
-    large = cells("main", done(1000), running(400), WAITING, kind="large")
-    told = describe_time_left([*small, *large], now_s=NOW)
-    assert told == f"2 of 6 cells, about {duration(2 * 10 + 600 + 1000)} left"
-
-
-def test_cells_of_which_none_like_them_is_done_last_as_long_as_all_that_are() -> None:
-    small = cells("main", done(10), WAITING, running(5), kind="small")
-    told = describe_time_left([*small, *cells("main", WAITING, WAITING, kind="large")], now_s=NOW)
-    assert told == f"1 of 5 cells, about {duration(35)} left"
-
-
-def test_no_stage_ends_before_its_longest_cell() -> None:
-    told = describe_time_left(cells("main", done(600), running(60), WAITING), at_work=100, now_s=NOW)
-    assert told == "1 of 3 cells, about 10 min 00 s left"
-
-
-def test_stages_to_come_follow() -> None:
-    tuning = cells("tune", *[done(100)] * 31, *[running(0)] * 2, *[WAITING] * 57)
-    told = describe_time_left(tuning, {"main": 36, "shared": 30}, now_s=NOW)
-    assert told == (
-        f"31 of 90 tuning cells, about {duration(59 * 100 / 2)} left; "
-        f"then 36 main cells, about {duration(1800)}; "
-        f"then up to 30 cells at the shared rate, about {duration(1500)}"
-    )
-    ended = cells("tune", done(100), done(100))
-    told = describe_time_left([*ended, *cells("main", done(300), running(100), WAITING)], now_s=NOW)
-    assert told == f"1 of 3 cells, about {duration(200 + 300)} left"
-
-
-def test_of_a_kind_that_another_stage_had_its_durations_are_taken() -> None:
-    tuning = [*cells("tune", done(100), kind="small"), *cells("tune", done(900), kind="large")]
-    told = describe_time_left([*tuning, *cells("main", running(0), WAITING, kind="large")], now_s=NOW)
-    assert told == f"0 of 2 cells, about {duration(1800)} left"
+def test_no_study_ends_before_a_cell() -> None:
+    assert describe_time_left([done(600), RUNNING, WAITING], 100) == "1 of 3 cells, about 10 min 00 s left"
 
 
 def test_nothing_is_told_where_nothing_is_known_or_left() -> None:
-    assert describe_time_left(cells("main", WAITING, WAITING), now_s=NOW) == ""
-    assert describe_time_left(cells("main", done(5), done(5)), now_s=NOW) == ""
-    assert "not known until one is done" in describe_time_left(cells("main", running(5), WAITING), now_s=NOW)
+    assert describe_time_left([WAITING, WAITING]) == ""
+    assert describe_time_left([done(5), done(5)]) == ""
+    assert describe_time_left([done(5), WAITING]) == ""
     failed = CellState(name="failed", started_s=NOW - 10, finished_s=NOW - 9)  # it says nothing of the others
-    assert "not known" in describe_time_left(cells("main", failed, running(5)), now_s=NOW)
+    from_archive = CellState(name="done")
+    assert describe_time_left([failed, from_archive, RUNNING]) == ""

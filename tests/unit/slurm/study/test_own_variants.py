@@ -13,10 +13,10 @@ from base.errors import UsageError, WorldError
 from ffn_variants import FFN_VARIANTS
 from ffn_variants import variant_files as files
 from pretrain.run.provenance import is_as_copied
+from slurm.snapshot import take_snapshot
 from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import folder_of, load_study
-from slurm.worker import take_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 

@@ -43,7 +43,7 @@ def test_words_are_not_widened_unless_that_is_asked_for():
     [
         ({RATE: [1e-3]}, "two or more different values"),
         ({RATE: [1e-3, 1e-3]}, "two or more different values"),
-        ({RATE: [1e-3, "cosine"]}, "mixes numbers and words"),
+        ({RATE: [1e-3, "cosine"]}, "'cosine' does not fit"),
         ({RATE: 1e-3}, "must be one list of values"),
         ({RATE: {"gelu": [1e-3, 3e-3], "kan": [1e-3]}}, "must be one list of values for all variants"),
         ({"optim.max_steps": [100, 200]}, "decides how long a run is, so the budget cannot be equal"),
