@@ -15,8 +15,6 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from report.document.markdown import anchor
-
 STYLE_SHEET = Path(__file__).with_name("style.css")
 FRAME = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -42,7 +40,8 @@ RAW_TAG = re.compile(
 )
 WHOLE = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\]|\d+ / \d+|[+-]?[\d.]+ ± [\d.]+")
 LONG_CELL = 30  # characters in a line
-ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
+# GitHub's box around a quote; the style sheet makes one of a quote that starts with a bold line.
+ALERT = re.compile(r"^> \[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]$", re.MULTILINE)
 
 
 def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
@@ -55,7 +54,7 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
             image with another target is replaced by its alt text.
 
     Returns:
-        The page, the same for the same input. Headings have the ids that GitHub gives them.
+        The page, the same for the same input.
     """
     body = to_fragment(markdown, images)
     return FRAME.substitute(title=html.escape(title), style=STYLE_SHEET.read_text("utf-8"), body=body)
@@ -64,8 +63,6 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
 def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
     """Convert a part of a page, without a frame around it; the arguments are those of ``to_html``."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    parser.core.ruler.after("block", "alerts", _mark_alerts)
-    parser.core.ruler.push("heading_ids", _name_headings)
     parser.core.ruler.push("beside", _put_beside)
     for name, rule in (
         ("text", _text),
@@ -78,47 +75,8 @@ def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
         ("table_close", _table_close),
     ):
         parser.add_render_rule(name, rule)
-    return parser.render(markdown, {"images": images or {}})
-
-
-def _mark_alerts(state: StateCore) -> None:
-    """Turn a quote that starts with ``[!WARNING]`` into a box under that word."""
-    for place in range(len(state.tokens) - 2):
-        quote, paragraph, text = state.tokens[place : place + 3]
-        if quote.type != "blockquote_open" or paragraph.type != "paragraph_open":
-            continue
-        if not (mark := ALERT.match(text.content)):
-            continue
-        kind = mark[1].lower()
-        quote.attrs = {"class": f"alert {kind}", "role": "note"}
-        text.content = text.content[mark.end() :]
-        closing = state.tokens[place + 3]
-        paragraph.hidden = closing.hidden = not text.content
-        quote.meta = {"alert": kind}
-    titled = []
-    for token in state.tokens:
-        titled.append(token)
-        if kind := token.meta.get("alert"):
-            titled += _title(kind)
-    state.tokens = titled
-
-
-def _title(kind: str) -> list[Token]:
-    opening = Token("paragraph_open", "p", 1, attrs={"class": "alert-title"}, block=True)
-    text = Token("inline", "", 0, content=kind.capitalize(), children=[], block=True)
-    return [opening, text, Token("paragraph_close", "p", -1, block=True)]
-
-
-def _name_headings(state: StateCore) -> None:
-    """Give headings ids as GitHub does: lower case, hyphens for spaces, numbers from the second on."""
-    repetitions: dict[str, int] = {}
-    for heading, inline in zip(state.tokens, state.tokens[1:], strict=False):
-        if heading.type != "heading_open":
-            continue
-        text = "".join(child.content for child in inline.children or [])
-        name = anchor(text)
-        times = repetitions[name] = repetitions.get(name, -1) + 1
-        heading.attrSet("id", f"{name}-{times}" if times else name)
+    titled = ALERT.sub(lambda alert: f"> **{alert[1].capitalize()}**\n>", markdown)
+    return parser.render(titled, {"images": images or {}})
 
 
 def _put_beside(state: StateCore) -> None:

@@ -75,11 +75,6 @@ def arrow(outcome: Metric) -> str:
     return ARROWS[outcome.better]
 
 
-def anchor(heading: str) -> str:
-    """Return the id that GitHub gives a heading: lower case, hyphens for spaces."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def unit_name(unit: str | None) -> str:
     """Name the unit of a difference; empty where there is none."""
     return UNITS.get(unit, unit) if unit else ""
