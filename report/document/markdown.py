@@ -154,6 +154,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(escape(cell) for cell in line) + " |" for line in lines)
 
 
+def records_table(records: Iterable[Mapping[str, str]]) -> str:
+    """Write a Markdown table of records with the same headings; nothing without a record."""
+    rows = list(records)
+    return table(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
+
+
 def details(summary: str, body: str) -> str:
     """Fold a long part away under its summary."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
