@@ -12,7 +12,6 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
-from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
 STYLE_SHEET = Path(__file__).with_name("style.css")
@@ -63,12 +62,10 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
 def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
     """Convert a part of a page, without a frame around it; the arguments are those of ``to_html``."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    parser.core.ruler.push("beside", _put_beside)
     for name, rule in (
         ("text", _text),
         ("image", _image),
         ("html_block", _raw),
-        ("frame", _frame),
         ("html_inline", _raw),
         ("td_open", _cell_open),
         ("table_open", _table_open),
@@ -77,28 +74,6 @@ def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
         parser.add_render_rule(name, rule)
     titled = ALERT.sub(lambda alert: f"> **{alert[1].capitalize()}**\n>", markdown)
     return parser.render(titled, {"images": images or {}})
-
-
-def _put_beside(state: StateCore) -> None:
-    """Put the first figure beside the text and table before it, from the page's title on."""
-    tokens = state.tokens
-    ends = [place for place, token in enumerate(tokens) if token.type == "heading_open" and token.tag == "h2"]
-    figures = [
-        place
-        for place, token in enumerate(tokens[: ends[0] if ends else None])
-        if token.type == "inline" and [child.type for child in token.children or []] == ["image"]
-    ]
-    tables = [place for place, token in enumerate(tokens) if token.type == "table_open"]
-    if not figures or not tables or tables[0] > figures[0]:
-        return
-    start, figure = tables[0], figures[0] - 1
-    parts = ((start, '<div class="beside"><div>\n'), (figure, "</div>\n"), (figures[0] + 2, "</div>\n"))
-    for place, text in reversed(parts):
-        tokens.insert(place, Token("frame", "", 0, content=text, block=True))
-
-
-def _frame(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
-    return tokens[place].content
 
 
 def _text(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:

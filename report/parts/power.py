@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import amount, family_label, table, title
+from report.document.markdown import amount, family_label, records_table, title
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
@@ -194,14 +194,10 @@ def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Se
     """One line a primary metric, and one a variant."""
     primary = _primary(analysis, rows)
     families = [row for row in rows if row not in primary]
-    several = bool(analysis.others[1:])
-    header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
-              "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
-    labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
     on = f" on {title(primary[0].benchmark)}"
     summary = f"a{_found(analysis, primary[0], on)}" if primary[0].detectable else ""
-    body = "\n\n".join((table(header, labelled), _LEGEND))
-    return Section(title="What could this study see?", summary=summary, body=body)
+    rows_of_table = records_table(_cells(analysis, row) for row in (*primary, *families))
+    return Section(title="What could this study see?", summary=summary, body=f"{rows_of_table}\n\n{_LEGEND}")
 
 
 _LEGEND = (
@@ -292,18 +288,18 @@ def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd
     }
 
 
-def _cells(row: MetricPower) -> list[str]:
-    unit = row.comparisons[0]
-    spreads, in_margins = row.spreads, row.detectable_in_margins
-    return [
-        amount(spreads.signal, unit) if spreads else "-",
-        amount(spreads.noise, unit) if spreads else "-",
-        f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
-        amount(row.detectable, unit),
-        "-" if in_margins is None else f"{in_margins:.1f}",
-        _seeds_of(row),
-        _chance(row),
-    ]
+def _cells(analysis: Analysis, row: MetricPower) -> dict[str, str]:
+    unit, spreads, in_margins = row.comparisons[0], row.spreads, row.detectable_in_margins
+    return {
+        "metric": _label(analysis, unit),
+        "between variants": amount(spreads.signal if spreads else None, unit),
+        "between seeds": amount(spreads.noise if spreads else None, unit),
+        "ratio (of equals)": f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
+        "detectable": amount(row.detectable, unit),
+        "in margins": "-" if in_margins is None else f"{in_margins:.1f}",
+        "seeds for half / all" if analysis.others[1:] else "seeds": _seeds_of(row),
+        "chance": _chance(row),
+    }
 
 
 def _seeds_of(row: MetricPower) -> str:
