@@ -62,15 +62,7 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
 def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
     """Convert a part of a page, without a frame around it; the arguments are those of ``to_html``."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    for name, rule in (
-        ("text", _text),
-        ("image", _image),
-        ("html_block", _raw),
-        ("html_inline", _raw),
-        ("td_open", _cell_open),
-        ("table_open", _table_open),
-        ("table_close", _table_close),
-    ):
+    for name, rule in RULES.items():
         parser.add_render_rule(name, rule)
     titled = ALERT.sub(lambda alert: f"> **{alert[1].capitalize()}**\n>", markdown)
     return parser.render(titled, {"images": images or {}})
@@ -100,16 +92,21 @@ def _image(
     return f'<span class="figure"><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></span>'
 
 
-def _table_open(*_: Any) -> str:
-    # Reachable by keyboard, as a box that scrolls must be.
-    return '<div class="table" tabindex="0"><table>\n'
-
-
 def _cell_open(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
     # A sentence in a table of many columns would else stand in lines of one word each.
     is_long = max(map(len, re.split(r"<br ?/?>", tokens[place + 1].content))) > LONG_CELL
     return '<td class="long">' if is_long else "<td>"
 
 
-def _table_close(*_: Any) -> str:
-    return "</table></div>\n"
+RULES = {
+    "text": _text,
+    "image": _image,
+    "html_block": _raw,
+    "html_inline": _raw,
+    "td_open": _cell_open,
+    "table_open": lambda *_: (
+        '<div class="table" tabindex="0"><table>\n'
+    ),  # a box that scrolls, by keyboard too
+    "table_close": lambda *_: "</table></div>\n",
+}
+"""How what is not written as the library writes it is written, by the kind of a token."""

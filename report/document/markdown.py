@@ -111,6 +111,13 @@ def spread(value: float, digits: int = 1) -> str:
     return "" if np.isnan(value) else f" ± {value:.{digits}f}"
 
 
+def span(values: Iterable[float], form: str) -> str:
+    """Write the least and the greatest of numbers as ``3 to 5``, or once where both are written alike."""
+    numbers = list(values)
+    low, high = f"{min(numbers):{form}}", f"{max(numbers):{form}}"
+    return low if low == high else f"{low} to {high}"
+
+
 def count(value: int | None) -> str:
     """Write a whole number."""
     return "-" if value is None else f"{value:,}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import count, escape, family_label, table, title
+from report.document.markdown import count, escape, family_label, span, table, title
 from report.part import Page, Part, Section
 from scores.run_scores import SINGLE_TASK
 from scores.suites import HELD_OUT
@@ -56,27 +56,21 @@ def _warnings(analysis: Analysis) -> str:
 
 
 def _runs(analysis: Analysis) -> str:
-    """Say how many runs every arm has; in a table where they differ in number."""
+    """Say how many runs the arms have."""
     definition = "a run is one pretraining with its own seed"
     definition += ", here under each head" * analysis.is_of_heads
     counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
     keys = [(b, f, v) for b in analysis.benchmarks for f in analysis.families for v in analysis.variants]
-    low, high = (extreme(counts.get(key, 0) for key in keys) for extreme in (min, max))
-    if low == high:
+    numbers = span((counts.get(key, 0) for key in keys), "d")
+    if " to " not in numbers:
         families, variants = len(analysis.families), len(analysis.variants)
         each = (
             f"{families} {analysis.stratum if families == 1 else analysis.strata}, "
             f"{variants} {analysis.noun}s, "
             f"{len(analysis.benchmarks)} outcome{'s' if analysis.benchmarks[1:] else ''}"
         )
-        return f"{low} runs in every arm ({each}); {definition}."
-    rows = [
-        [title(b), family_label(f), *(str(counts.get((b, f, v), 0)) for v in analysis.variants)]
-        for b in analysis.benchmarks
-        for f in analysis.families
-    ]
-    header = ["metric", analysis.stratum, *(f"`{name}`" for name in analysis.variants)]
-    return f"{definition[0].upper()}{definition[1:]}. Runs per arm: {low} to {high}.\n\n{table(header, rows)}"
+        return f"{numbers} runs in every arm ({each}); {definition}."
+    return f"{definition[0].upper()}{definition[1:]}. Runs per arm: {numbers}, each under *Scores*."
 
 
 def _formulas(analysis: Analysis) -> str:
@@ -99,8 +93,7 @@ def _items(analysis: Analysis) -> str:
         tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].drop_duplicates("task")
         if set(tasks.task) == {SINGLE_TASK} or benchmark.name == HELD_OUT:
             continue
-        low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
-        each = count(low) if low == high else f"{low:,} to {high:,}"
+        each = span(map(int, tasks.n_items), ",")
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
         rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
     header = ["metric", "tasks", "items", "items per task", "metrics"]

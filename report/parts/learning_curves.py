@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 
 from base.printing import first_few
 from report.analysis import Analysis
-from report.document.markdown import family_label
+from report.document.markdown import family_label, span
 from report.figures.crowd import ALONE, is_crowd, small_panels
 from report.figures.style import (
     GREY,
@@ -164,14 +164,12 @@ def _first_below(tokens: np.ndarray, losses: np.ndarray, threshold: float) -> fl
 
 def plateau_sentence(departures: pd.DataFrame) -> str:
     """Say whether all runs left the unigram plateau, and what losses tell where some did not."""
-    low, high = (f"{loss:.2f}" for loss in (departures.unigram_loss.min(), departures.unigram_loss.max()))
-    plateau = f"the unigram plateau ({low if low == high else f'{low} to {high}'} nats)"
+    plateau = f"the unigram plateau ({span(departures.unigram_loss, '.2f')} nats)"
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
         shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
-        ends = sorted({f"{share:.0%}" for share in (min(shares), max(shares))}) if shares else []
-        of_variance = f"{' to '.join(ends)} of the variance of final losses"
+        of_variance = f"{span(shares, '.0%')} of the variance of final losses" if shares else ""
         care = f"; within variants, that time goes with {of_variance}" if shares else ""
         return f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training{care}."
     if len(staying) == num_runs:

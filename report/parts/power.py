@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import amount, family_label, records_table, title
+from report.document.markdown import amount, family_label, records_table, span, title
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
@@ -223,9 +223,8 @@ def _found(analysis: Analysis, row: MetricPower, on: str = "") -> str:
 
 def _median_of(analysis: Analysis, row: MetricPower) -> str:
     """Say whose difference that is, and between which the others lie."""
-    digits = row.comparisons[0].digits
-    ends = dict.fromkeys(f"{x:.{digits}f}" for x in (min(row.all_detectable), max(row.all_detectable)))
-    return f" (median {analysis.noun}; {' to '.join(ends)})" if len(ends) > 1 else ""
+    ends = span(row.all_detectable, f".{row.comparisons[0].digits}f")
+    return f" (median {analysis.noun}; {ends})" if " to " in ends else ""
 
 
 def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from matplotlib.ticker import NullLocator
 
 from base.printing import first_few
 from report.analysis import Analysis
-from report.document.markdown import difference, family_label, file_name, listed, records_table
+from report.document.markdown import difference, family_label, file_name, listed, records_table, span
 from report.figures.crowd import BEHIND, small_panels
 from report.figures.style import BLUE, GREY, VERMILION, add_legend
 from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY, Line, Tuned
@@ -133,7 +133,11 @@ def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     """Budget, every chosen value with what it is worth, and the differences at the shared value."""
     parts = [_budget(analysis, tuned), *(page.figure(name) for name in figures(analysis, tuned))]
     parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
-    return Section(title="Tuning", summary=_num_runs(tuned), body="\n\n".join(filter(None, parts)))
+    return Section(
+        title="Tuning",
+        summary=f"{span(tuned.num_runs.values(), 'd')} runs each",
+        body="\n\n".join(filter(None, parts)),
+    )
 
 
 def checks(analysis: Analysis, tuned: Tuned) -> Iterator[str]:
@@ -176,17 +180,12 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
     return (
         f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
-        f"{listed(map(str, plan.seeds))}: {_num_runs(tuned)}{widened}. The value with the lowest mean "
-        "held-out loss was chosen, on seeds and held-out text that no main run has."
+        f"{listed(map(str, plan.seeds))}: {span(tuned.num_runs.values(), 'd')} runs{widened}. The value with "
+        "the lowest mean held-out loss was chosen, on seeds and held-out text that no main run has."
         + (f" Runs were added that choose nothing: {further}." if further else "")
         + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
         "other metrics take the chosen values as given."
     )
-
-
-def _num_runs(tuned: Tuned) -> str:
-    fewest, most = min(tuned.num_runs.values()), max(tuned.num_runs.values())
-    return f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
 
 
 def _values(analysis: Analysis, tuned: Tuned) -> str:
@@ -262,11 +261,8 @@ def _numbers(line: Line) -> dict[str, float | None]:
 
 
 def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
-    """Return every choice with what it is worth, and every loss of the tuning."""
-    return {
-        "tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines),
-        "tuning_losses": pd.DataFrame(row for line in tuned.lines for row in _losses(line, tuned)),
-    }
+    """Return every choice with what it is worth; every loss is in the study's ``tuning.json``."""
+    return {"tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines)}
 
 
 def _record(line: Line, tuned: Tuned) -> dict[str, object]:
@@ -279,24 +275,6 @@ def _record(line: Line, tuned: Tuned) -> dict[str, object]:
         "num_runs": tuned.num_runs[line.family, line.variant],
         **_numbers(line),
     }
-
-
-def _losses(line: Line, tuned: Tuned) -> Iterator[dict[str, object]]:
-    """Losses of every value at the planned seeds, and at those that were added."""
-    name, point = line.field, line.choice.point
-    runs = [
-        (one.point[name], tuned.plan.plan.seeds, one.losses)
-        for one in tuned.plan.tried_of(line.choice)
-        if {**one.point, name: None} == {**point, name: None}
-    ]
-    for each in tuned.plan.further_of(line.choice):
-        if each.field == name:
-            runs += [(x, each.seeds, losses) for x, losses in zip(each.values, each.losses, strict=False)]
-    for value, seeds, losses in runs:
-        for seed, loss in zip(seeds, losses, strict=True):
-            if loss is not None:
-                fixed = {"family": line.family, "variant": line.variant, "field": name}
-                yield {**fixed, "value": str(value), "seed": seed, "loss": loss}
 
 
 def figures(analysis: Analysis, tuned: Tuned) -> Mapping[str, Draw]:
