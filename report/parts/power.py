@@ -33,7 +33,7 @@ from report.verdicts.ranking import by_standing
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """What a comparison finds with 80% power, at the level of its interval.
+    """What a comparison finds with 80% power, at the level of its interval; named as in tables/power.csv.
 
     Differences are in the comparison's unit, seeds are those of every arm. None: no number, or more seeds
     than are looked for.
@@ -42,9 +42,9 @@ class Power:
     comparison: Comparison
     sd: float
     """Within arms over seeds: the root of the mean variance."""
-    detectable: float | None
+    detectable_difference: float | None
     """The smallest true difference that is found with as many seeds as there are."""
-    seeds_to_detect: int | None
+    seeds_to_detect_estimate: int | None
     """To find a true difference as large as the one seen."""
     seeds_for_equivalence: int | None
     """To show equivalence at the margin, in every family and by itself, where there is no difference."""
@@ -54,7 +54,7 @@ class Power:
         """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
         if self.comparison.is_primary and self.comparison.verdict in SHOWN:
             return self.comparison.fewest_runs
-        possible = [self.seeds_to_detect]
+        possible = [self.seeds_to_detect_estimate]
         margin, estimate = self.comparison.margin, self.comparison.estimate
         if margin is not None and estimate is not None and abs(estimate) < margin:
             possible.append(self.seeds_for_equivalence)
@@ -78,8 +78,10 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
     return Power(
         comparison=comparison,
         sd=math.sqrt(np.mean(variances)),
-        detectable=detectable,
-        seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level, choice=sample.choice),
+        detectable_difference=detectable,
+        seeds_to_detect_estimate=runs_to_detect(
+            effect, variances, sample.weights, level, choice=sample.choice
+        ),
         seeds_for_equivalence=_seeds_for_equivalence(sample, comparison.margin, inference.level),
     )
 
@@ -139,7 +141,7 @@ class MetricPower:
     @property
     def all_detectable(self) -> list[float]:
         """The smallest difference that is found, of each variant."""
-        return [power.detectable for power in self.power if power.detectable is not None]
+        return [x.detectable_difference for x in self.power if x.detectable_difference is not None]
 
     @property
     def detectable(self) -> float | None:
@@ -250,12 +252,12 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
         for power in row.power
         if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
     ]
-    possible = [power for power in undecided if power.seeds_to_detect]
+    possible = [power for power in undecided if power.seeds_to_detect_estimate]
     if not possible:
         return
-    needed = min(possible, key=lambda p: p.seeds_to_detect or 0)
+    needed = min(possible, key=lambda p: p.seeds_to_detect_estimate or 0)
     current = max(needed.comparison.fewest_runs, 1)
-    seeds = max(needed.seeds_to_detect or 0, current + 1)
+    seeds = max(needed.seeds_to_detect_estimate or 0, current + 1)
     yield NextStep(
         text=f"{seeds} seeds in every arm",
         compared=named(analysis, needed.comparison),
@@ -356,18 +358,10 @@ def _outcome(row: MetricPower) -> dict[str, Any]:
 
 def _power(power: Power) -> dict[str, Any]:
     """Standard deviation, differences and margin are in ``unit``."""
-    comparison = power.comparison
-    return {
-        "benchmark": comparison.benchmark,
-        "contrast": comparison.contrast,
-        "family": comparison.family,
-        "unit": comparison.unit,
-        "sd": power.sd,
-        "detectable_difference": power.detectable,
-        "seeds_to_detect_estimate": power.seeds_to_detect,
-        "seeds_for_equivalence": power.seeds_for_equivalence,
-        "seeds_for_verdict": power.seeds,
-    }
+    names = ("benchmark", "contrast", "family", "unit")
+    numbers = {name: value for name, value in vars(power).items() if name != "comparison"}
+    identity = {name: getattr(power.comparison, name) for name in names}
+    return {**identity, **numbers, "seeds_for_verdict": power.seeds}
 
 
 PART = Part(name="power", compute=compute, section=section, tables=tables, checks=checks, steps=steps)

@@ -148,12 +148,8 @@ def tables(analysis: Analysis, results: Sensitivities) -> Mapping[str, pd.DataFr
 
 def _record(x: Sensitivity) -> dict[str, Any]:
     return {
-        "benchmark": x.comparison.benchmark,
-        "contrast": x.comparison.contrast,
-        "verdict": x.comparison.verdict,
-        "lowest_estimate": x.lowest_estimate,
-        "highest_estimate": x.highest_estimate,
-        "num_left_out": x.num_left_out,
+        **{name: getattr(x.comparison, name) for name in ("benchmark", "contrast", "verdict")},
+        **{name: getattr(x, name) for name in ("lowest_estimate", "highest_estimate", "num_left_out")},
         "changed": "; ".join(f"{c.verdict} without {run}" for run, c in x.changed),
     }
 
