@@ -118,11 +118,6 @@ def span(values: Iterable[float], form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def count(value: int | None) -> str:
-    """Write a whole number."""
-    return "-" if value is None else f"{value:,}"
-
-
 def bold(text: str, is_bold: bool) -> str:
     """Set in bold, or leave as it is."""
     return f"**{text}**" if is_bold else text

@@ -197,12 +197,6 @@ def figures(analysis: Analysis, cost: Cost) -> Mapping[str, Draw]:
     return {"cost": partial(draw_cost, analysis, cost.arms)}
 
 
-def leading_loss(analysis: Analysis) -> Benchmark:
-    """Return the held-out loss, else the leading metric."""
-    held_out = Benchmark(HELD_OUT)
-    return held_out if held_out in analysis.benchmarks else by_standing(analysis)[0]
-
-
 def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     """Draw a panel for each family and each cost that is known of two of its variants.
 
@@ -213,7 +207,8 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     Returns:
         None of more variants than can be told apart.
     """
-    benchmark = leading_loss(analysis)
+    held_out = Benchmark(HELD_OUT)
+    benchmark = held_out if held_out in analysis.benchmarks else by_standing(analysis)[0]
     of_benchmark = analysis.arms[analysis.arms.benchmark == benchmark]
     scored = arms.merge(of_benchmark, on=["family", "variant"])
     shown = [

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import count, escape, family_label, span, table, title
+from report.document.markdown import escape, family_label, span, table, title
 from report.part import Page, Part, Section
-from scores.run_scores import SINGLE_TASK
-from scores.suites import HELD_OUT
 
 
 def compute(analysis: Analysis) -> bool:
@@ -20,7 +18,7 @@ def compute(analysis: Analysis) -> bool:
 
 
 def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
-    """How many runs there are, which are missing, how many items, and what made them."""
+    """How many runs there are, which are missing, and what made them."""
     design = analysis.source.design
     plan = (
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
@@ -35,7 +33,7 @@ def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
         ]
     else:
         parts.append(f"No score is missing {plan}.")
-    parts += [_items(analysis), _formulas(analysis)]
+    parts.append(_formulas(analysis))
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     trained = [f"- trained with {origin} (runs: {number})" for origin, number in sorted(origins.items())]
     parts += ["\n".join(trained), _warnings(analysis)]
@@ -85,19 +83,6 @@ def _formulas(analysis: Analysis) -> str:
     return (
         "**Formulas of the variants**\n\n" + table(["variant", "formula", "reference"], rows) if rows else ""
     )
-
-
-def _items(analysis: Analysis) -> str:
-    rows = []
-    for benchmark in analysis.benchmarks:
-        tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].drop_duplicates("task")
-        if set(tasks.task) == {SINGLE_TASK} or benchmark.name == HELD_OUT:
-            continue
-        each = span(map(int, tasks.n_items), ",")
-        metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
-    header = ["metric", "tasks", "items", "items per task", "metrics"]
-    return table(header, rows) if rows else ""
 
 
 PART = Part(name="design", compute=compute, section=section, tables=tables)

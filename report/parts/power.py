@@ -148,11 +148,6 @@ class MetricPower:
         """The median over variants of the smallest difference that is found."""
         return median(self.all_detectable) if self.all_detectable else None
 
-    @property
-    def detectable_in_margins(self) -> float | None:
-        """The same as a multiple of the margin: above 1, what is found is never negligible."""
-        return self.detectable / self.margin if self.detectable and self.margin else None
-
     def seeds_for(self, share: float) -> int | None:
         """Return how many seeds in every arm give a verdict on this share of the estimable variants."""
         needed = sorted(power.seeds for power in self.power if power.seeds is not None)
@@ -290,14 +285,13 @@ def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd
 
 
 def _cells(analysis: Analysis, row: MetricPower) -> dict[str, str]:
-    unit, spreads, in_margins = row.comparisons[0], row.spreads, row.detectable_in_margins
+    unit, spreads = row.comparisons[0], row.spreads
     return {
         "metric": _label(analysis, unit),
         "between variants": amount(spreads.signal if spreads else None, unit),
         "between seeds": amount(spreads.noise if spreads else None, unit),
         "ratio (of equals)": f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
         "detectable": amount(row.detectable, unit),
-        "in margins": "-" if in_margins is None else f"{in_margins:.1f}",
         "seeds for half / all" if analysis.others[1:] else "seeds": _seeds_of(row),
         "chance": _chance(row),
     }
@@ -346,7 +340,6 @@ def _outcome(row: MetricPower) -> dict[str, Any]:
         "signal_to_noise": spreads and spreads.ratio,
         "signal_to_noise_of_equals": spreads and spreads.ratio_of_equals,
         "detectable_difference": row.detectable,
-        "detectable_difference_in_margins": row.detectable_in_margins,
         "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
         "seeds_for_every_verdict": row.seeds_for(1.0),
         "chance": metric.chance,

@@ -267,9 +267,7 @@ def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
 
 def _record(line: Line, tuned: Tuned) -> dict[str, object]:
     return {
-        "family": line.family,
-        "variant": line.variant,
-        "field": line.field,
+        **{name: getattr(line, name) for name in ("family", "variant", "field")},
         "chosen": str(line.values[line.chosen]),
         "is_at_edge": line.is_at_edge,
         "num_runs": tuned.num_runs[line.family, line.variant],

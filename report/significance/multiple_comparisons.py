@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -104,16 +104,13 @@ class MultipleComparisons:
             comparisons: With the baseline, each inferred by itself.
             contrasts: What ``compare`` returns.
         """
-        questions = set(map(question, comparisons))
+        level, questions = self.inference.level, set(map(question, comparisons))
         further = {question(c): c for c in contrasts if question(c) not in questions}
-        corrected = self.with_intervals(self.correct([*comparisons, *further.values()]))
+        corrected = self.correct([*comparisons, *further.values()])
+        corrected = [with_interval(c, level) for c in corrected]
         by_question = {question(c): c for c in corrected}
-        as_written = self.with_intervals(_corrected_as(c, by_question[question(c)]) for c in contrasts)
-        return corrected[: len(comparisons)], as_written
-
-    def with_intervals(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
-        """Give each corrected comparison the interval that agrees with its verdict."""
-        return [with_interval(c, self.inference.level) for c in comparisons]
+        as_written = [_corrected_as(c, by_question[question(c)]) for c in contrasts]
+        return corrected[: len(comparisons)], [with_interval(c, level) for c in as_written]
 
 
 def find_primary(
