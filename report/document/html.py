@@ -12,10 +12,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
-from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
-
-from report.document.markdown import anchor
 
 STYLE_SHEET = Path(__file__).with_name("style.css")
 FRAME = Template("""<!DOCTYPE html>
@@ -42,7 +39,8 @@ RAW_TAG = re.compile(
 )
 WHOLE = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\]|\d+ / \d+|[+-]?[\d.]+ ± [\d.]+")
 LONG_CELL = 30  # characters in a line
-ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
+# GitHub's box around a quote; the style sheet makes one of a quote that starts with a bold line.
+ALERT = re.compile(r"^> \[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]$", re.MULTILINE)
 
 
 def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
@@ -55,7 +53,7 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
             image with another target is replaced by its alt text.
 
     Returns:
-        The page, the same for the same input. Headings have the ids that GitHub gives them.
+        The page, the same for the same input.
     """
     body = to_fragment(markdown, images)
     return FRAME.substitute(title=html.escape(title), style=STYLE_SHEET.read_text("utf-8"), body=body)
@@ -64,83 +62,10 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
 def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
     """Convert a part of a page, without a frame around it; the arguments are those of ``to_html``."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    parser.core.ruler.after("block", "alerts", _mark_alerts)
-    parser.core.ruler.push("heading_ids", _name_headings)
-    parser.core.ruler.push("beside", _put_beside)
-    for name, rule in (
-        ("text", _text),
-        ("image", _image),
-        ("html_block", _raw),
-        ("frame", _frame),
-        ("html_inline", _raw),
-        ("td_open", _cell_open),
-        ("table_open", _table_open),
-        ("table_close", _table_close),
-    ):
+    for name, rule in RULES.items():
         parser.add_render_rule(name, rule)
-    return parser.render(markdown, {"images": images or {}})
-
-
-def _mark_alerts(state: StateCore) -> None:
-    """Turn a quote that starts with ``[!WARNING]`` into a box under that word."""
-    for place in range(len(state.tokens) - 2):
-        quote, paragraph, text = state.tokens[place : place + 3]
-        if quote.type != "blockquote_open" or paragraph.type != "paragraph_open":
-            continue
-        if not (mark := ALERT.match(text.content)):
-            continue
-        kind = mark[1].lower()
-        quote.attrs = {"class": f"alert {kind}", "role": "note"}
-        text.content = text.content[mark.end() :]
-        closing = state.tokens[place + 3]
-        paragraph.hidden = closing.hidden = not text.content
-        quote.meta = {"alert": kind}
-    titled = []
-    for token in state.tokens:
-        titled.append(token)
-        if kind := token.meta.get("alert"):
-            titled += _title(kind)
-    state.tokens = titled
-
-
-def _title(kind: str) -> list[Token]:
-    opening = Token("paragraph_open", "p", 1, attrs={"class": "alert-title"}, block=True)
-    text = Token("inline", "", 0, content=kind.capitalize(), children=[], block=True)
-    return [opening, text, Token("paragraph_close", "p", -1, block=True)]
-
-
-def _name_headings(state: StateCore) -> None:
-    """Give headings ids as GitHub does: lower case, hyphens for spaces, numbers from the second on."""
-    repetitions: dict[str, int] = {}
-    for heading, inline in zip(state.tokens, state.tokens[1:], strict=False):
-        if heading.type != "heading_open":
-            continue
-        text = "".join(child.content for child in inline.children or [])
-        name = anchor(text)
-        times = repetitions[name] = repetitions.get(name, -1) + 1
-        heading.attrSet("id", f"{name}-{times}" if times else name)
-
-
-def _put_beside(state: StateCore) -> None:
-    """Put the first figure beside the text and table before it, from the page's title on."""
-    tokens = state.tokens
-    ends = [place for place, token in enumerate(tokens) if token.type == "heading_open" and token.tag == "h2"]
-    figures = [
-        place
-        for place, token in enumerate(tokens[: ends[0] if ends else None])
-        if token.type == "inline" and [child.type for child in token.children or []] == ["image"]
-    ]
-    tables = [place for place, token in enumerate(tokens) if token.type == "table_open"]
-    if not figures or not tables or tables[0] > figures[0]:
-        return
-    start, figure = tables[0], figures[0] - 1
-    parts = ((start, '<div class="beside"><div>\n'), (figure, "</div>\n"), (figures[0] + 2, "</div>\n"))
-    for place, text in reversed(parts):
-        tokens.insert(place, Token("frame", "", 0, content=text, block=True))
-
-
-def _frame(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
-    return tokens[place].content
+    titled = ALERT.sub(lambda alert: f"> **{alert[1].capitalize()}**\n>", markdown)
+    return parser.render(titled, {"images": images or {}})
 
 
 def _text(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
@@ -167,16 +92,21 @@ def _image(
     return f'<span class="figure"><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></span>'
 
 
-def _table_open(*_: Any) -> str:
-    # Reachable by keyboard, as a box that scrolls must be.
-    return '<div class="table" tabindex="0"><table>\n'
-
-
 def _cell_open(self: RendererHTML, tokens: Sequence[Token], place: int, *_: Any) -> str:
     # A sentence in a table of many columns would else stand in lines of one word each.
     is_long = max(map(len, re.split(r"<br ?/?>", tokens[place + 1].content))) > LONG_CELL
     return '<td class="long">' if is_long else "<td>"
 
 
-def _table_close(*_: Any) -> str:
-    return "</table></div>\n"
+RULES = {
+    "text": _text,
+    "image": _image,
+    "html_block": _raw,
+    "html_inline": _raw,
+    "td_open": _cell_open,
+    "table_open": lambda *_: (
+        '<div class="table" tabindex="0"><table>\n'
+    ),  # a box that scrolls, by keyboard too
+    "table_close": lambda *_: "</table></div>\n",
+}
+"""How what is not written as the library writes it is written, by the kind of a token."""

@@ -75,11 +75,6 @@ def arrow(outcome: Metric) -> str:
     return ARROWS[outcome.better]
 
 
-def anchor(heading: str) -> str:
-    """Return the id that GitHub gives a heading: lower case, hyphens for spaces."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def unit_name(unit: str | None) -> str:
     """Name the unit of a difference; empty where there is none."""
     return UNITS.get(unit, unit) if unit else ""
@@ -116,9 +111,11 @@ def spread(value: float, digits: int = 1) -> str:
     return "" if np.isnan(value) else f" ± {value:.{digits}f}"
 
 
-def count(value: int | None) -> str:
-    """Write a whole number."""
-    return "-" if value is None else f"{value:,}"
+def span(values: Iterable[float], form: str) -> str:
+    """Write the least and the greatest of numbers as ``3 to 5``, or once where both are written alike."""
+    numbers = list(values)
+    low, high = f"{min(numbers):{form}}", f"{max(numbers):{form}}"
+    return low if low == high else f"{low} to {high}"
 
 
 def bold(text: str, is_bold: bool) -> str:
@@ -157,6 +154,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a Markdown table."""
     lines = [list(header), ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(escape(cell) for cell in line) + " |" for line in lines)
+
+
+def records_table(records: Iterable[Mapping[str, str]]) -> str:
+    """Write a Markdown table of records with the same headings; nothing without a record."""
+    rows = list(records)
+    return table(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
 
 
 def details(summary: str, body: str) -> str:

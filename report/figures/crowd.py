@@ -46,8 +46,7 @@ def in_drawn_order(analysis: Analysis) -> list[Level]:
     One order for all outcomes and families, so that a variant is found at the same place everywhere; those
     without an estimate come last.
     """
-    has_own_order = analysis.factor not in FACTORS  # sizes and levels
-    if has_own_order or not is_crowd(analysis):
+    if analysis.factor not in FACTORS or not is_crowd(analysis):  # sizes and levels have their own order
         return list(analysis.variants)
     return sorted_variants(analysis)
 

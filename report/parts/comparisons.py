@@ -20,6 +20,7 @@ from report.document.markdown import (
     listed,
     p_value,
     signed,
+    span,
     table,
     unit_name,
 )
@@ -73,13 +74,13 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     primary = analysis.arms[analysis.arms.benchmark.isin(analysis.primary)]
     sizes = [x.num_parameters / 1e6 for x in analysis.facts if x.num_parameters]
     tokens = [x.curve[-1].tokens / 1e6 for x in analysis.facts if x.curve and x.curve[-1].tokens]
-    scale = [f"{_range(sizes, '.2f')}M parameters"] if sizes else []
-    scale += [f"{_range(tokens, '.1f')}M tokens"] if tokens else []
+    scale = [f"{span(sizes, '.2f')}M parameters"] if sizes else []
+    scale += [f"{span(tokens, '.1f')}M tokens"] if tokens else []
     tuning = f" and its own {fields}" if (fields := _tuned_fields(analysis)) else ""
     tuning = tuning or ", untuned" * bool(analysis.facts)
     of_size = f" ({' and '.join(scale)})" if scale else ""
     if len(primary):
-        yield f"Each {analysis.noun} has {_range(primary.n, 'g')} seeds{of_size}{tuning}."
+        yield f"Each {analysis.noun} has {span(primary.n, 'g')} seeds{of_size}{tuning}."
     choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
                if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
     if choices and median(choices) > LARGE_SHARE:
@@ -94,11 +95,6 @@ def _tuned_fields(analysis: Analysis) -> str:
     fields = analysis.tuned.plan.plan.fields if analysis.tuned else ()
     names = dict.fromkeys(field.rpartition(".")[2].replace("_", " ") for field in fields)
     return listed(names) if names else ""
-
-
-def _range(values: Iterable[float], form: str) -> str:
-    low, high = (f"{value:{form}}" for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
 
 
 def figures(analysis: Analysis, comparisons: Comparisons) -> Mapping[str, Draw]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from base.printing import duration, first_few
 from report.analysis import Analysis
-from report.document.markdown import family_label, table, title
+from report.document.markdown import family_label, records_table, title
 from report.figures.crowd import is_crowd
 from report.figures.style import (
     GREY,
@@ -27,7 +27,7 @@ from report.figures.style import (
 )
 from report.inputs.run_facts import SHOWN
 from report.part import Draw, Drawing, Page, Part, Section
-from report.significance.axes import Benchmark, Family, Level
+from report.significance.axes import Benchmark, Level
 from report.verdicts.ranking import by_standing
 from scores.rows import some_of
 from scores.suites import HELD_OUT
@@ -133,25 +133,21 @@ def section(analysis: Analysis, cost: Cost, page: Page) -> Section:
 
 
 def _table(analysis: Analysis, cost: Cost) -> str:
-    header = [
-        analysis.stratum,
-        analysis.noun,
-        *COLUMNS,
-        "training time",
-        f"parameters against `{analysis.baseline}`",
-        "FLOPs",
-    ]
-    rows = []
-    for x in cost.arms.to_dict("records"):
-        cells = [_number(x[field] / divisor, digits) for field, divisor, digits in COLUMNS.values()]
-        cells += [
-            "-" if np.isnan(x[TIME]) else duration(3600 * x[TIME]),
-            _percent(x["parameters_ratio"]),
-            _percent(x["flops_ratio"]),
-            ", ".join(x["matched_in"]) or "-",
-        ]
-        rows.append([family_label(x["family"]), f"`{x['variant']}`", *cells])
-    return table([*header, "matched in"], rows)
+    return records_table(
+        {
+            analysis.stratum: family_label(arm["family"]),
+            analysis.noun: f"`{arm['variant']}`",
+            **{
+                name: _number(arm[field] / divisor, digits)
+                for name, (field, divisor, digits) in COLUMNS.items()
+            },
+            "training time": "-" if np.isnan(arm[TIME]) else duration(3600 * arm[TIME]),
+            f"parameters against `{analysis.baseline}`": _percent(arm["parameters_ratio"]),
+            "FLOPs": _percent(arm["flops_ratio"]),
+            "matched in": ", ".join(arm["matched_in"]) or "-",
+        }
+        for arm in cost.arms.to_dict("records")
+    )
 
 
 def _number(value: float, digits: int) -> str:
@@ -201,22 +197,6 @@ def figures(analysis: Analysis, cost: Cost) -> Mapping[str, Draw]:
     return {"cost": partial(draw_cost, analysis, cost.arms)}
 
 
-def leading_loss(analysis: Analysis) -> Benchmark:
-    """Return the held-out loss, else the leading metric."""
-    held_out = Benchmark(HELD_OUT)
-    return held_out if held_out in analysis.benchmarks else by_standing(analysis)[0]
-
-
-class Point(NamedTuple):
-    """A variant in a panel."""
-
-    variant: Level
-    cost: float
-    score: float
-    error: float
-    """Standard error of the mean score; nan of one run."""
-
-
 def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     """Draw a panel for each family and each cost that is known of two of its variants.
 
@@ -227,12 +207,15 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     Returns:
         None of more variants than can be told apart.
     """
-    benchmark = leading_loss(analysis)
+    held_out = Benchmark(HELD_OUT)
+    benchmark = held_out if held_out in analysis.benchmarks else by_standing(analysis)[0]
+    of_benchmark = analysis.arms[analysis.arms.benchmark == benchmark]
+    scored = arms.merge(of_benchmark, on=["family", "variant"])
     shown = [
-        (family, label, points)
+        (family, label, points.assign(cost=points[field] / divisor))
         for family in analysis.families
         for field, divisor, label in COSTS
-        if (points := _points(analysis, arms, benchmark, family, field, divisor))
+        if len(points := scored[(scored.family == family) & scored[field].notna()]) > 1
     ]
     if not shown or is_crowd(analysis):
         return None
@@ -243,7 +226,7 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
         axes.set_title(filled(family_label(family), 30))
         axes.set_xlabel(filled(label, 25))
     figure.supylabel(filled(_label(analysis, benchmark), 30), fontsize=9.5)
-    present = {point.variant for _, _, points in shown for point in points}
+    present = {variant for _, _, points in shown for variant in points.variant}
     add_legend(figure, [styles[name].point(str(name)) for name in analysis.variants if name in present])
     families = ", ".join(dict.fromkeys(family_label(family) for family, _, _ in shown))
     return figure, (
@@ -252,29 +235,14 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     )
 
 
-def _points(
-    analysis: Analysis, arms: pd.DataFrame, benchmark: Benchmark, family: Family, field: str, divisor: float
-) -> list[Point]:
-    """Return the variants of a family with a score and a cost, unless there is one alone."""
-    of_family = arms[arms.family == family]
-    costs = dict(zip(of_family.variant, of_family[field] / divisor, strict=True))
-    runs = analysis.tables[benchmark].runs
-    points = []
-    for variant in analysis.variants:
-        scores = runs.get((family, variant), pd.Series())
-        if len(scores) and not np.isnan(costs.get(variant, np.nan)):
-            error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
-            points.append(Point(variant, costs[variant], float(scores.mean()), error))
-    return points if len(points) > 1 else []
-
-
-def _draw(axes: Axes, points: Sequence[Point], styles: Mapping[Level, VariantStyle], baseline: Level) -> None:
-    for variant, cost, score, error in points:
-        style = styles[variant]
-        axes.errorbar(cost, score, yerr=error, ls="", elinewidth=1, **style.points)
-        if variant == baseline:
-            axes.axhline(score, color=GREY, lw=0.9, ls="--", zorder=1)
-    low, high = min(x.cost for x in points), max(x.cost for x in points)
+def _draw(axes: Axes, points: pd.DataFrame, styles: Mapping[Level, VariantStyle], baseline: Level) -> None:
+    """Draw the mean score of each arm with its standard error, which one run has not, over its cost."""
+    for arm in points.to_dict("records"):
+        look, error = styles[arm["variant"]].points, arm["sd"] / np.sqrt(arm["n"])
+        axes.errorbar(arm["cost"], arm["mean"], yerr=error, ls="", elinewidth=1, **look)
+        if arm["variant"] == baseline:
+            axes.axhline(arm["mean"], color=GREY, lw=0.9, ls="--", zorder=1)
+    low, high = points.cost.min(), points.cost.max()
     if high > LOG_FROM * low > 0:
         use_log_scale(axes)
     else:

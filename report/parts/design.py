@@ -8,10 +8,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import count, escape, family_label, table, title
+from report.document.markdown import escape, family_label, span, table, title
 from report.part import Page, Part, Section
-from scores.run_scores import SINGLE_TASK
-from scores.suites import HELD_OUT
 
 
 def compute(analysis: Analysis) -> bool:
@@ -20,7 +18,7 @@ def compute(analysis: Analysis) -> bool:
 
 
 def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
-    """How many runs there are, which are missing, how many items, and what made them."""
+    """How many runs there are, which are missing, and what made them."""
     design = analysis.source.design
     plan = (
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
@@ -35,7 +33,7 @@ def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
         ]
     else:
         parts.append(f"No score is missing {plan}.")
-    parts += [_items(analysis), _formulas(analysis)]
+    parts.append(_formulas(analysis))
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     trained = [f"- trained with {origin} (runs: {number})" for origin, number in sorted(origins.items())]
     parts += ["\n".join(trained), _warnings(analysis)]
@@ -56,27 +54,21 @@ def _warnings(analysis: Analysis) -> str:
 
 
 def _runs(analysis: Analysis) -> str:
-    """Say how many runs every arm has; in a table where they differ in number."""
+    """Say how many runs the arms have."""
     definition = "a run is one pretraining with its own seed"
     definition += ", here under each head" * analysis.is_of_heads
     counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
     keys = [(b, f, v) for b in analysis.benchmarks for f in analysis.families for v in analysis.variants]
-    low, high = (extreme(counts.get(key, 0) for key in keys) for extreme in (min, max))
-    if low == high:
+    numbers = span((counts.get(key, 0) for key in keys), "d")
+    if " to " not in numbers:
         families, variants = len(analysis.families), len(analysis.variants)
         each = (
             f"{families} {analysis.stratum if families == 1 else analysis.strata}, "
             f"{variants} {analysis.noun}s, "
             f"{len(analysis.benchmarks)} outcome{'s' if analysis.benchmarks[1:] else ''}"
         )
-        return f"{low} runs in every arm ({each}); {definition}."
-    rows = [
-        [title(b), family_label(f), *(str(counts.get((b, f, v), 0)) for v in analysis.variants)]
-        for b in analysis.benchmarks
-        for f in analysis.families
-    ]
-    header = ["metric", analysis.stratum, *(f"`{name}`" for name in analysis.variants)]
-    return f"{definition[0].upper()}{definition[1:]}. Runs per arm: {low} to {high}.\n\n{table(header, rows)}"
+        return f"{numbers} runs in every arm ({each}); {definition}."
+    return f"{definition[0].upper()}{definition[1:]}. Runs per arm: {numbers}, each under *Scores*."
 
 
 def _formulas(analysis: Analysis) -> str:
@@ -91,20 +83,6 @@ def _formulas(analysis: Analysis) -> str:
     return (
         "**Formulas of the variants**\n\n" + table(["variant", "formula", "reference"], rows) if rows else ""
     )
-
-
-def _items(analysis: Analysis) -> str:
-    rows = []
-    for benchmark in analysis.benchmarks:
-        tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].drop_duplicates("task")
-        if set(tasks.task) == {SINGLE_TASK} or benchmark.name == HELD_OUT:
-            continue
-        low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
-        each = count(low) if low == high else f"{low:,} to {high:,}"
-        metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
-    header = ["metric", "tasks", "items", "items per task", "metrics"]
-    return table(header, rows) if rows else ""
 
 
 PART = Part(name="design", compute=compute, section=section, tables=tables)

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 
 from base.printing import first_few
 from report.analysis import Analysis
-from report.document.markdown import family_label, table
+from report.document.markdown import family_label, span
 from report.figures.crowd import ALONE, is_crowd, small_panels
 from report.figures.style import (
     GREY,
@@ -120,14 +120,15 @@ def _curves(runs: Sequence[RunFacts], baseline: Level) -> pd.DataFrame:
     places = np.unique(np.clip(every[0], max(x[0] for x in every), min(x[-1] for x in every)))
     places = places[np.unique(np.linspace(0, len(places) - 1, MOST_PLACES).round().astype(int))]
     curves = pd.concat(
-        pd.DataFrame({"run_id": run.run_id, "tokens": places, "loss": _losses_at(run, places)})
+        pd.DataFrame({**_identity(run, len(places)), "tokens": places, "loss": _losses_at(run, places)})
         for run in runs
     )
-    by_id = {run.run_id: run for run in runs}
-    curves.insert(1, "family", [by_id[name].family for name in curves.run_id])
-    curves.insert(2, "variant", [by_id[name].variant for name in curves.run_id])
     means = curves[curves.variant == baseline].groupby("tokens").loss.mean()
     return curves.assign(difference=curves.loss - curves.tokens.map(means))
+
+
+def _identity(run: RunFacts, times: int) -> dict[str, list[Any]]:
+    return {name: [getattr(run, name)] * times for name in ("run_id", "family", "variant")}
 
 
 def _losses_at(run: RunFacts, places: np.ndarray) -> np.ndarray:
@@ -163,14 +164,12 @@ def _first_below(tokens: np.ndarray, losses: np.ndarray, threshold: float) -> fl
 
 def plateau_sentence(departures: pd.DataFrame) -> str:
     """Say whether all runs left the unigram plateau, and what losses tell where some did not."""
-    low, high = (f"{loss:.2f}" for loss in (departures.unigram_loss.min(), departures.unigram_loss.max()))
-    plateau = f"the unigram plateau ({low if low == high else f'{low} to {high}'} nats)"
+    plateau = f"the unigram plateau ({span(departures.unigram_loss, '.2f')} nats)"
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
         shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
-        ends = sorted({f"{share:.0%}" for share in (min(shares), max(shares))}) if shares else []
-        of_variance = f"{' to '.join(ends)} of the variance of final losses"
+        of_variance = f"{span(shares, '.0%')} of the variance of final losses" if shares else ""
         care = f"; within variants, that time goes with {of_variance}" if shares else ""
         return f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training{care}."
     if len(staying) == num_runs:
@@ -206,37 +205,16 @@ def checks(analysis: Analysis, result: LearningCurves) -> Iterable[str]:
 
 def section(analysis: Analysis, result: LearningCurves, page: Page) -> Section:
     """Curves, when runs left the plateau, and gradient norms."""
-    departures, summary, body = result.departures, "", [page.figure("learning-curves")]
+    departures, summary, plateau = result.departures, "", ""
     if len(departures):
         summary = f"{departures.tokens.count()} of {len(departures)} runs left the unigram plateau"
-        body.append(_plateau_text(analysis, departures))
-    body.append(page.figure("gradient-norms"))
+        plateau = (
+            "The unigram plateau is the loss of a model that knows only how frequent tokens are. A run has "
+            "left it when its loss is half of the way to the best final loss of its family: after how many "
+            "tokens is in tables/plateau_runs.csv."
+        )
+    body = [page.figure("learning-curves"), plateau, page.figure("gradient-norms")]
     return Section(title="Learning curves", summary=summary, body="\n\n".join(filter(None, body)))
-
-
-def _plateau_text(analysis: Analysis, departures: pd.DataFrame) -> str:
-    """Count for each variant how many runs left, and after how many tokens."""
-    rows = [
-        [family_label(family), f"`{variant}`", f"{tokens.count()} of {len(tokens)}",
-         *(_tokens(x, bound) for x in (tokens.median(), tokens.min(), tokens.max()))]
-        for (family, variant), runs in departures.groupby(["family", "variant"], sort=False)
-        for tokens, bound in [(runs.tokens, runs.tokens[runs.is_bound].max())]
-    ]  # fmt: skip
-    text = (
-        "The unigram plateau is the loss of a model that knows only how frequent tokens are. A run has left "
-        "it when its loss is half of the way to the best final loss of its family. ≤: it had left by its "
-        "first evaluation."
-    )
-    header = [analysis.stratum, analysis.noun, "runs that left", "after tokens: median", "first", "last"]
-    return f"{table(header, rows)}\n\n{text}"
-
-
-def _tokens(number: float, bound: float) -> str:
-    """Write a number of tokens, and whether runs had left by it, ``bound`` being their first evaluation."""
-    if np.isnan(number):
-        return "-"
-    text = f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.0f}k"
-    return f"≤ {text}" if number <= bound else text
 
 
 def tables(analysis: Analysis, result: LearningCurves) -> Mapping[str, pd.DataFrame]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from report.analysis import Analysis
 from report.document.markdown import listed, unit_name
 from report.part import Page, Part, Section
-from report.significance.comparison import AT_CHANCE
 from report.statistics.looks import PlannedLooks
 from report.statistics.welch import one_sided_level
 from scores.suites import asks_for_classes
@@ -123,9 +122,6 @@ def _limits(analysis: Analysis) -> list[str]:
             "Where all runs are fine-tuned with the same seeds, a head begins with the same weights in each "
             "of them and sees examples in the same order: what others would change is not in the intervals."
         )
-    at_chance = dict.fromkeys(str(c.benchmark) for c in analysis.claims if c.verdict == AT_CHANCE)
-    if at_chance:
-        lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
     unknown = [
         str(benchmark)
         for benchmark in analysis.benchmarks

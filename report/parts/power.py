@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from report.analysis import Analysis
-from report.document.markdown import amount, family_label, table, title
+from report.document.markdown import amount, family_label, records_table, span, title
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
@@ -33,7 +33,7 @@ from report.verdicts.ranking import by_standing
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """What a comparison finds with 80% power, at the level of its interval.
+    """What a comparison finds with 80% power, at the level of its interval; named as in tables/power.csv.
 
     Differences are in the comparison's unit, seeds are those of every arm. None: no number, or more seeds
     than are looked for.
@@ -42,9 +42,9 @@ class Power:
     comparison: Comparison
     sd: float
     """Within arms over seeds: the root of the mean variance."""
-    detectable: float | None
+    detectable_difference: float | None
     """The smallest true difference that is found with as many seeds as there are."""
-    seeds_to_detect: int | None
+    seeds_to_detect_estimate: int | None
     """To find a true difference as large as the one seen."""
     seeds_for_equivalence: int | None
     """To show equivalence at the margin, in every family and by itself, where there is no difference."""
@@ -54,7 +54,7 @@ class Power:
         """To reach a verdict: the difference seen is found, or, if within the margin, equivalence shown."""
         if self.comparison.is_primary and self.comparison.verdict in SHOWN:
             return self.comparison.fewest_runs
-        possible = [self.seeds_to_detect]
+        possible = [self.seeds_to_detect_estimate]
         margin, estimate = self.comparison.margin, self.comparison.estimate
         if margin is not None and estimate is not None and abs(estimate) < margin:
             possible.append(self.seeds_for_equivalence)
@@ -78,8 +78,10 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
     return Power(
         comparison=comparison,
         sd=math.sqrt(np.mean(variances)),
-        detectable=detectable,
-        seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level, choice=sample.choice),
+        detectable_difference=detectable,
+        seeds_to_detect_estimate=runs_to_detect(
+            effect, variances, sample.weights, level, choice=sample.choice
+        ),
         seeds_for_equivalence=_seeds_for_equivalence(sample, comparison.margin, inference.level),
     )
 
@@ -139,17 +141,12 @@ class MetricPower:
     @property
     def all_detectable(self) -> list[float]:
         """The smallest difference that is found, of each variant."""
-        return [power.detectable for power in self.power if power.detectable is not None]
+        return [x.detectable_difference for x in self.power if x.detectable_difference is not None]
 
     @property
     def detectable(self) -> float | None:
         """The median over variants of the smallest difference that is found."""
         return median(self.all_detectable) if self.all_detectable else None
-
-    @property
-    def detectable_in_margins(self) -> float | None:
-        """The same as a multiple of the margin: above 1, what is found is never negligible."""
-        return self.detectable / self.margin if self.detectable and self.margin else None
 
     def seeds_for(self, share: float) -> int | None:
         """Return how many seeds in every arm give a verdict on this share of the estimable variants."""
@@ -194,14 +191,10 @@ def section(analysis: Analysis, rows: tuple[MetricPower, ...], page: Page) -> Se
     """One line a primary metric, and one a variant."""
     primary = _primary(analysis, rows)
     families = [row for row in rows if row not in primary]
-    several = bool(analysis.others[1:])
-    header = ["metric", "between variants", "between seeds", "ratio (of equals)", "detectable",
-              "in margins", "seeds for half / all" if several else "seeds", "chance"]  # fmt: skip
-    labelled = [[_label(analysis, row.comparisons[0]), *_cells(row)] for row in (*primary, *families)]
     on = f" on {title(primary[0].benchmark)}"
     summary = f"a{_found(analysis, primary[0], on)}" if primary[0].detectable else ""
-    body = "\n\n".join((table(header, labelled), _LEGEND))
-    return Section(title="What could this study see?", summary=summary, body=body)
+    rows_of_table = records_table(_cells(analysis, row) for row in (*primary, *families))
+    return Section(title="What could this study see?", summary=summary, body=f"{rows_of_table}\n\n{_LEGEND}")
 
 
 _LEGEND = (
@@ -227,9 +220,8 @@ def _found(analysis: Analysis, row: MetricPower, on: str = "") -> str:
 
 def _median_of(analysis: Analysis, row: MetricPower) -> str:
     """Say whose difference that is, and between which the others lie."""
-    digits = row.comparisons[0].digits
-    ends = dict.fromkeys(f"{x:.{digits}f}" for x in (min(row.all_detectable), max(row.all_detectable)))
-    return f" (median {analysis.noun}; {' to '.join(ends)})" if len(ends) > 1 else ""
+    ends = span(row.all_detectable, f".{row.comparisons[0].digits}f")
+    return f" (median {analysis.noun}; {ends})" if " to " in ends else ""
 
 
 def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
@@ -255,12 +247,12 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
         for power in row.power
         if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
     ]
-    possible = [power for power in undecided if power.seeds_to_detect]
+    possible = [power for power in undecided if power.seeds_to_detect_estimate]
     if not possible:
         return
-    needed = min(possible, key=lambda p: p.seeds_to_detect or 0)
+    needed = min(possible, key=lambda p: p.seeds_to_detect_estimate or 0)
     current = max(needed.comparison.fewest_runs, 1)
-    seeds = max(needed.seeds_to_detect or 0, current + 1)
+    seeds = max(needed.seeds_to_detect_estimate or 0, current + 1)
     yield NextStep(
         text=f"{seeds} seeds in every arm",
         compared=named(analysis, needed.comparison),
@@ -292,18 +284,17 @@ def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd
     }
 
 
-def _cells(row: MetricPower) -> list[str]:
-    unit = row.comparisons[0]
-    spreads, in_margins = row.spreads, row.detectable_in_margins
-    return [
-        amount(spreads.signal, unit) if spreads else "-",
-        amount(spreads.noise, unit) if spreads else "-",
-        f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
-        amount(row.detectable, unit),
-        "-" if in_margins is None else f"{in_margins:.1f}",
-        _seeds_of(row),
-        _chance(row),
-    ]
+def _cells(analysis: Analysis, row: MetricPower) -> dict[str, str]:
+    unit, spreads = row.comparisons[0], row.spreads
+    return {
+        "metric": _label(analysis, unit),
+        "between variants": amount(spreads.signal if spreads else None, unit),
+        "between seeds": amount(spreads.noise if spreads else None, unit),
+        "ratio (of equals)": f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
+        "detectable": amount(row.detectable, unit),
+        "seeds for half / all" if analysis.others[1:] else "seeds": _seeds_of(row),
+        "chance": _chance(row),
+    }
 
 
 def _seeds_of(row: MetricPower) -> str:
@@ -349,7 +340,6 @@ def _outcome(row: MetricPower) -> dict[str, Any]:
         "signal_to_noise": spreads and spreads.ratio,
         "signal_to_noise_of_equals": spreads and spreads.ratio_of_equals,
         "detectable_difference": row.detectable,
-        "detectable_difference_in_margins": row.detectable_in_margins,
         "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
         "seeds_for_every_verdict": row.seeds_for(1.0),
         "chance": metric.chance,
@@ -361,18 +351,10 @@ def _outcome(row: MetricPower) -> dict[str, Any]:
 
 def _power(power: Power) -> dict[str, Any]:
     """Standard deviation, differences and margin are in ``unit``."""
-    comparison = power.comparison
-    return {
-        "benchmark": comparison.benchmark,
-        "contrast": comparison.contrast,
-        "family": comparison.family,
-        "unit": comparison.unit,
-        "sd": power.sd,
-        "detectable_difference": power.detectable,
-        "seeds_to_detect_estimate": power.seeds_to_detect,
-        "seeds_for_equivalence": power.seeds_for_equivalence,
-        "seeds_for_verdict": power.seeds,
-    }
+    names = ("benchmark", "contrast", "family", "unit")
+    numbers = {name: value for name, value in vars(power).items() if name != "comparison"}
+    identity = {name: getattr(power.comparison, name) for name in names}
+    return {**identity, **numbers, "seeds_for_verdict": power.seeds}
 
 
 PART = Part(name="power", compute=compute, section=section, tables=tables, checks=checks, steps=steps)

@@ -14,7 +14,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.families import PRETRAINED
 from report.analysis import Analysis
-from report.document.markdown import family_label, signed, table
+from report.document.markdown import family_label, records_table, signed
 from report.part import Page, Part, Section
 from report.significance.axes import Combination, Level
 from report.significance.data_checks import clean_rows
@@ -220,21 +220,19 @@ def section(analysis: Analysis, published: Published, page: Page) -> Section:
 
 
 def _table(records: Sequence[Record], number: Callable[[float], str]) -> str:
-    header = ["metric", "model", "variant", "head", "own (runs)", "published (runs)", "of", "difference"]
-    rows = (
-        [
-            _outcome(x),
-            family_label(x["family"]),
-            f"`{x['variant']}`",
-            f"`{x['head']}`" if x["head"] else "-",
-            f"{number(x['own'])} ({x['num_own']})",
-            f"{number(x['published'])} ({x['num_published']})",
-            f"{family_label(x['published_of'])}, {x['table']}",
-            signed(x["difference"]),
-        ]
+    return records_table(
+        {
+            "metric": _outcome(x),
+            "model": family_label(x["family"]),
+            "variant": f"`{x['variant']}`",
+            "head": f"`{x['head']}`" if x["head"] else "-",
+            "own (runs)": f"{number(x['own'])} ({x['num_own']})",
+            "published (runs)": f"{number(x['published'])} ({x['num_published']})",
+            "of": f"{family_label(x['published_of'])}, {x['table']}",
+            "difference": signed(x["difference"]),
+        }
         for x in records
     )
-    return table(header, rows)
 
 
 def _outcome(record: Record) -> str:

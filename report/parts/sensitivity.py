@@ -10,11 +10,10 @@ import pandas as pd
 
 from base.printing import first_few
 from report.analysis import Analysis
-from report.document.markdown import difference, family_label, p_value, signed, table
+from report.document.markdown import difference, family_label, p_value, records_table, signed
 from report.part import Page, Part, Section
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
 from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons
-from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import named, place, verdict_word
 from scores.rows import run_name
 
@@ -105,21 +104,18 @@ def compute(analysis: Analysis) -> Sensitivities | None:
 
 def section(analysis: Analysis, results: Sensitivities, page: Page) -> Section:
     """The same verdicts without one run, and the runs that failed."""
-    rows = [
-        [
-            place(analysis, x.comparison.benchmark),
-            family_label(x.comparison.family),
-            f"`{x.comparison.contrast}`",
-            f"{difference(x.comparison)} {verdict_word(x.comparison)}",
-            _range(x),
-            _changes(x),
-        ]
+    rows = records_table(
+        {
+            "metric": place(analysis, x.comparison.benchmark),
+            analysis.stratum: family_label(x.comparison.family),
+            "contrast": f"`{x.comparison.contrast}`",
+            "as reported": f"{difference(x.comparison)} {verdict_word(x.comparison)}",
+            "leaving one run out": _range(x),
+            "verdict without one run": _changes(x),
+        }
         for x in results
-    ]
-    header = ["metric", analysis.stratum, "contrast", "as reported", "leaving one run out",
-              "verdict without one run"]  # fmt: skip
-    parts = [table(header, rows)] if rows else []
-    parts += [text] if (text := failed_runs(analysis)) else []
+    )
+    parts = filter(None, (rows, failed_runs(analysis)))
     return Section(title="Sensitivity", summary=_summary(results), body="\n\n".join(parts))
 
 
@@ -152,12 +148,8 @@ def tables(analysis: Analysis, results: Sensitivities) -> Mapping[str, pd.DataFr
 
 def _record(x: Sensitivity) -> dict[str, Any]:
     return {
-        "benchmark": x.comparison.benchmark,
-        "contrast": x.comparison.contrast,
-        "verdict": x.comparison.verdict,
-        "lowest_estimate": x.lowest_estimate,
-        "highest_estimate": x.highest_estimate,
-        "num_left_out": x.num_left_out,
+        **{name: getattr(x.comparison, name) for name in ("benchmark", "contrast", "verdict")},
+        **{name: getattr(x, name) for name in ("lowest_estimate", "highest_estimate", "num_left_out")},
         "changed": "; ".join(f"{c.verdict} without {run}" for run, c in x.changed),
     }
 
@@ -180,34 +172,24 @@ def failed_runs(analysis: Analysis) -> str:
     counts = analysis.failures
     if not counts:
         return ""
-    several = len(analysis.families) > 1
-    shown = [c for c in counts if several or c.family is None]
-    header = [
-        analysis.noun,
-        analysis.stratum,
-        "runs",
-        "diverged",
-        "failed otherwise",
-        "p against the baseline",
-    ]
+    shown = [c for c in counts if len(analysis.families) > 1 or c.family is None]
+    rows = records_table(
+        {
+            analysis.noun: f"`{c.variant}`",
+            analysis.stratum: "all" if c.family is None else family_label(c.family),
+            "runs": str(c.num_runs),
+            "diverged": str(c.num_diverged),
+            "failed otherwise": str(c.num_failed),
+            "p against the baseline": p_value(c.p_corrected),
+        }
+        for c in shown
+    )
     return (
-        "**Runs that failed**\n\n"
-        f"{table(header, [_counted(c) for c in shown])}\n\n"
+        f"**Runs that failed**\n\n{rows}\n\n"
         "Runs that ended, in whatever way. *p*: Fisher's exact test of the share that diverged or failed, "
         f"after Holm's correction over the {analysis.noun}s. Every verdict is about runs with a score; where "
         "some of its runs failed and have none, it says *of surviving runs*."
     )
-
-
-def _counted(count: FailureCount) -> list[str]:
-    return [
-        f"`{count.variant}`",
-        "all" if count.family is None else family_label(count.family),
-        str(count.num_runs),
-        str(count.num_diverged),
-        str(count.num_failed),
-        "-" if count.p_corrected is None else p_value(count.p_corrected),
-    ]
 
 
 PART = Part(name="sensitivity", compute=compute, section=section, tables=tables, checks=checks)

@@ -17,7 +17,7 @@ from matplotlib.ticker import NullLocator
 
 from base.printing import first_few
 from report.analysis import Analysis
-from report.document.markdown import difference, family_label, file_name, listed, table
+from report.document.markdown import difference, family_label, file_name, listed, records_table, span
 from report.figures.crowd import BEHIND, small_panels
 from report.figures.style import BLUE, GREY, VERMILION, add_legend
 from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY, Line, Tuned
@@ -29,7 +29,13 @@ from report.statistics.tuning_curves import combined
 from report.verdicts.findings import AtSharedRate
 from scores.tuning_trials import Value
 
-FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
+WORTH = {
+    "optimum": ("optimum", ".2g"),
+    "a third of it costs": ("cost_of_a_third", ".3f"),
+    "three times it costs": ("cost_of_threefold", ".3f"),
+    "√ expected squared regret": ("choice_error", ".4f"),
+}
+"""Headings of what a choice is worth, to the name and form of the number."""
 NAMED = 3
 """Variants named in a sentence."""
 BAND_ALPHA = 0.15
@@ -127,7 +133,11 @@ def section(analysis: Analysis, tuned: Tuned, page: Page) -> Section:
     """Budget, every chosen value with what it is worth, and the differences at the shared value."""
     parts = [_budget(analysis, tuned), *(page.figure(name) for name in figures(analysis, tuned))]
     parts += [_values(analysis, tuned), _side_by_side(analysis, tuned)]
-    return Section(title="Tuning", summary=_summary(tuned), body="\n\n".join(filter(None, parts)))
+    return Section(
+        title="Tuning",
+        summary=f"{span(tuned.num_runs.values(), 'd')} runs each",
+        body="\n\n".join(filter(None, parts)),
+    )
 
 
 def checks(analysis: Analysis, tuned: Tuned) -> Iterator[str]:
@@ -160,9 +170,8 @@ def _of_held_out_loss(analysis: Analysis) -> list[Comparison]:
 
 def _budget(analysis: Analysis, tuned: Tuned) -> str:
     """Say what each variant was given, and which numbers hold the choice."""
-    plan, counts = tuned.plan.plan, sorted({*tuned.num_runs.values()})
+    plan = tuned.plan.plan
     fields = listed([f"`{name}` over {listed(map(_text, values))}" for name, values in plan.fields.items()])
-    runs = f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
     is_widened = any(each.grid != plan.fields for each in tuned.plan.rounds)
     widened = ", the grid widened where a best was at its end" if is_widened else ""
     added = Counter[str]()
@@ -171,48 +180,28 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
     return (
         f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
-        f"{listed(map(str, plan.seeds))}: {runs}{widened}. The value with the lowest mean held-out loss was "
-        "chosen, on seeds and held-out text that no main run has."
+        f"{listed(map(str, plan.seeds))}: {span(tuned.num_runs.values(), 'd')} runs{widened}. The value with "
+        "the lowest mean held-out loss was chosen, on seeds and held-out text that no main run has."
         + (f" Runs were added that choose nothing: {further}." if further else "")
         + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
         "other metrics take the chosen values as given."
     )
 
 
-def _summary(tuned: Tuned) -> str:
-    """Say between which values the chosen ones lie."""
-    by_field: dict[str, set[str]] = {}
-    for line in sorted(tuned.lines, key=lambda line: line.chosen):
-        by_field.setdefault(line.field.rpartition(".")[2], set()).add(_text(line.values[line.chosen]))
-    return first_few([f"{name} {_ends(values)}" for name, values in by_field.items()], NAMED)
-
-
-def _ends(values: set[str]) -> str:
-    """Write the least and the greatest of numbers, or all words."""
-    try:
-        ordered = sorted(values, key=float)
-    except ValueError:
-        return ", ".join(sorted(values))
-    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
-
-
 def _values(analysis: Analysis, tuned: Tuned) -> str:
     """Each choice with its optimum, and what missing it costs."""
-    header = [analysis.stratum, analysis.noun, "field", "chosen", "optimum", "a third of it costs",
-              "three times it costs", "√ expected squared regret"]  # fmt: skip
-    rows = [
-        [
-            family_label(line.family),
-            f"`{line.variant}`",
-            f"`{line.field}`",
-            _text(line.values[line.chosen]) + (" (boundary)" if line.is_at_edge else ""),
-            *(_number(numbers[name], form) for name, form in FORMS.items()),
-        ]
+    rows = records_table(
+        {
+            analysis.stratum: family_label(line.family),
+            analysis.noun: f"`{line.variant}`",
+            "field": f"`{line.field}`",
+            "chosen": _text(line.values[line.chosen]) + (" (boundary)" if line.is_at_edge else ""),
+            **{heading: _number(_numbers(line)[name], form) for heading, (name, form) in WORTH.items()},
+        }
         for line in tuned.lines
-        for numbers in [_numbers(line)]
-    ]
+    )
     return (
-        f"{table(header, rows)}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
+        f"{rows}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
         "nearest neighbours; - where the grid does not reach. *Regret*: the loss at the chosen value minus "
         "the lowest of the curve. More tuning seeds and a finer grid lessen it; more seeds of the main runs "
         "do not."
@@ -224,28 +213,27 @@ def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
     if not analysis.at_shared_rate:
         return ""
     shared = listed(dict.fromkeys(_point(point) for point in tuned.shared_points.values()))
-    header = [analysis.stratum, analysis.noun, "at the shared value", "own value", "at its own", ""]
+    rows = records_table(_both(analysis, tuned, both) for both in analysis.at_shared_rate)
     return (
         f"**At one value for all**, the best of `{tuned.plan.plan.baseline}` ({shared}), and at each one's "
         "own. Verdicts are of the second alone; intervals of the first are in tables/shared_rate.csv."
-        f"\n\n{table(header, [_both(tuned, x) for x in analysis.at_shared_rate])}"
+        f"\n\n{rows}"
     )
 
 
-def _both(tuned: Tuned, both: AtSharedRate) -> list[str]:
-    compared, missing = both.own.contrast.compared, both.own.num_runs_plus - both.shared.num_runs_plus
-    points = [
-        _point(x.point) for (f, v), x in tuned.chosen.items() if v == compared and f in both.own.families
-    ]
-    return [
-        family_label(both.own.family),
-        f"`{compared}`",
-        difference(both.shared)
-        + (f" ({missing} of {both.own.num_runs_plus} runs missing)" if missing > 0 else ""),
-        ", ".join(dict.fromkeys(points)) or "-",
-        difference(both.own),
-        "same runs" if both.has_same_runs else "",
-    ]
+def _both(analysis: Analysis, tuned: Tuned, both: AtSharedRate) -> dict[str, str]:
+    compared, num_runs = both.own.contrast.compared, both.own.num_runs_plus
+    missing = num_runs - both.shared.num_runs_plus
+    chosen = [x for (f, v), x in tuned.chosen.items() if v == compared and f in both.own.families]
+    return {
+        analysis.stratum: family_label(both.own.family),
+        analysis.noun: f"`{compared}`",
+        "at the shared value": difference(both.shared)
+        + (f" ({missing} of {num_runs} runs missing)" if missing > 0 else ""),
+        "own value": ", ".join(dict.fromkeys(_point(choice.point) for choice in chosen)) or "-",
+        "at its own": difference(both.own),
+        "": "same runs" if both.has_same_runs else "",
+    }
 
 
 def _point(point: Mapping[str, Value]) -> str:
@@ -273,41 +261,18 @@ def _numbers(line: Line) -> dict[str, float | None]:
 
 
 def tables(analysis: Analysis, tuned: Tuned) -> Mapping[str, pd.DataFrame]:
-    """Return every choice with what it is worth, and every loss of the tuning."""
-    return {
-        "tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines),
-        "tuning_losses": pd.DataFrame(row for line in tuned.lines for row in _losses(line, tuned)),
-    }
+    """Return every choice with what it is worth; every loss is in the study's ``tuning.json``."""
+    return {"tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines)}
 
 
 def _record(line: Line, tuned: Tuned) -> dict[str, object]:
     return {
-        "family": line.family,
-        "variant": line.variant,
-        "field": line.field,
+        **{name: getattr(line, name) for name in ("family", "variant", "field")},
         "chosen": str(line.values[line.chosen]),
         "is_at_edge": line.is_at_edge,
         "num_runs": tuned.num_runs[line.family, line.variant],
         **_numbers(line),
     }
-
-
-def _losses(line: Line, tuned: Tuned) -> Iterator[dict[str, object]]:
-    """Losses of every value at the planned seeds, and at those that were added."""
-    name, point = line.field, line.choice.point
-    runs = [
-        (one.point[name], tuned.plan.plan.seeds, one.losses)
-        for one in tuned.plan.tried_of(line.choice)
-        if {**one.point, name: None} == {**point, name: None}
-    ]
-    for each in tuned.plan.further_of(line.choice):
-        if each.field == name:
-            runs += [(x, each.seeds, losses) for x, losses in zip(each.values, each.losses, strict=False)]
-    for value, seeds, losses in runs:
-        for seed, loss in zip(seeds, losses, strict=True):
-            if loss is not None:
-                fixed = {"family": line.family, "variant": line.variant, "field": name}
-                yield {**fixed, "value": str(value), "seed": seed, "loss": loss}
 
 
 def figures(analysis: Analysis, tuned: Tuned) -> Mapping[str, Draw]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import compress, pairwise
 from statistics import median_low
 from typing import Any
 
@@ -66,21 +66,16 @@ class Sample:
         """What tuning adds to the variance of the contrast."""
         return combined(self.choices, self.weights) if self.choices else NO_CHOICE
 
-    def moments_of(self, family: Family) -> np.ndarray:
-        """Return those of the arms of one family, weighted to its own difference."""
-        scale = [[1], [1], [len(set(self.strata))], [1], [1], [1], [1]]
-        return self.moments[:, [stratum == family for stratum in self.strata]] * scale
-
     def of_family(self, family: Family) -> Sample:
         """Return the part of one family, weighted to its own difference."""
-        places = [place for place, stratum in enumerate(self.strata) if stratum == family]
-        share = 1 / len(set(self.strata))
+        is_here = [stratum == family for stratum in self.strata]
+        num_families = len(set(self.strata))
         return Sample(
-            arms=tuple(self.arms[i] for i in places),
-            weights=tuple(self.weights[i] / share for i in places),
-            strata=tuple(self.strata[i] for i in places),
-            noises=tuple(self.noises[i] for i in places if self.noises),
-            choices=tuple(self.choices[i] for i in places if self.choices),
+            arms=tuple(compress(self.arms, is_here)),
+            weights=tuple(weight * num_families for weight in compress(self.weights, is_here)),
+            strata=tuple(compress(self.strata, is_here)),
+            noises=tuple(compress(self.noises, is_here)),
+            choices=tuple(compress(self.choices, is_here)),
         )
 
 
@@ -114,24 +109,14 @@ class ArmTable:
         self.metric = metric or Metric(name=str(benchmark), margin=USUAL_MARGINS["percent"])
         self.families = sorted({family for family, _ in runs})
         self._samples: dict[tuple[Contrast, tuple[Family, ...], bool], Sample] = {}
-        self._digits: dict[tuple[Family, ...], int] = {}
         self._squares: dict[Key, tuple[int, float, float]] = {}
         self._noises: dict[Family, dict[Key, Noise]] = {}
 
     @classmethod
-    def of_scores(
-        cls,
-        scores: pd.DataFrame,
-        benchmark: Benchmark,
-        part: str | None = None,
-        metric: Metric | None = None,
-        decided: Mapping[str, Sequence[int]] | None = None,
-        choices: Mapping[Key, Selection] | None = None,
-    ) -> ArmTable:
-        """Group a table of family, variant, seed and score, one row a run."""
+    def of_scores(cls, scores: pd.DataFrame, benchmark: Benchmark, **details: Any) -> ArmTable:
+        """Group a table of family, variant, seed and score, one row a run; details are those of the class."""
         ordered = scores.sort_values(["family", "variant", "seed"])
-        runs = dict(arms_in_order(ordered, ["family", "variant"]))
-        return cls(runs, benchmark, part, metric, decided, choices)
+        return cls(dict(arms_in_order(ordered, ["family", "variant"])), benchmark, **details)
 
     def with_runs(self, runs: Mapping[Key, pd.Series]) -> ArmTable:
         """Return the table with other runs of the same metric."""
@@ -186,10 +171,7 @@ class ArmTable:
         It is pooled over arms, but no more than twice that of the middle one: a single collapsed run must not
         round off all other differences.
         """
-        key = tuple(families)
-        if key not in self._digits:
-            self._digits[key] = _digits([spread for f in families for spread in self._spreads.get(f, ())])
-        return self._digits[key]
+        return _digits([spread for f in families for spread in self._spreads.get(f, ())])
 
     @cached_property
     def _spreads(self) -> dict[Family, list[tuple[int, float]]]:

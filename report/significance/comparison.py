@@ -229,7 +229,8 @@ def compare_arms(
     result = _welch(sample.moments, inference)
     if result.standard_error < NO_SPREAD:
         return replace(described, reason="no spread between seeds in any arm")
-    of_families = [_welch(sample.moments_of(f), inference) for f in strata] if len(strata) > 1 else []
+    families = strata if len(strata) > 1 else ()
+    of_families = [_welch(sample.of_family(f).moments, inference) for f in families]
     return replace(described, **_inferred(result, of_families, arms, sample, described, inference))
 
 

@@ -49,10 +49,8 @@ def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     notes = []
-    different = rows.duplicated(KEY, keep=False) & ~rows.duplicated([*KEY, "score"], keep=False)
-    in_conflict = np.zeros(len(rows), bool)
-    if different.any():
-        in_conflict = rows.set_index(KEY).index.isin(rows[different].set_index(KEY).index)
+    repeated = rows[rows.duplicated(KEY, keep=False)].groupby(KEY)["score"].transform("nunique")
+    in_conflict = repeated.reindex(rows.index, fill_value=1) > 1
     same = rows.duplicated([*KEY, "score"]) & ~in_conflict
     if same.any():
         notes.append(f"repeated rows, counted once: {_names(map(_row_name, _rows(rows[same])))}")

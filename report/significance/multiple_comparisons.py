@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -72,6 +72,7 @@ class MultipleComparisons:
         inference = self.inference
         max_t = max_t_of(group, self.tables, inference)
         corrected = max_t.adjust([c.p_sequential for c in group])
+        # 10,000 draws tell a share of 5% to within 0.002, so that 0.048 may be 0.051 with other draws.
         # Near is within four standard errors of a share of draws.
         error = math.sqrt(inference.level * (1 - inference.level) / inference.num_draws)
         if any(p is not None and abs(p - inference.level) < 4 * error for p in corrected):
@@ -104,16 +105,14 @@ class MultipleComparisons:
             comparisons: With the baseline, each inferred by itself.
             contrasts: What ``compare`` returns.
         """
-        questions = set(map(question, comparisons))
+        level, questions = self.inference.level, set(map(question, comparisons))
         further = {question(c): c for c in contrasts if question(c) not in questions}
-        corrected = self.with_intervals(self.correct([*comparisons, *further.values()]))
+        corrected = self.correct([*comparisons, *further.values()])
+        corrected = [with_interval(c, level) for c in corrected]
+        # A contrast "gelu - kan" is the question of "kan - gelu": it takes over the verdict, not the sign.
         by_question = {question(c): c for c in corrected}
-        as_written = self.with_intervals(_corrected_as(c, by_question[question(c)]) for c in contrasts)
-        return corrected[: len(comparisons)], as_written
-
-    def with_intervals(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
-        """Give each corrected comparison the interval that agrees with its verdict."""
-        return [with_interval(c, self.inference.level) for c in comparisons]
+        as_written = [_corrected_as(c, by_question[question(c)]) for c in contrasts]
+        return corrected[: len(comparisons)], [with_interval(c, level) for c in as_written]
 
 
 def find_primary(
@@ -259,6 +258,7 @@ def max_t_of(
         inference: How comparisons are made.
     """
     cells = cells_of(comparisons, tables, inference)
+    # A sequence of its own that depends on no order in which groups are corrected.
     rng = np.random.default_rng([inference.generator_seed, zlib.crc32(b"max-t")])
     # In parts, as all draws at once would not fit into memory.
     sizes = [min(NUM_DRAWS, inference.num_draws - done) for done in range(0, inference.num_draws, NUM_DRAWS)]
@@ -274,6 +274,7 @@ def cells_of(
     of_metrics = [tables[benchmark] for benchmark in benchmarks]
     families = sorted({family for c in comparisons for family in c.families})
     keys = _keys(comparisons, of_metrics, families, inference)
+    # Averaged over two families, kan - gelu has 1/2 at both arms of kan, -1/2 at both of gelu, else 0.
     weights = np.zeros((len(comparisons), len(keys)))
     places = {key: place for place, key in enumerate(keys)}
     for row, comparison in zip(weights, comparisons, strict=True):
@@ -309,6 +310,7 @@ def _keys(
 
 def _scores(tables: Sequence[ArmTable], keys: Sequence[Key]) -> np.ndarray:
     """(A, S, O) scores, nan where missing; the rows of a family are its seeds."""
+    # One row a seed, so that runs of one seed, and metrics of one run, stand beside each other.
     seeds = {
         family: sorted(
             {seed for t in tables for (f, _), arm in t.runs.items() if f == family for seed in arm.index}

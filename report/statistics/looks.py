@@ -53,10 +53,13 @@ def boundaries(spent: Sequence[float], information: Sequence[float]) -> np.ndarr
     Returns:
         (K,) distances from 0, in standard errors.
     """
+    # Looks at 3, 6 and 10 runs may have spent 0.0001, 0.008 and 0.05 of 0.05: the first look has a boundary
+    # of its own, each further one spends what was added, by studies that crossed nothing before.
     distances = [min(float(-special.ndtri(spent[0] / 2)), FARTHEST)]
     points = _points(distances[0])
     mass = points[1] * np.exp(-(points[0] ** 2) / 2) / np.sqrt(2 * np.pi)
     for look in range(1, len(spent)):
+        # Given the statistic z of the look before, this one is normal about correlation * z.
         correlation = np.sqrt(information[look - 1] / information[look])
         spread = np.sqrt(1 - correlation**2)
         centres = correlation * points[0]
@@ -128,6 +131,7 @@ def one_sided(look: Look, p: float) -> float:
     A two-sided plan at twice the level spends the level on each side. What is left out is a statistic that
     crosses one side at one look and the other at a later one, which does not happen (below 1e-6 of studies).
     """
+    # A p from 0.5 on lies on the other side of zero, where two-sided looks would take it for evidence.
     return p if p >= 0.5 else look.p(2 * p) / 2
 
 

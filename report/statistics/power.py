@@ -12,6 +12,7 @@ another run of the same variant would change.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,8 +24,8 @@ from report.statistics.tuning_curves import NO_CHOICE, Selection
 from report.statistics.welch import CONFIDENCE, NO_SPREAD, equivalence_power, noncentral_t, one_sided_level
 
 POWER = 0.80
-MAX_RUNS = 1000
-"""Runs per arm up to which is searched."""
+FEWEST_RUNS, MAX_RUNS = 2, 1000
+"""Runs per arm between which is searched; one has no spread."""
 
 
 def detection_power(effect: float, standard_error: float, df: float, level: float) -> float:
@@ -114,14 +115,8 @@ def _fewest(
 
     if not max(variances) > NO_SPREAD**2 or not is_enough(MAX_RUNS):
         return None
-    low, high = 1, MAX_RUNS  # low does not suffice, high does
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    # More runs never suffice less, so that the numbers are sorted by whether they do.
+    return FEWEST_RUNS + bisect_left(range(FEWEST_RUNS, MAX_RUNS), True, key=is_enough)
 
 
 def _with_choice(standard_error: float, df: float, choice: Selection) -> tuple[float, float]:

@@ -185,6 +185,7 @@ def fit_curves(
     best = np.asarray(best)
     counts = np.isfinite(losses).sum(-1)
     seeds = np.take_along_axis(counts, best[..., None], -1)[..., 0]
+    # The mean losses, as heights above the chosen rate at the place 0.
     means = _means_at_equal_seeds(losses, best)
     steps = np.arange(len(rates)) - best[..., None]
     places = rates - rates[best][..., None]
@@ -192,6 +193,8 @@ def fit_curves(
     heights = np.where(counts == seeds[..., None], heights, np.nan)
     variance = np.maximum(noise / np.maximum(seeds + more, 1), LEAST_ERROR**2)
     used = _in_window(heights, steps, np.sqrt(variance))
+    # What a mean weighs: a loss 0.1 above the chosen one is trusted to within 0.02, which beside a standard
+    # error of 0.01 is a misfit of 4 of its variance, and a fifth of the weight.
     misfit = np.where(used, (MISFIT * heights) ** 2, 0.0) / variance[..., None]
     growth, correlation = _growth_and_correlation(losses, steps, used / (1 + misfit))
     relative = np.exp(growth[..., None, None] * steps)
@@ -199,6 +202,7 @@ def fit_curves(
     weights = used / (relative**2 + misfit * (variance / apart)[..., None])
     number = used.sum(-1)
     has_curve = number >= FEWEST
+    # A parabola first, whose bend says how large a cubic term is believed; then both, with that as a ridge.
     design = np.stack([places**2, places, np.ones_like(places), places**3], -1)
     straight, _ = _least_squares(design[..., :3], weights * has_curve[..., None], 0.0)
     bend = BEND * (straight[..., 0, :] * _or_zero(means)).sum(-1)
@@ -206,10 +210,12 @@ def fit_curves(
         design, weights * has_curve[..., None], apart / np.maximum(bend**2, NEGLIGIBLE)
     )
     coefficients = (fit * _or_zero(means)[..., None, :]).sum(-1)
+    # Where the curve does not fit, its errors grow: the noise is pooled with what the means miss it by.
     misses = _or_zero(means) - (design * coefficients[..., None, :]).sum(-1)
     squares = (weights * misses**2).sum(-1)
     df = df + more
     apart = np.maximum(apart, (df * apart + squares) / (df + np.maximum(number - FEWEST, 0)))
+    # What the runs of a seed share moves all means together: it cancels in a and b but for its growth.
     common = (fit * relative[..., None, :]).sum(-1)
     covariance = apart[..., None, None] * inverse
     covariance = covariance + shared[..., None, None] * common[..., :, None] * common[..., None, :]
@@ -327,6 +333,7 @@ def squared_regret(curves: Curves) -> np.ndarray:
     (var_a, both), (_, var_b) = np.moveaxis(curves.covariance, 0, -1)
     error_a = np.sqrt(var_a)
     with_a, apart = both / error_a, np.sqrt(np.maximum(var_b - both**2 / var_a, 0))
+    # Curves (a, b) on circles about the fit: distance by distance and angle by angle.
     a, b, _ = curves.coefficients.T
     total = chance = np.zeros(len(a))
     for angle in (np.arange(ANGLES) + 0.5) * 2 * np.pi / ANGLES:

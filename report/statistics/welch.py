@@ -87,6 +87,8 @@ def welch(
     )
     df_of_arms = counts - 1 if variance_df is None else np.asarray(variance_df, dtype=float)
     estimate = (weights * means).sum(-1)
+    # Two arms of five runs with variances 1 and 4: terms of 0.2 and 0.8, a variance of 1, and
+    # 1^2 / (0.2^2 / 4 + 0.8^2 / 4) = 5.9 degrees of freedom, where equal variances would give 8.
     terms = weights**2 * variances / counts
     further, squares = sum_of_regrets(added * np.ones_like(terms), added_df, weights)
     variance = terms.sum(-1) + further
@@ -114,6 +116,7 @@ def sum_of_regrets(squares: ArrayLike, df: ArrayLike, weights: ArrayLike) -> tup
     """
     squares, df, weights = (np.asarray(x, dtype=float) for x in (squares, df, weights))
     variance, denominator = np.zeros(squares.shape[:-1]), np.zeros(squares.shape[:-1])
+    # Weights 1/2, 1/2 and -1, each arm's root 0.02: the sides add (0.01 + 0.01)^2 and 0.02^2, 0.0008 in all.
     for side in (weights > 0, weights < 0):
         of_side = np.where(side, weights**2 * squares, 0.0)
         total = np.sqrt(of_side).sum(-1) ** 2

@@ -100,10 +100,6 @@ def test_the_heat_map_shows_the_differences() -> None:
     assert rows == [f"g {i}" for i in range(5)]
     assert columns == ["kan", "relu", "swish"]
     expected = differences(scores, "task")
-    texts = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
-    assert {cell: float(text.get_text()) for cell, text in texts.items()} == pytest.approx(
-        {(row, column): expected.loc[row, column] for row in rows for column in columns}, abs=0.05
-    )
     mesh = axes.collections[0]
     np.testing.assert_allclose(mesh.get_array().reshape(5, 3), expected)
     low, high = mesh.get_clim()

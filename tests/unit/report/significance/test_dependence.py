@@ -11,7 +11,7 @@ import pytest
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison, Inference, compare_with_baseline
-from report.significance.multiple_comparisons import MultipleComparisons, cells_of
+from report.significance.multiple_comparisons import MultipleComparisons, cells_of, with_interval
 from report.statistics.looks import PlannedLooks
 from scores.metrics import Declared, find_metric
 
@@ -42,7 +42,7 @@ def compared(
     alone = [
         c for arms in found.values() for c in compare_with_baseline(arms, "gelu", ("relu", "kan"), inference)
     ]
-    return claims, claims.with_intervals(claims.correct(alone))
+    return claims, [with_interval(c, claims.inference.level) for c in claims.correct(alone)]
 
 
 @pytest.mark.parametrize("missing", [False, True])

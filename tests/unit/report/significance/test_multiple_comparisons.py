@@ -18,7 +18,12 @@ from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison, Inference, compare_with_baseline
 from report.significance.factor import Contrast, parse_contrast
-from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons, find_primary
+from report.significance.multiple_comparisons import (
+    CorrectedGroups,
+    MultipleComparisons,
+    find_primary,
+    with_interval,
+)
 from report.statistics.looks import PlannedLooks
 from report.statistics.tuning_curves import Selection
 from scores.metrics import Metric
@@ -60,7 +65,7 @@ def study(
     how = inference or Inference()
     claims = MultipleComparisons(known, [name for name in known if name in primary], how)
     alone = [c for arms in known.values() for c in compare_with_baseline(arms, "gelu", variants, how)]
-    return Study(claims, claims.with_intervals(claims.correct(alone)))
+    return Study(claims, [with_interval(c, claims.inference.level) for c in claims.correct(alone)])
 
 
 def scores(
