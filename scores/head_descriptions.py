@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from base import kan_layers
 from base.config_input import read_yaml
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, look_up, unknown_name
 from base.options import Option, Value, like, parse_option_text, resolve_options, write_option_text
 
 Reads = Literal["example", "tokens", "segments"]
@@ -100,9 +100,7 @@ HEAD_NAMES: tuple[str, ...] = (DEFAULT_HEAD, *HEADS)
 
 def get_head(name: str) -> HeadSpec:
     """Look a head up; ``UsageError`` if there is none of that name, with all names and the closest match."""
-    if name not in HEADS:
-        raise unknown_name("head", name, HEAD_NAMES)
-    return HEADS[name]
+    return look_up("head", name, HEADS)
 
 
 FROZEN = "frozen"
