@@ -27,7 +27,7 @@ from report.significance.comparison import SHOWN, Comparison
 from report.statistics.power import detection_power
 from report.statistics.tuning_curves import combined
 from report.verdicts.findings import AtSharedRate
-from scores.tuning_trials import Value
+from scores.tuning_grid import Value
 
 FORMS = {"optimum": ".2g", "cost_of_a_third": ".3f", "cost_of_threefold": ".3f", "choice_error": ".4f"}
 NAMED = 3
