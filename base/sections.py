@@ -184,6 +184,8 @@ def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str,
     kinds: list[Any] = [model]
     field: list[str] = []
     place: list[str] = []
+    # pydantic's ("model", "ffn_options", "str", 0) is the field ("model", "ffn_options"), seen as
+    # model.ffn_options.0: "str" only says which of the field's types it tried, and is passed over.
     for part in location:
         sections = [kind for kind in kinds if is_section(kind)]
         section = next((kind for kind in sections if part in kind.model_fields), None)

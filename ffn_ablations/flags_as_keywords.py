@@ -71,6 +71,7 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any]) -> Typed:
     Raises:
         UsageError: For an unknown name, with the closest match, or one that is given twice.
     """
+    # Both "optim.max_steps" and, where a field has a short name, that one: "ffn" for "model.ffn".
     paths = {".".join(path): path for path, _ in leaf_fields(kind)}
     paths |= {_key(name): path for path, name in kind.short_names.items()}
     values: dict[FieldPath, Any] = {}
@@ -93,7 +94,7 @@ def _flat(
     """List settings by their whole names, those in mappings of sections too."""
     for keyword, value in keywords.items():
         name = f"{section}{keyword}"
-        if _key(name) in paths:
+        if _key(name) in paths:  # a mapping, too, where the field is one, as ffn_options
             yield name, value
         elif not any(path.startswith(f"{_key(name)}.") for path in paths):
             raise _unknown(name, paths)

@@ -268,6 +268,7 @@ def _spec(
     spec = registered or MetricSpec(name=metric, better="higher", unit=default_unit)
     is_of_losses = registered is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
     if better != spec.better or is_of_losses:
+        # "accuracy" that a user calls lower-is-better is no percentage of right answers any more.
         # A score of another direction than the name's is another one, of which the unit has to be said.
         other_unit = None if better == "lower" or is_of_losses else spec.unit
         spec = MetricSpec(name=metric, better=better, unit=other_unit)

@@ -278,6 +278,8 @@ class Tuning:
         ``plan.widen`` times. Who enters later tries, in one round, all that the others tried in several, so
         that it has as many runs; before they are through it waits.
         """
+        # Rates 1, 3, 10 and a best of 10 for one variant of three: the next grid is 1, 3, 10, 33 for all
+        # three, so that none has had more tries than another. The new point alone is run (``due``).
         rounds = self._rounds_of(group)
         if group.variants != self.plan.founders:
             founders = replace(group, variants=self.plan.founders)
@@ -297,6 +299,7 @@ class Tuning:
         """Return it with the rounds that have ended, and what they chose."""
         now = self
         for group in self.plan.groups:
+            # Several rounds may have ended since somebody looked, as after a job that was restarted.
             while (ended := now._ended(group, losses, today)) is not None:
                 now = now._with(group, ended)
         return replace(now, further=tuple(now._further_ended(each, losses) for each in now.further))
