@@ -278,7 +278,7 @@ class Tuning:
         ``plan.widen`` times. Who enters later tries, in one round, all that the others tried in several, so
         that it has as many runs; before they are through it waits.
         """
-        # Rates 1, 3, 10 and a best of 10 for one variant of three: the next grid is 1, 3, 10, 33 for all
+        # Rates 1, 3, 10 and a best of 10 for one variant of three: the next grid is 1, 3, 10, 33.33 for all
         # three, so that none has had more tries than another. The new point alone is run (``due``).
         rounds = self._rounds_of(group)
         if group.variants != self.plan.founders:
