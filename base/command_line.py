@@ -7,7 +7,6 @@ wants options as JSON. Here a list is several words, and a mapping NAME VALUE NA
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from argparse import (
@@ -25,9 +24,9 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import CliPositionalArg as Positional
 from pydantic_settings import CliSettingsSource
 
-from base.errors import UsageError
+from base.errors import UsageError, did_you_mean
 from base.options import read_value
-from base.sections import FieldPath, Section, Typed, check, leaf_fields, members
+from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields, members
 
 __all__ = ["Positional", "parse_flags", "read_flags"]
 
@@ -209,12 +208,12 @@ def _unknown(word: str, parser: ArgumentParser) -> UsageError:
     if not word.startswith("-"):
         return UsageError(f"{word!r} is one word too many; --help lists all flags")
     typed = word.partition("=")[0].replace("_", "-")
-    names = [name for action in parser._actions for name in action.option_strings]
-    same = [name for name in names if name.rpartition(".")[2] == typed.removeprefix("--")]
-    bare = {name.lstrip("-"): name for name in names}  # as dashes are alike in all
-    close = same or [bare[name] for name in difflib.get_close_matches(typed.lstrip("-"), bare, n=1)]
-    hint = f"did you mean {close[0]}?" if close else "--help lists all flags"
-    return UsageError(f"unknown flag {word}, {hint}")
+    # The dashes in front are alike in all flags, and would make any two of them seem close.
+    flags = {name.lstrip("-"): name for action in parser._actions for name in action.option_strings}
+    close = closest_setting(typed.lstrip("-"), flags)
+    return UsageError(
+        f"unknown flag {word}, {did_you_mean(close and flags[close], '--help lists all flags')}"
+    )
 
 
 def _refuse_position_behind_list(words: Mapping[FieldPath, Any], names: Mapping[FieldPath, str]) -> None:

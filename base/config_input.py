@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from base.errors import LONGEST_SHOWN, UsageError
+from base.errors import LONGEST_SHOWN, UsageError, closest
 from base.files import CODE_ROOT
 from base.sections import check
 
@@ -113,8 +112,8 @@ def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
     word = name.name.removesuffix(".yaml")
     if is_name and word in files:
         return files[word]
-    close = difflib.get_close_matches(word[:LONGEST_SHOWN], files, n=1)
-    hint = f"did you mean {close[0]}? The" if close else "the"
+    close = closest(word, files)
+    hint = f"did you mean {close}? The" if close else "the"
     place = str(folder / name)
     cut = place if len(place) <= 2 * LONGEST_SHOWN else f"...{place[-LONGEST_SHOWN:]}"  # its end has the name
     problem = "is a folder" if os.path.isdir(folder / name) else "does not exist"

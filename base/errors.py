@@ -14,25 +14,20 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from base.system import is_unread
 
 FULL = 'pip install "ffn-ablations[torch]"'
-EXTRA_PACKAGES = {
-    "accelerate": "accelerate",
-    "datasets": "datasets",
-    "huggingface_hub": "huggingface-hub",
-    "lm_eval": "lm-eval",
-    "safetensors": "safetensors",
-    "sklearn": "scikit-learn",
-    "submitit": "submitit",
-    "tokenizers": "tokenizers",
-    "torch": "torch",
-    "transformers": "transformers",
-}
-"""The distributions of the extra ``torch``, by what they are imported as."""
+EXTRA_PACKAGES = frozenset(
+    {
+        *("accelerate", "datasets", "huggingface_hub", "lm_eval", "safetensors", "sklearn"),
+        *("submitit", "tokenizers", "torch", "transformers"),
+    }
+)
+"""What is imported of the extra ``torch``."""
 
 
 class UsageError(ValueError):
@@ -55,6 +50,7 @@ class AbsentError(UsageError):
     """What does not ship is not there yet, and no mistake; a plan goes on without."""
 
 
+Entry = TypeVar("Entry")
 _ENDLESS = re.compile(r"[^\s;,]{400,}")
 LONGEST_SHOWN = 80
 """Characters of a user's value that a message repeats."""
@@ -80,9 +76,31 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
         available: Every name that would have been accepted.
     """
     names = list(available)
-    close = difflib.get_close_matches(str(name)[:LONGEST_SHOWN], names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    close = closest(str(name), names)
+    hint = f"; did you mean {close!r}?" if close else ";"
     return UsageError(f"unknown {kind} {shown(name)}{hint} Available: {', '.join(names)}")
+
+
+def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:
+    """Return the entry of a registry.
+
+    Raises:
+        UsageError: If there is none of that name, as ``unknown_name`` words it.
+    """
+    if name not in table:
+        raise unknown_name(kind, name, table)
+    return table[name]
+
+
+def closest(typed: str, names: Iterable[str]) -> str | None:
+    """Return the name that somebody may have meant; None where none is like what was typed."""
+    close = difflib.get_close_matches(typed[:LONGEST_SHOWN], list(names), n=1)
+    return close[0] if close else None
+
+
+def did_you_mean(name: str | None, otherwise: str) -> str:
+    """Ask for a name, if there is one like what was typed, or say something else."""
+    return f"did you mean {name}?" if name else otherwise
 
 
 def run_cli(main: Callable[[], int | None]) -> None:
@@ -125,7 +143,7 @@ def missing_extra(error: BaseException) -> str | None:
         return None
     if importlib.util.find_spec(name) is not None:
         return None
-    return f"this needs {EXTRA_PACKAGES[name]}, which is not installed; {FULL} installs it"
+    return f"this needs {name}, which is not installed; {FULL} installs it"
 
 
 def as_usage_error(error: Exception) -> Exception:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, look_up
 
 Objective = Literal["causal", "masked", "span_corruption"]
 
@@ -232,9 +232,7 @@ FAMILIES: Mapping[str, FamilySpec] = {spec.name: spec for spec in (_GPT_NEO, _RO
 
 def get_family(name: str) -> FamilySpec:
     """Look a family up; ``UsageError`` for an unknown name, with all names and the closest match."""
-    if name not in FAMILIES:
-        raise unknown_name("family", name, FAMILIES)
-    return FAMILIES[name]
+    return look_up("family", name, FAMILIES)
 
 
 def family_of(model_type: str) -> FamilySpec | None:

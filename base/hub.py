@@ -13,21 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from huggingface_hub import constants, is_offline_mode, snapshot_download
-from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import httpx
 
-from base.errors import UsageError, WorldError, describe, fault_of, first_line
+from base.errors import UsageError, WorldError, describe, fault_of
 
 SILENT_S = 120.0
 """Seconds for which a hub that gave no answer is not asked again by this process."""
-
-REFUSALS: dict[type[Exception], str] = {
-    GatedRepoError: "it is gated; ask for access on its page and log in (hf auth login)",
-    RepositoryNotFoundError: "there is no such repository, or it is private; check the name, or log in "
-    "(hf auth login)",
-    RevisionNotFoundError: "it has no such revision; check the commit, tag or branch",
-}
-"""What is told of each answer of the hub that will be the same next time."""
 
 _MODEL_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "ffn_*.py"]
 """The last are variants of somebody's own; they are run with consent alone."""
@@ -86,11 +77,7 @@ def cannot_load(sentence: str, error: Exception, instead: str) -> UsageError:
     if reason := how_silent(error):
         note_silence(reason)
         return out_of_reach(sentence, instead)
-    refusals = (words for each in _chain(error) for kind, words in REFUSALS.items() if isinstance(each, kind))
-    first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return UsageError(
-        f"{sentence} from the hub ({constants.ENDPOINT}): {next(refusals, first_line)}; {instead}"
-    )
+    return UsageError(f"{sentence} from the hub ({constants.ENDPOINT}): {_in_one_line(error)}; {instead}")
 
 
 def cannot_write(sentence: str, error: Exception) -> UsageError:
@@ -113,9 +100,8 @@ def cannot_write(sentence: str, error: Exception) -> UsageError:
         return WorldError(
             f"{sentence}: {reason}; give the same command again later: what is uploaded is kept"
         )
-    refusal = " ".join((str(error) or type(error).__name__).split())[:300].rstrip(".")
     advice = "log in (hf auth login) with a token that may write there"
-    return UsageError(f"{sentence} ({constants.ENDPOINT}): {refusal}; {advice}")
+    return UsageError(f"{sentence} ({constants.ENDPOINT}): {_in_one_line(error)}; {advice}")
 
 
 def how_silent(error: Exception) -> str | None:
@@ -159,17 +145,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _sign_of_silence(error: BaseException) -> str | None:
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    if status == 429:
-        return f"{constants.ENDPOINT} takes no more requests for now (status 429)"
-    if status >= 500:
-        return f"{constants.ENDPOINT} has a fault of its own (status {status})"
-    if isinstance(error, ConnectionError):  # the library datasets, which does not say more
-        return f"{constants.ENDPOINT} cannot be reached"
-    if not isinstance(error, httpx.TransportError):
-        return None
-    reason = first_line(error) or type(error).__name__
-    if isinstance(error, httpx.ConnectError):
-        return f"{constants.ENDPOINT} cannot be reached ({reason})"
-    if isinstance(error, httpx.TimeoutException):
-        return f"{constants.ENDPOINT} gives no answer in time ({reason})"
-    return f"the connection to {constants.ENDPOINT} broke off ({reason})"
+    if status == 429 or status >= 500:  # too many requests, or a fault of the hub: both pass
+        return f"{constants.ENDPOINT} answers with status {status}"
+    # The library datasets raises Python's own ConnectionError.
+    if isinstance(error, ConnectionError | httpx.TransportError):
+        return f"{constants.ENDPOINT} cannot be reached ({_in_one_line(error)})"
+    return None
+
+
+def _in_one_line(error: BaseException) -> str:
+    """What the client says, which names the repository or revision and how to get access to it."""
+    return " ".join((str(error) or type(error).__name__).split())[:300].rstrip(".")

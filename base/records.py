@@ -95,6 +95,26 @@ def read_record(path: Path, kind: type[Kind]) -> Kind | None:
     return None
 
 
+def read_needed(path: Path, kind: type[Kind], purpose: str) -> Kind | None:
+    """Read a state file that must not be passed over when it is damaged; None where there is none.
+
+    Args:
+        path: The file.
+        kind: A dataclass.
+        purpose: What the command does anew once the file is removed, for the message.
+
+    Raises:
+        UsageError: If it is damaged, or has a value of another type.
+    """
+    if not path.exists():
+        return None
+    try:
+        # As JSON and not as Python's values: strictly taken, a list would be no tuple.
+        return _adapter(kind).validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
+    except (OSError, ValueError, RecursionError):
+        raise UsageError(f"{path} is damaged; restore it, or remove it to {purpose}") from None
+
+
 def peek_record(path: Path) -> dict[str, Any]:
     """Read an object without a word; empty where it does not parse."""
     try:

@@ -5,11 +5,10 @@ What pydantic finds wrong with a value is told in one plain line.
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from argparse import SUPPRESS
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -17,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from base.errors import LONGEST_SHOWN, UsageError, closest, did_you_mean, shown, unknown_name
 
 T = TypeVar("T")
 FieldPath = tuple[str, ...]
@@ -95,6 +94,12 @@ def leaf_fields(kind: type[BaseModel], path: FieldPath = ()) -> Iterator[tuple[F
             yield from leaf_fields(inner, (*path, name))
         else:
             yield (*path, name), field
+
+
+def closest_setting(typed: str, names: Iterable[str]) -> str | None:
+    """Return the flag or keyword that was meant; ``max_steps`` without its section is ``optim.max_steps``."""
+    last = typed.rpartition(".")[2]
+    return next((name for name in names if name.rpartition(".")[2] == last), None) or closest(typed, names)
 
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -179,6 +184,8 @@ def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str,
     kinds: list[Any] = [model]
     field: list[str] = []
     place: list[str] = []
+    # pydantic's ("model", "ffn_options", "str", 0) is the field ("model", "ffn_options"), seen as
+    # model.ffn_options.0: "str" only says which of the field's types it tried, and is passed over.
     for part in location:
         sections = [kind for kind in kinds if is_section(kind)]
         section = next((kind for kind in sections if part in kind.model_fields), None)
@@ -196,8 +203,7 @@ def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str,
 def _closest(model: type, location: Sequence[str | int]) -> str:
     kinds = _locate(model, location[:-1])[2]
     names = [name for kind in kinds if is_section(kind) for name in kind.model_fields]
-    close = difflib.get_close_matches(str(location[-1]), names, n=1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+    return did_you_mean(closest(str(location[-1]), names), f"known: {', '.join(names)}")
 
 
 def _sentence(error: Any) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from base.errors import LONGEST_SHOWN, UsageError, run_cli, shown
+from base.errors import LONGEST_SHOWN, UsageError, closest, did_you_mean, run_cli, shown
 from ffn_ablations import __version__
 
 
@@ -96,9 +95,8 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     if inside and (len(words) == 1 or words[1].startswith("-")):
         raise UsageError(f"{first} is one of: {', '.join(inside)}; --help behind each says more")
     typed = " ".join(words[: 2 if inside else 1])[:LONGEST_SHOWN]
-    same = [name for name in COMMANDS if name.endswith(f" {typed}")]  # run, for study run
-    close = same or difflib.get_close_matches(typed, COMMANDS, n=1)
-    hint = f"did you mean {close[0]}?" if close else "ffn-ablations --help lists all"
+    last_word = next((name for name in COMMANDS if name.endswith(f" {typed}")), None)  # run, for study run
+    hint = did_you_mean(last_word or closest(typed, COMMANDS), "ffn-ablations --help lists all")
     raise UsageError(f"unknown command {shown(typed)}, {hint}")
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from base.errors import UsageError, as_usage_error, missing_extra, shown
+from base.errors import UsageError, as_usage_error, did_you_mean, missing_extra, shown
 from base.printing import is_notebook
-from base.sections import FieldPath, Section, Typed, check, leaf_fields
+from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
 
 Arguments = TypeVar("Arguments", bound=Section)
 
@@ -72,6 +71,7 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any]) -> Typed:
     Raises:
         UsageError: For an unknown name, with the closest match, or one that is given twice.
     """
+    # Both "optim.max_steps" and, where a field has a short name, that one: "ffn" for "model.ffn".
     paths = {".".join(path): path for path, _ in leaf_fields(kind)}
     paths |= {_key(name): path for path, name in kind.short_names.items()}
     values: dict[FieldPath, Any] = {}
@@ -94,7 +94,7 @@ def _flat(
     """List settings by their whole names, those in mappings of sections too."""
     for keyword, value in keywords.items():
         name = f"{section}{keyword}"
-        if _key(name) in paths:
+        if _key(name) in paths:  # a mapping, too, where the field is one, as ffn_options
             yield name, value
         elif not any(path.startswith(f"{_key(name)}.") for path in paths):
             raise _unknown(name, paths)
@@ -105,14 +105,10 @@ def _flat(
 
 
 def _unknown(name: str, paths: Mapping[str, FieldPath]) -> UsageError:
-    last = _key(name).rpartition(".")[2]
-    same_end = [path for path in paths if path.rpartition(".")[2] == last]
     names = [*paths, *(path.partition(".")[0] for path in paths)]
-    close = same_end or difflib.get_close_matches(_key(name), names, n=1)
-    advice = (
-        f"did you mean {close[0]}?" if close else "the settings are the flags of the command, see its --help"
-    )
-    return UsageError(f"unknown setting {shown(name)}, {advice}")
+    advice = "the settings are the flags of the command, see its --help"
+    hint = did_you_mean(closest_setting(_key(name), names), advice)
+    return UsageError(f"unknown setting {shown(name)}, {hint}")
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from base.command_line import Positional, parse_flags
 from base.config_input import FOLDERS, shipped
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, look_up
 from base.files import write_text
 from base.sections import Section
 
@@ -60,9 +60,7 @@ def main(args: Sequence[str] | None = None) -> None:
         return
     files = {name: path for kind in FOLDERS for name, path in shipped(kind).items()}
     name = options.name.removesuffix(".yaml")
-    if name not in files:
-        raise unknown_name("shipped configuration", options.name, files)
-    text = files[name].read_text(encoding="utf-8")
+    text = look_up("shipped configuration", name, files).read_text(encoding="utf-8")
     if not options.copy_here:
         print(text, end="")
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import importlib
 import os
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from ffn_ablations.runs import Run, Runs, as_html
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState
 from slurm.commands import details, render
-from slurm.survey import read_listing, survey
+from slurm.survey import count_states, read_listing, survey
 
 
 @one_line_errors()
@@ -131,14 +130,9 @@ class StudyStatus:
     states: Mapping[str, CellState]
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """How many cells are waiting, queued, running, done, failed or missing."""
-        return Counter(str(state.name) for state in self.states.values())
-
-    @property
     def summary(self) -> str:
-        """The counts in words."""
-        return ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
+        """How many cells are waiting, queued, running, done, failed or missing."""
+        return count_states(self.states.values())
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -268,6 +268,7 @@ def _spec(
     spec = registered or MetricSpec(name=metric, better="higher", unit=default_unit)
     is_of_losses = registered is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
     if better != spec.better or is_of_losses:
+        # "accuracy" that a user calls lower-is-better is no percentage of right answers any more.
         # A score of another direction than the name's is another one, of which the unit has to be said.
         other_unit = None if better == "lower" or is_of_losses else spec.unit
         spec = MetricSpec(name=metric, better=better, unit=other_unit)
@@ -322,16 +323,13 @@ def _refuse_other_than_its_suite(
     spec = _of_benchmark(benchmark) if is_unnamed else suite_metric(benchmark, metric)
     if spec is None:
         return
-    if is_lower is not None and is_lower != (spec.better == "lower"):
-        raise UsageError(
-            f"the {spec.name} of {benchmark} is better when {spec.better}, so lower_is_better cannot be "
-            f"{str(is_lower).lower()}; leave it out, or give the scores another name"
-        )
-    if unit is not None and unit != spec.unit:
-        raise UsageError(
-            f"the {spec.name} of {benchmark} is in {spec.unit}, not in {unit}; leave the unit out, or give "
-            "the scores another name"
-        )
+    if is_lower in (None, spec.better == "lower") and unit in (None, spec.unit):
+        return
+    fact = f"in {spec.unit} and better when {spec.better}" if spec.unit else f"better when {spec.better}"
+    raise UsageError(
+        f"the {spec.name} of {benchmark} is {fact}; leave out the unit and lower_is_better, or give the "
+        "scores another name"
+    )
 
 
 def _of_benchmark(benchmark: str) -> MetricSpec | None:

@@ -100,16 +100,16 @@ def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
         raise UsageError(f"{source}: seed, score and n_items must be numbers: {error}") from error
     if rows["score"].isna().any():
         raise UsageError(f"{source}: a score is not a number; remove that row or evaluate the run again")
-    twice = rows[rows.duplicated(list(ROW_KEY))]
-    if len(twice):
-        key = " ".join(str(twice.iloc[0][column]) for column in ROW_KEY)
-        raise UsageError(f"{source}: two rows for {key}; keep one of them")
+    _refuse_two(rows, ROW_KEY, source, "rows", "keep one of them")
     rows = with_primary(rows.astype(dict.fromkeys(_TEXT_COLUMNS, "str")), source)
-    primary = rows[rows["primary"]]
-    if len(twice := primary[primary.duplicated(list(SCORED))]):
-        key = " ".join(str(twice.iloc[0][column]) for column in SCORED)
-        raise UsageError(f"{source}: two primary metrics for {key}; one stands for a task")
+    _refuse_two(rows[rows["primary"]], SCORED, source, "primary metrics", "one stands for a task")
     return rows
+
+
+def _refuse_two(rows: pd.DataFrame, columns: Sequence[str], source: str, what: str, cure: str) -> None:
+    if len(twice := rows[rows.duplicated(list(columns))]):
+        key = " ".join(str(twice.iloc[0][column]) for column in columns)
+        raise UsageError(f"{source}: two {what} for {key}; {cure}")
 
 
 def with_primary(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:

@@ -208,6 +208,7 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         table = of_benchmark.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
         )
+        # 4 of 5 runs have task x, one has y: the mean is over x, and the run without x is left out.
         common = table.columns[table.notna().mean() > 0.5]
         if common.empty:
             notes.append(f"{benchmark}: left out, most of its runs share no task")

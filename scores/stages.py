@@ -7,16 +7,12 @@ whenever it was interrupted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from pydantic import TypeAdapter
-
-from base.errors import UsageError
-from base.records import parse_record, write_record
+from base.records import read_needed, write_record
 from base.run.folder_names import StudyFolder
 
 Places = tuple[tuple[str, str], ...]
@@ -124,24 +120,13 @@ class Decisions:
         }
 
 
-_DECISIONS = TypeAdapter(Decisions)
-
-
 def read_decisions(study: Path) -> Decisions | None:
     """Read what was decided in a study's folder; None where seeds are no matter of decisions.
 
     Raises:
         UsageError: If the file is damaged.
     """
-    path = StudyFolder(study).decisions_file
-    if not path.exists():
-        return None
-    try:
-        return _DECISIONS.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
-    except (OSError, ValueError, RecursionError):
-        raise UsageError(
-            f"{path} is damaged; restore it, or remove it to make the looks again from the first"
-        ) from None
+    return read_needed(StudyFolder(study).decisions_file, Decisions, "make the looks again from the first")
 
 
 def write_decisions(study: Path, decisions: Decisions) -> None:

@@ -19,19 +19,17 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
-from base.files import mapping, write_text
 from base.records import read_record, write_record
 from base.run.folder_names import RUN_NAME, RunFolder, may_be
 from base.run.manifest import config_hashes, read_completion
 from scores.rows import (
     NO_HEAD,
-    check_rows,
     empty_rows,
     read_rows,
     read_table,
     replace_task,
     run_name,
-    to_csv,
+    write_rows,
     write_table,
 )
 
@@ -153,13 +151,12 @@ class ResultStore(Scores):
         items = _merged(run.items_file(benchmark), items, task, head)
         # One run, one id: older rows of a named run have the id that it would have without its name.
         before = self.rows.assign(run_id=rows["run_id"].iloc[0]) if len(rows) else self.rows
-        after = check_rows(replace_task(before, benchmark, task, rows, head), str(run.rows_file))
+        after = replace_task(before, benchmark, task, rows, head)
         others = {name: x for name, x in self._tasks.items() if name != entry}
         self._write(others)
         write_table(items, run.items_file(benchmark))
-        write_table(after, run.rows_file)
+        write_rows(after, run.rows_file)
         self.rows = after
-        write_text(run.rows_csv_file, to_csv(after))
         self._write({**others, entry: protocol})
 
     @property
@@ -232,17 +229,9 @@ def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[
 def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
     """Read what they score: benchmark, task, metric, score in percent; empty where unknown.
 
-    A damaged file is set aside and says nothing.
+    A damaged file is named, and says nothing.
     """
-    content = read_record(RunFolder(run_dir).baselines_file, dict) or {}
-    return {
-        name: {task: numbers for task, x in mapping(tasks).items() if (numbers := _numbers(x))}
-        for name, tasks in content.items()
-    }
-
-
-def _numbers(scores: object) -> dict[str, float]:
-    return {metric: score for metric, score in mapping(scores).items() if isinstance(score, int | float)}
+    return read_record(RunFolder(run_dir).baselines_file, dict[str, dict[str, dict[str, float]]]) or {}
 
 
 def mean_baseline(baselines: Mapping[str, Mapping[str, float]], scores: pd.DataFrame) -> float | None:

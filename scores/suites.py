@@ -1,7 +1,8 @@
-"""Every suite of the evaluation as data (tasks, metrics, means, finder), and what follows from that.
+"""The suites of the evaluation and their metrics, as data, and what follows from that.
 
-``SUITES`` is the one place where a suite is defined. Whatever else needs to know of a suite looks into its
-spec, so a new suite is one module, with its finder, and one entry here (``docs/adding-a-suite.md``).
+``suites.yaml`` beside this file is the one place where a suite is defined. Whatever else needs to know of a
+suite looks into its spec, so a new suite is one module, with its finder, and one row there
+(``docs/adding-a-suite.md``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal
 
-from base.records import read_json
+from pydantic import TypeAdapter
+
+from base.config_input import read_yaml
 
 Kind = Literal["minimal pairs", "choices", "text", "classification"]
 Better = Literal["higher", "lower"]
@@ -129,18 +132,44 @@ class SuiteSpec:
         return next(name for name in self.primary if name in scored)
 
 
-BLIMP_PARADIGMS: dict[str, list[str]] = read_json(Path(__file__).with_name("blimp_paradigms.json"))
-"""The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
+_FILE = read_yaml(Path(__file__).with_suffix(".yaml"))
+BLIMP_PARADIGMS: dict[str, list[str]] = _FILE["phenomena"]
+"""The 67 paradigms of BLiMP by phenomenon."""
+_LISTS: dict[str, list[Any]] = {
+    **_FILE["lists"],
+    "phenomena": sorted(BLIMP_PARADIGMS),
+    "paradigms": sorted(uid for uids in BLIMP_PARADIGMS.values() for uid in uids),
+}
+_SUITE = TypeAdapter(SuiteSpec)
+_METRICS = TypeAdapter(tuple[MetricSpec, ...])
 
-The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label
-``s-selection`` belong to argument structure. ``filler_gap_dependency`` is BabyLM's ``filler_gap``.
-"""
-PARADIGMS = tuple(sorted(uid for uids in BLIMP_PARADIGMS.values() for uid in uids))
-FILTERED_TASKS = tuple(sorted(BLIMP_PARADIGMS))
-SUPPLEMENT_TASKS = (
-    "hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking",
-)  # fmt: skip
-"""What the BabyLM 2023 evaluation adds to BLiMP."""
+
+def _in_full(value: Any) -> Any:
+    """Put lists in place of their names: ``[phenomena, supplement]`` becomes 17 tasks."""
+    if isinstance(value, dict):
+        return {key: _in_full(inner) for key, inner in value.items()}
+    if not isinstance(value, list):
+        return value
+    # The name of a list stands for all of its entries, and anything else for itself.
+    parts = (_LISTS.get(each, [each]) if isinstance(each, str) else [_in_full(each)] for each in value)
+    return [each for part in parts for each in part]
+
+
+def read_suite(row: dict[str, Any]) -> SuiteSpec:
+    """Make a suite of a row of ``suites.yaml``.
+
+    Raises:
+        pydantic.ValidationError: For a field that is missing, such as a metric's direction or unit, or wrong.
+    """
+    return _SUITE.validate_python(_in_full(row))
+
+
+SUITES: dict[str, SuiteSpec] = {row["name"]: read_suite(row) for row in _FILE["suites"]}
+"""Every suite, in the order in which tables and figures show them; other benchmarks follow by name."""
+CLASSIFICATION_METRICS = _METRICS.validate_python(_LISTS["classification"])
+HARNESS_METRICS = _METRICS.validate_python(_LISTS["lm-eval"])
+"""Those that tasks of lm-eval are known to have."""
+
 _PHENOMENA = {"s_selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
 
 
@@ -163,178 +192,6 @@ HELD_OUT = "held-out-loss"
 HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 """Nats per target token; families have different objectives, and so losses of different sizes."""
 
-EWOK_DOMAINS = (
-    *("agent-properties", "material-dynamics", "material-properties", "physical-dynamics"),
-    *("physical-interactions", "physical-relations", "quantitative-properties", "social-interactions"),
-    *("social-properties", "social-relations", "spatial-relations"),
-)
-COMPS_TASKS = ("base", "wugs", "wugs_dist_before", "wugs_dist_in_between")
-
-TIES = MetricSpec(name="ties", better=None, unit="percent")
-PAIR_METRICS = (MetricSpec(name="accuracy", better="higher", unit="percent", chance=50.0), TIES)
-# Odds that change by a tenth are negligible. The shift of all pairs that changes accuracy by one point, its
-# own margin, is 0.08 to 0.15 nats, or about 0.03 a token that differs (`blimp` and `embedded-pairs`, models
-# of 0.1M parameters on TinyStories).
-GRADED_PAIRS = (
-    MetricSpec(name="log_odds", better="higher", unit="nats", chance=0.0, margin=0.1),
-    MetricSpec(name="log_odds_per_token", better="higher", unit="nats", chance=0.0, margin=0.03),
-)
-"""Of items that hold what ``scores.items`` makes these of, as those of minimal pairs do."""
-TEXT_METRICS = (
-    MetricSpec(name="perplexity", better="lower", unit="ratio"),
-    # What 0.02 nats a token are at three bytes a token.
-    MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte", margin=0.01),
-)
-# What guessing scores in the others depends on the labels: ``baselines.json`` has it for each task.
-CLASSIFICATION_METRICS = (
-    *(
-        MetricSpec(name=name, better="higher", unit="percent")
-        for name in ("accuracy", "f1", "macro_f1", "micro_f1")
-    ),
-    *(
-        MetricSpec(name=name, better="higher", unit="correlation", chance=0.0)
-        for name in ("cohen_kappa", "matthews_correlation")
-    ),
-    MetricSpec(name="mean_accuracy_f1", better="higher", unit="percent"),
-    MetricSpec(name="mean_f1_matthews", better="higher", unit="correlation"),  # half of it
-)
-HARNESS_METRICS = (
-    *(
-        MetricSpec(name=name, better="higher", unit="percent")
-        for name in (
-            *("accuracy", "accuracy_by_length", "accuracy_by_bytes", "accuracy_by_mutual_information"),
-            *("exact_match", "f1"),
-        )
-    ),
-    MetricSpec(name="matthews_correlation", better="higher", unit="correlation", chance=0.0),
-    *(
-        MetricSpec(name=name, better="lower", unit="ratio")
-        for name in ("perplexity", "word_perplexity", "byte_perplexity")
-    ),
-    MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),
-)
-"""Those that tasks of lm-eval are known to have."""
-
-_PARADIGM_MEANS = (MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group"))
-
-
-def _pairs(name: str, finder: str, tasks: tuple[str, ...], **fields: Any) -> SuiteSpec:
-    """Describe a suite of minimal pairs; ``finder`` is a function of ``eval.zero_shot.pairs_and_choices``."""
-    common: dict[str, Any] = {"kind": "minimal pairs", "metrics": PAIR_METRICS, "graded": GRADED_PAIRS}
-    return SuiteSpec(
-        name=name, finder=f"eval.zero_shot.pairs_and_choices:{finder}", tasks=tasks, **{**common, **fields}
-    )
-
-
-def _wugs(name: str, task: str, label: str = "") -> SuiteSpec:
-    correlation = MetricSpec(name="spearman_correlation", better="higher", unit="correlation", chance=0.0)
-    return SuiteSpec(
-        name=name,
-        label=label,
-        kind="choices",
-        finder="eval.zero_shot.pairs_and_choices:find_tasks",
-        metrics=(correlation,),
-        primary=(correlation.name,),
-        tasks=(task,),
-    )
-
-
-_SUITES = (
-    _pairs("blimp", "find_blimp", PARADIGMS, label="67 paradigms", noun="paradigms", means=_PARADIGM_MEANS),
-    _pairs(
-        "babylm23",
-        "find_blimp",
-        (*FILTERED_TASKS, *SUPPLEMENT_TASKS),
-        label="12 filtered tasks and 5 supplement tasks",
-        means=(
-            MEAN_OF_TASKS,
-            MeanSpec(of="filtered BLiMP tasks", tasks=FILTERED_TASKS),
-            MeanSpec(of="supplement tasks", tasks=SUPPLEMENT_TASKS),
-            # The 2023 pipeline counts each pair of a task, the 2025 pipeline each paradigm.
-            MeanSpec(of="filtered BLiMP paradigms", over="paradigm", tasks=FILTERED_TASKS),
-        ),
-    ),
-    _pairs(
-        "blimp-fast",
-        "find_fast_blimp",
-        PARADIGMS,
-        label="200 pairs a paradigm",
-        noun="paradigms",
-        means=_PARADIGM_MEANS,
-    ),
-    _pairs(
-        "blimp-filtered",
-        "find_tasks",
-        PARADIGMS,
-        label="67 paradigms, filtered for BabyLM 2025",
-        noun="paradigms",
-        means=_PARADIGM_MEANS,
-    ),
-    _pairs("blimp-supplement", "find_tasks", SUPPLEMENT_TASKS, label="5 tasks"),
-    _pairs(
-        "ewok",
-        "find_tasks",
-        EWOK_DOMAINS,
-        label="11 domains",
-        graded=GRADED_PAIRS[:1],
-        noun="domains",
-        means=(MeanSpec(of="domains"),),
-    ),
-    _pairs("comps", "find_tasks", COMPS_TASKS, label="4 tasks", graded=GRADED_PAIRS[:1]),
-    _pairs("embedded-pairs", "find_embedded", ()),
-    SuiteSpec(
-        name="entity-tracking",
-        kind="choices",
-        finder="eval.zero_shot.pairs_and_choices:find_tasks",
-        metrics=(
-            MetricSpec(name="accuracy", better="higher", unit="percent", chance=20.0),
-            MetricSpec(name="accuracy_by_operations", better="higher", unit="percent", chance=20.0),
-            TIES,
-        ),
-        graded=(MetricSpec(name="probability", better="higher", unit="percent", chance=20.0),),
-        tasks=("regular", "ambiref", "move_contents"),
-        means=(
-            MEAN_OF_TASKS,
-            MeanSpec(of="tasks, each over its numbers of operations", metric="accuracy_by_operations"),
-        ),
-    ),
-    _wugs("wug", "wug_adj_nominalization"),
-    _wugs("wug-past", "wug_past_tense", label="past tense"),
-    SuiteSpec(
-        name="perplexity",
-        kind="text",
-        finder="eval.zero_shot.perplexity:find_tasks",
-        metrics=(
-            *TEXT_METRICS,
-            MetricSpec(name="pseudo_perplexity", better="lower", unit="ratio"),
-            MetricSpec(name="pseudo_bits_per_byte", better="lower", unit="bits per byte", margin=0.01),
-        ),
-        primary=("bits_per_byte", "pseudo_bits_per_byte"),
-    ),
-    SuiteSpec(
-        name="glue",
-        label="11 tasks",
-        kind="classification",
-        finder="eval.classification.find_tasks:find_glue_tasks",
-        metrics=CLASSIFICATION_METRICS,
-        primary=(),
-        tasks=(
-            *("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte"),
-            *("boolq", "multirc", "wsc"),
-        ),
-    ),
-    SuiteSpec(
-        name="embedded-glue",
-        kind="classification",
-        finder="eval.classification.find_tasks:find_embedded_tasks",
-        metrics=CLASSIFICATION_METRICS,
-        primary=(),
-    ),
-)
-SUITES: dict[str, SuiteSpec] = {spec.name: spec for spec in _SUITES}
-"""Every suite, in the order in which tables and figures show them; benchmarks that are none follow by name.
-A new one is a module with its finder, and its place in this list."""
-
 
 def asks_for_classes(benchmark: str) -> bool:
     """Whether a benchmark is a suite of classification tasks, for which models are fine-tuned."""
@@ -351,7 +208,7 @@ _KNOWN: dict[str, MetricSpec] = {
     HELD_OUT_LOSS.name: HELD_OUT_LOSS,
     **{
         metric.name: MetricSpec(name=metric.name, better=metric.better, unit=metric.unit)
-        for metrics in (*((*spec.metrics, *spec.graded) for spec in _SUITES), HARNESS_METRICS)
+        for metrics in (*((*spec.metrics, *spec.graded) for spec in SUITES.values()), HARNESS_METRICS)
         for metric in metrics
     },
 }

@@ -3,123 +3,21 @@
 ``<study>/tuning.json`` is replaced whole by whoever runs the study, each time that a round has ended. Which
 runs come next follows from it, so the same command arrives at the same choice whenever it was interrupted.
 
-A grid gives each field its values, the numbers in rising order; a point is one value of each field, and the
-points of a grid are the product, the last field varying fastest.
+Reading order: a ``TuningPlan`` is what a study's file says; ``Tuning`` holds the rounds that have ended and
+says what is due (``due``) and what follows from losses (``advanced``); ``scores.tuning_grid`` has the grids.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from base.errors import UsageError
-from base.records import parse_record, write_record
+from base.records import read_needed, write_record
 from base.run.folder_names import StudyFolder
 from scores.stages import Places
-
-Value = bool | int | float | str
-Point = dict[str, Value]
-Grid = Mapping[str, Sequence[Value]]
-Side = tuple[str, bool]
-"""A field, and whether it is its upper end that is meant."""
-
-DIGITS = 4
-"""Significant digits of a value beyond the grid: 0.003 and not 0.0030000000000000005."""
-
-
-def is_number(value: Value) -> bool:
-    """Whether a value is one of which there are greater and smaller ones."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def points(grid: Grid) -> list[Point]:
-    """Return all points of a grid."""
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-
-
-def best(grid: Grid, losses: Sequence[tuple[Point, float]]) -> tuple[Point, float]:
-    """Return the point of the lowest loss, with it; of equal ones the first in the grid, so the lower rate.
-
-    Args:
-        grid: What the points are of.
-        losses: Mean loss of points; infinite where a run diverged. At least one.
-    """
-    order = points(grid)
-    return min(losses, key=lambda pair: (pair[1], order.index(pair[0])))
-
-
-def edges(point: Point, losses: Sequence[tuple[Point, float]]) -> tuple[str, ...]:
-    """Name the fields of which a point has the smallest or greatest number: a better one may lie beyond.
-
-    A field's values are compared at the point's values of the others. Those that diverged are beyond the
-    edge, and words have none.
-
-    Args:
-        point: The best one.
-        losses: Mean loss of all points that were tried; infinite where a run diverged.
-    """
-
-    def is_edge(field: str) -> bool:
-        others = {**point, field: None}
-        values = [p[field] for p, loss in losses if math.isfinite(loss) and {**p, field: None} == others]
-        is_ordered = bool(values) and all(map(is_number, values))
-        return is_ordered and point[field] in (min(values), max(values))  # type: ignore[type-var]
-
-    return tuple(filter(is_edge, point))
-
-
-def open_sides(grid: Grid, point: Point) -> list[Side]:
-    """Name the ends of the grid at which a point lies and behind which there are further values."""
-    return [
-        (field, is_upper)
-        for field, values in grid.items()
-        for is_upper in (False, True)
-        if point[field] == values[-1 if is_upper else 0] and beyond(values, is_upper) is not None
-    ]
-
-
-def beyond(values: Sequence[Value], is_upper: bool) -> Value | None:
-    """Return the value behind an end of a grid: as far from it, as a ratio, as its neighbour is.
-
-    Args:
-        values: A field's, in rising order.
-        is_upper: Behind the greatest instead of the smallest.
-
-    Returns:
-        Rounded to ``DIGITS`` significant digits, and to a whole number where all values are; None where there
-        is none, as of words, of zero, or of whole numbers that would be tried twice.
-    """
-    last, before = (values[-1], values[-2]) if is_upper else (values[0], values[1])
-    if not (is_number(last) and is_number(before)) or min(last, before) <= 0:  # type: ignore[type-var]
-        return None
-    value = float(f"{last * last / before:.{DIGITS}g}")  # type: ignore[operator]
-    if all(isinstance(each, int) for each in values):
-        value = round(value)
-    return value if value > 0 and value not in values else None
-
-
-def widened(grid: Grid, sides: Iterable[Side]) -> dict[str, tuple[Value, ...]]:
-    """Return a grid with one value more behind each of some ends that have one."""
-    wider = {field: tuple(values) for field, values in grid.items()}
-    for field, is_upper in dict.fromkeys(sides):
-        value = beyond(grid[field], is_upper)
-        if value is not None:
-            wider[field] = (*wider[field], value) if is_upper else (value, *wider[field])
-    return wider
-
-
-def widest(grid: Grid, times: int) -> dict[str, tuple[Value, ...]]:
-    """Return a grid that has grown behind every end, so many times."""
-    wider = {field: tuple(values) for field, values in grid.items()}
-    for _ in range(times):
-        wider = widened(wider, itertools.product(wider, (False, True)))
-    return wider
+from scores.tuning_grid import Point, Value, best, edges, open_sides, points, widened
 
 
 def mean_loss(losses: Sequence[float | None]) -> float:
@@ -137,6 +35,10 @@ class _InSetting:
     def setting(self) -> tuple[str, Places]:
         """Family and places, in each of which every variant is tuned."""
         return self.family, self.places
+
+    def trial(self, variant: str, point: Point) -> Trial:
+        """A variant that is to be trained here at a point."""
+        return Trial(family=self.family, places=self.places, variant=variant, point=point)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +113,7 @@ class Further(_OfVariant):
 
     def trials(self, choice: Choice) -> list[Trial]:
         """What is to be trained at every one of its seeds, by value."""
-        family, places, variant = self.arm
-        return [
-            Trial(family=family, places=places, variant=variant, point={**choice.point, self.field: value})
-            for value in self.values
-        ]
+        return [self.trial(self.variant, {**choice.point, self.field: value}) for value in self.values]
 
 
 Losses = Callable[[Trial, Sequence[int]], tuple[float | None, ...] | None]
@@ -356,11 +254,7 @@ class Tuning:
 
     def trials(self) -> list[Trial]:
         """All that was tried, and what the groups that are not through have to try now."""
-        ended = [
-            Trial(family=each.family, places=each.places, variant=one.variant, point=one.point)
-            for each in self.rounds
-            for one in each.tried
-        ]
+        ended = [each.trial(one.variant, one.point) for each in self.rounds for one in each.tried]
         return ended + [trial for group in self.plan.groups for trial in self.due(group)]
 
     def due(self, group: Group) -> list[Trial]:
@@ -369,12 +263,8 @@ class Tuning:
         if grid is None:
             return []
         before = points(rounds[-1].grid) if rounds else []
-        return [
-            Trial(family=group.family, places=group.places, variant=variant, point=point)
-            for point in points(grid)
-            if point not in before
-            for variant in group.variants
-        ]
+        untried = [point for point in points(grid) if point not in before]
+        return [group.trial(variant, point) for point in untried for variant in group.variants]
 
     def _rounds_of(self, group: Group) -> list[Round]:
         """The rounds of a group, in order."""
@@ -388,6 +278,8 @@ class Tuning:
         ``plan.widen`` times. Who enters later tries, in one round, all that the others tried in several, so
         that it has as many runs; before they are through it waits.
         """
+        # Rates 1, 3, 10 and a best of 10 for one variant of three: the next grid is 1, 3, 10, 33.33 for all
+        # three, so that none has had more tries than another. The new point alone is run (``due``).
         rounds = self._rounds_of(group)
         if group.variants != self.plan.founders:
             founders = replace(group, variants=self.plan.founders)
@@ -407,6 +299,7 @@ class Tuning:
         """Return it with the rounds that have ended, and what they chose."""
         now = self
         for group in self.plan.groups:
+            # Several rounds may have ended since somebody looked, as after a job that was restarted.
             while (ended := now._ended(group, losses, today)) is not None:
                 now = now._with(group, ended)
         return replace(now, further=tuple(now._further_ended(each, losses) for each in now.further))
@@ -455,24 +348,13 @@ def _losses(rounds: Sequence[Round], variant: str) -> list[tuple[Point, float]]:
     return [(one.point, one.mean) for each in rounds for one in each.tried if one.variant == variant]
 
 
-_TUNING = TypeAdapter(Tuning)
-
-
 def read_tuning(study: Path) -> Tuning | None:
     """Read what was tuned in a study's folder; None where no round has ended.
 
     Raises:
         UsageError: If the file does not parse: intervals would be too short without it.
     """
-    path = StudyFolder(study).tuning_file
-    if not path.exists():
-        return None
-    try:
-        return _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
-    except (OSError, ValueError, RecursionError):
-        raise UsageError(
-            f"{path} is damaged; restore it, or remove it to choose again from the tuning runs"
-        ) from None
+    return read_needed(StudyFolder(study).tuning_file, Tuning, "choose again from the tuning runs")
 
 
 def write_tuning(study: Path, tuning: Tuning) -> None:

@@ -1,1 +1,1 @@
-"""What lies in the folder of a run, and whose it is."""
+"""What lies in a run's folder (``folder_names``), whose it is, and with which model (``manifest``)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gzip
 import itertools
 import zlib
@@ -185,24 +186,11 @@ def has_blank_lines(path: Path) -> bool:
     return bool(written) and not all(lines[written[0] : written[-1]])
 
 
-def is_read_anew(path: Path) -> bool:
-    """Whether a .txt is read into other documents than before byte order marks and CR LF were known.
-
-    Also true where the same bytes would be the lines of a .jsonl, so that they are told apart.
-    """
-    if not is_plain_text(path):
-        return False
-    try:
-        with _open(path) as file:
-            start = file.read(2**20)
-            if start.startswith(codecs.BOM_UTF8) or start.lstrip().startswith(b"{"):
-                return True
-            while start:
-                if b"\r" in start:
-                    return True
-                start = file.read(2**20)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        pass  # told by whoever reads it
+def begins_as_jsonl(path: Path) -> bool:
+    """Whether a .txt begins as lines of JSON do: by its bytes alone it could be taken for a .jsonl."""
+    # A broken archive is told by whoever reads all of it.
+    with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), _open(path) as file:
+        return is_plain_text(path) and file.read(2**10).lstrip().startswith(b"{")
     return False
 
 

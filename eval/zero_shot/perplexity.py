@@ -19,7 +19,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.printing import Tell
-from base.text.text_files import check_file, is_read_anew, read_documents
+from base.text.text_files import begins_as_jsonl, check_file, read_documents
 from eval.config import EvalConfig
 from eval.data_files import fingerprint
 from eval.zero_shot.text_task import TaskResult, TextTask, evenly_spaced
@@ -78,7 +78,7 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
         return []
     if text_file is not None:
         name, source = text_file.name.split(".")[0], fingerprint([text_file])
-        source += ":plain text" if is_read_anew(text_file) else ""
+        source += ":plain text" if begins_as_jsonl(text_file) else ""
         return [PerplexityTask(suite, name, source, partial(_read_file, text_file), max_items)]
     source = _corpus_source(read_run(run_dir).data)
     return [PerplexityTask(suite, "validation", source, partial(_read_validation, run_dir), max_items)]

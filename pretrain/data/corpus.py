@@ -14,12 +14,12 @@ from base.text.text_files import (
     FORMATS,
     TextSplit,
     absent,
+    begins_as_jsonl,
     check_file,
     check_split,
     files_of,
     format_of,
     is_plain_text,
-    is_read_anew,
     read_documents,
 )
 from pretrain.config import DataConfig
@@ -182,7 +182,7 @@ def _content(data: DataConfig) -> Iterator[bytes]:
             check_file(path)
             with naming(path), path.open("rb") as file:
                 yield hashlib.file_digest(file, "sha256").digest()
-                if is_read_anew(path):
+                if begins_as_jsonl(path):
                     yield b"plain text"
 
 

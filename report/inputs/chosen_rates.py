@@ -24,7 +24,8 @@ from report.statistics.tuning_curves import Curve, Curves, Noise, Selection
 from scores.metrics import Metric
 from scores.stages import SHARED, TUNE
 from scores.suites import HELD_OUT
-from scores.tuning_trials import Choice, Point, Tuning, Value, is_number, read_tuning
+from scores.tuning_grid import Point, Value, is_number
+from scores.tuning_trials import Choice, Tuning, read_tuning
 
 TUNED_BY = Benchmark(HELD_OUT)
 """What a study's tuning selects by."""

@@ -27,7 +27,7 @@ from report.significance.comparison import SHOWN, Comparison
 from report.statistics.power import detection_power
 from report.statistics.tuning_curves import combined
 from report.verdicts.findings import AtSharedRate
-from scores.tuning_trials import Value
+from scores.tuning_grid import Value
 
 WORTH = {
     "optimum": ("optimum", ".2g"),

@@ -18,7 +18,8 @@ from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, SHARED, TUNE
-from scores.tuning_trials import Point, Trial, Tuning, TuningPlan, Value, is_number, widest
+from scores.tuning_grid import Point, Value, is_number, widest
+from scores.tuning_trials import Trial, Tuning, TuningPlan
 from slurm.study.cells import RunCell, at_seed
 from slurm.study.ffn_levels import put, read_value, write_value
 

@@ -84,10 +84,10 @@ def test_a_passing_trouble_changes_no_row(published: str, hub: StandIn, run, tro
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        (Trouble("GET /storage/", cut_at=9000), "broke off"),
-        (Trouble("GET /storage/", status=500), "has a fault of its own (status 500)"),
-        (Trouble(".", status=503), "has a fault of its own (status 503)"),
-        (Trouble(".", status=429, retry_after=0), "takes no more requests for now (status 429)"),
+        (Trouble("GET /storage/", cut_at=9000), "cannot be reached"),
+        (Trouble("GET /storage/", status=500), "answers with status 500"),
+        (Trouble(".", status=503), "answers with status 503"),
+        (Trouble(".", status=429, retry_after=0), "answers with status 429"),
     ],
     ids=["breaks off", "500 of files", "503", "429"],
 )

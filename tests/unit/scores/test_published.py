@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -149,27 +148,3 @@ def test_seconds_are_no_scores_to_report_on(name: str) -> None:
 def test_a_source_without_single_runs_says_how_it_is_used(name: str) -> None:
     with pytest.raises(UsageError, match=f"--published {name.partition(':')[0]}"):
         shipped_table(Path(name))
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: b"",
-        lambda data: bytes(len(data)),
-        lambda data: data.replace(b"54.94", b"5x.94"),
-        lambda data: data.replace(b"54.94", b"nan"),
-        lambda data: data.replace(b"54.94", b""),
-        lambda data: data.replace(b"variant", b"veriant"),
-        lambda data: data.replace(b"54.94", b"54.94,3,4"),
-        lambda data: data.replace(b"gelu", b"g\xff", 1),
-        lambda data: data.splitlines()[0],
-    ],
-)
-def test_a_damaged_table_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
-) -> None:
-    data = (FOLDER / "thesis-table5.csv").read_bytes()
-    (tmp_path / "thesis-table5.csv").write_bytes(damage(data))
-    monkeypatch.setattr("scores.published.FOLDER", tmp_path)
-    with pytest.raises(UsageError, match=r"thesis-table5.csv is damaged; install the package again"):
-        read_table("thesis", "table5")

@@ -9,7 +9,7 @@ from report.analyse import analyse
 from report.exports import number_tables
 from report.inputs.sources import read_source
 from scores.run_scores import is_percent, normalise_rows, run_scores, suite_means
-from scores.suites import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
+from scores.suites import BLIMP_PARADIGMS, SUITES
 
 
 def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = "accuracy") -> pd.DataFrame:
@@ -47,7 +47,7 @@ def test_a_mean_over_fewer_tasks_says_so():
 
 def test_babylm_2023_pools_the_pairs_of_a_task_and_2025_counts_paradigms():
     scores = {(name, name): 60.0 for name in BLIMP_PARADIGMS} | {
-        (name, name): 90.0 for name in SUPPLEMENT_TASKS
+        (name, name): 90.0 for name in SUITES["blimp-supplement"].tasks
     }
     rows = rows_of("babylm23", scores)
     expected = {

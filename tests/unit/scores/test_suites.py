@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from eval.config import EvalConfig
-from scores.suites import HARNESS_METRICS, SUITES, MetricSpec, asks_for_classes, unit_of
+from scores.suites import HARNESS_METRICS, SUITES, asks_for_classes, read_suite, unit_of
 from tests.babylm_data import write_data
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
@@ -119,10 +120,12 @@ def test_a_metric_has_a_direction_a_unit_and_a_chance_within_its_range(spec) -> 
 
 @pytest.mark.parametrize("left_out", ["better", "unit"])
 def test_a_metric_cannot_be_written_without(left_out):
-    said = {"better": "lower", "unit": "ratio"}
-    del said[left_out]
-    with pytest.raises(TypeError, match=left_out):
-        MetricSpec(name="brier", **said)
+    metric = {"name": "brier", "better": "lower", "unit": "ratio"}
+    row = {"name": "x", "kind": "text", "finder": "a:b", "metrics": [metric]}
+    assert read_suite(row).metrics[0].unit == "ratio"
+    del metric[left_out]
+    with pytest.raises(ValidationError, match=rf"metrics\.0\.{left_out}"):
+        read_suite(row)
 
 
 def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> None:

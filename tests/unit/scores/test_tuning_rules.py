@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from scores.tuning_trials import best, beyond, edges, mean_loss, open_sides, points, widened
+from scores.tuning_grid import best, beyond, edges, open_sides, points, widened
+from scores.tuning_trials import mean_loss
 
 RATES = {"optim.learning_rate": (0.0003, 0.001, 0.003)}
 

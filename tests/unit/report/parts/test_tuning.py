@@ -25,7 +25,8 @@ from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning_curves import fit_curves, squared_regret, squared_regret_of_few
 from scores.stages import Decisions, write_decisions
-from scores.tuning_trials import Further, Tuning, Value, write_tuning
+from scores.tuning_grid import Value
+from scores.tuning_trials import Further, Tuning, write_tuning
 from tests.unit.report.tuned_study import (
     BEST,
     FAMILY,
