@@ -21,9 +21,9 @@ from typing import Any
 
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, FamilySpec, family_of
-from base.files import CODE_ROOT
 from base.model_folders import CONFIGURATION_MODULE, REMOTE_MODULE
 from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
+from ffn_variants.source_fingerprint import module_file
 
 PACKAGES = ("base", "ffn_variants")
 """Those that a model's code is in."""
@@ -147,17 +147,10 @@ def _refuse_what_stays(module: str, needed: list[Definition]) -> None:
 
 
 def _read(module: str) -> str:
-    path = _source_file(module)
+    path = module_file(module)
     if path is None:
         raise UsageError(f"there is no module {module}")
     return f"# Of ffn-ablations, {module}; MIT License.\n{path.read_text(encoding='utf-8')}"
-
-
-def _source_file(module: str) -> Path | None:
-    """Return the file of a module of this project; None where it is none."""
-    place = CODE_ROOT.joinpath(*module.split("."))
-    paths = (place.with_suffix(".py"), place / "__init__.py")
-    return next((path for path in paths if path.is_file()), None)
 
 
 def _entries(specs: list[Definition]) -> str:
@@ -248,9 +241,9 @@ def _defined(module: str, name: str) -> Definition:
     """
     if module in REPLACED:
         return Definition(STAND_INS, name)
-    if _source_file(f"{module}.{name}") is not None:
+    if module_file(f"{module}.{name}") is not None:
         return Definition(f"{module}.{name}", None)
-    path = _source_file(module)
+    path = module_file(module)
     if path is None:
         raise UsageError(f"there is no module {module}")
     if path.name == "__init__.py":
