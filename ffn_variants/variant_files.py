@@ -2,7 +2,7 @@
 
 A file is run once for each content, as a module named by that content: its copies in a run's folder and
 beside a model's weights are the same module, and so the same variant. It is one file; what it imports is
-installed. Running it is the user's consent to its code, which is asked for elsewhere.
+installed. A place that was typed is run; one that a file brings needs consent (``check_consent``).
 """
 
 from __future__ import annotations
@@ -66,6 +66,20 @@ def absolute_place(place: str) -> str:
     return f"{path}:{attribute}"
 
 
+def check_consent(
+    trust: bool, place: str, how: str = "--trust-remote-code, in Python trust_remote_code=True"
+) -> None:
+    """Refuse to run a variant's file that nobody typed, and nobody consented to.
+
+    Args:
+        trust: Whether the user consents.
+        place: Who names which file.
+        how: How to consent.
+    """
+    if not trust:
+        raise UsageError(f"{place}, which is code; read that file, then consent to run it: {how}")
+
+
 def load_variant(place: str) -> FFNSpec:
     """Run a file of the user, and register the variant in it for the life of this process.
 
@@ -117,8 +131,16 @@ def _split(place: str) -> tuple[Path, str]:
     if not name.endswith(".py"):
         raise UsageError(f"{shown(place)} names no Python file (.py) with a variant; {_EXAMPLE}")
     if not attribute.isidentifier():
-        raise UsageError(f"{place}: which of its names is the FFNSpec? Write {name}:NAME")
+        raise UsageError(f"{place}: which of its names is the FFNSpec? Write {name}:{_spec_names(name)}")
     return Path(os.path.abspath(Path(name).expanduser())), attribute
+
+
+def _spec_names(name: str) -> str:
+    """What a file calls its specs, NAME or OTHER; it is read and not run."""
+    path = Path(name).expanduser()
+    assignments = (node for node in _parse(path, _read(path)).body if isinstance(node, ast.Assign))
+    names = [ast.unparse(each.targets[0]) for each in assignments if "FFNSpec(" in ast.unparse(each.value)]
+    return " or ".join(names) or "NAME"
 
 
 def _read(path: Path) -> bytes:

@@ -158,7 +158,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "section-is-word": ({"model": "kan"}, "must be a mapping of keys to values"),
     "family": ({"family": "gpt_neoo"}, "did you mean 'gpt_neo'?"),
     "ffn": ({"model": {"ffn": "kann"}}, "did you mean 'kan'?"),
-    "ffn-file": ({"model": {"ffn": "mine.py:MINE"}}, "is code; read it, then consent to run it by typing"),
+    "ffn-file": ({"model": {"ffn": "mine.py:MINE"}}, "is code; read that file, then consent to run it: type"),
     "ffn-file-field": ({"model": {"ffn": "mine", "ffn_file": "mine.py:MINE"}}, "is code; read it, then"),
     "options-word": ({"model": {"ffn": "kan", "ffn_options": {"grid_size": "many"}}}, "grid_size"),
     "options-of-none": ({"model": {"ffn_options": {"grid_size": 3}}}, "grid_size"),

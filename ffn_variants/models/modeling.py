@@ -48,7 +48,6 @@ from ffn_variants.models.configuration import (
     FFNLlamaConfig,
     FFNRobertaConfig,
     FFNT5Config,
-    config_of_layer,
 )
 from ffn_variants.models.layers import ffn_modules, replace_ffn
 from ffn_variants.models.stored_variants import hub_arguments, load_variants, need_variants, save_variants
@@ -86,12 +85,8 @@ class FFNVariantMixin(_Base):
                 setattr(module.config, "intermediate_size", config.intermediate_size)  # noqa: B010
         layers = [module for module in self.modules() if ffn_modules(module)]
         assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
-        if config.layer_ffns is not None and len(config.layer_ffns) != len(layers):
-            raise UsageError(
-                f"layer_ffns has {len(config.layer_ffns)} entries for {len(layers)} layers; give one for each"
-            )
-        for number, layer in enumerate(layers):
-            replace_ffn(layer, config_of_layer(config, number))
+        for layer in layers:
+            replace_ffn(layer, config)
         self.post_init()
         self._is_built = True
 

@@ -162,7 +162,9 @@ def test_what_it_makes_can_be_pickled(write):
 BAD = {
     "no file": ("gone.py:MINE", None, "gone.py: no such file; give path/to/mine.py:SPEC"),
     "no python": ("mine.txt:MINE", TEXT, " names no Python file (.py) with a variant"),
-    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:NAME"),
+    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:MINE"),
+    "no name of two": ("mine.py", TEXT + "OURS = FFNSpec()\n", "Write {path}:MINE or OURS"),
+    "no name of none": ("mine.py", "x = 1\n", "Write {path}:NAME"),
     "other name": ("mine.py:MIEN", TEXT, "unknown FFNSpec 'MIEN'; did you mean 'MINE'? Available: MINE"),
     "no spec": ("mine.py:SPEC", "x = 1\n", "{path}: has no FFNSpec; add SPEC = FFNSpec(...)"),
     "no such kind": ("mine.py:Twice", TEXT, "unknown FFNSpec 'Twice'; Available: MINE"),
