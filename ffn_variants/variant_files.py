@@ -19,8 +19,8 @@ from types import ModuleType
 from base.config_input import LONGEST_PATH_SHOWN
 from base.errors import UsageError, first_line, shown, unknown_name
 from base.model_folders import VARIANT_COPY
-from ffn_variants.registry import FFN_VARIANTS, is_registered, register
-from ffn_variants.spec import FFNSpec, check_spec
+from ffn_variants.registry import FFN_VARIANTS, register
+from ffn_variants.spec import FFNSpec
 
 MODULE = "ffn_variant_file_"
 _DIGITS = 12
@@ -97,10 +97,11 @@ def load_variant(place: str) -> FFNSpec:
     content = _read(path)
     before = dict(FFN_VARIANTS)
     spec = _find_spec(_run(path, content), path, attribute)
-    if before.get(spec.name) is not spec:
-        if FFN_VARIANTS.get(spec.name) is not spec:  # else the file itself registered it
-            _refuse_name_in_use(spec, path)
-            register(spec)
+    try:
+        register(spec)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    if before.get(spec.name) is not spec:  # else it came from another place with the same content
         _FILES[spec.name] = VariantFile(path, attribute, content)
     return spec
 
@@ -196,17 +197,17 @@ def _failure(path: Path, error: BaseException) -> str:
 def _refuse_neighbours(path: Path, tree: ast.Module) -> None:
     """Refuse imports of what lies in the folder of a file, which its copies would not find."""
     for node in ast.walk(tree):
+        names = []
         if isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        else:
-            continue
         for name in names:
-            if not name.partition(".")[0] or (path.parent / f"{name.partition('.')[0]}.py").is_file():
+            package = name.partition(".")[0]
+            if not package or (path.parent / f"{package}.py").is_file():
                 raise UsageError(
-                    f"{path}, line {node.lineno}: imports {name}, which lies beside it; a variant's file is "
-                    "copied alone into runs and models: put all into it, or into a package that is installed"
+                    f"{path}: imports {name}, which lies beside it; a variant's file is copied alone into "
+                    "runs and models: put all into it, or into a package that is installed"
                 )
 
 
@@ -217,24 +218,4 @@ def _find_spec(module: ModuleType, path: Path, attribute: str) -> FFNSpec:
         raise UsageError(f"{path}: has no FFNSpec; add {attribute} = FFNSpec(...)")
     if not isinstance(spec, FFNSpec):
         raise UsageError(f"{path}: {unknown_name('FFNSpec', attribute, names)}")
-    try:
-        check_spec(spec)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
     return spec
-
-
-def _refuse_name_in_use(spec: FFNSpec, path: Path) -> None:
-    """Refuse the name of another variant."""
-    if not is_registered(spec.name):
-        return
-    before = _FILES.get(spec.name)
-    if before and before.path == path:
-        raise UsageError(
-            f"{path}: was edited after this process loaded {spec.name!r} from it; start a new process, or "
-            "give the new formula a name of its own"
-        )
-    origin = f"from {before.path}" if before else "of this project or an installed package"
-    raise UsageError(
-        f"{path}: there is a variant {spec.name!r} already, {origin}; change name={spec.name!r} in the file"
-    )

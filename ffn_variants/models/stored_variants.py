@@ -121,10 +121,12 @@ def _load_stored(
     for name, place in mapping(config.get("ffn_files")).items():
         file, attribute = _file_name(place), str(place).rpartition(":")[2]
         recorded = config.get("ffn_source") if name == config.get("ffn") else None
-        if is_registered(name) and _is_here(name, recorded, model, file, arguments):
+        if is_registered(name) and _is_here(name, recorded):
             continue
         check_consent(trust, f"{model} brings its FFN variant {name!r} in {file}")
-        path = _local_copy(model, file, arguments)
+        path = None
+        with contextlib.suppress(OSError):
+            path = cached_file(str(model), file, **arguments)
         if path is None:
             raise UsageError(f"{model}: has no {file} with its variant {name!r}")
         spec = load_variant(f"{path}:{attribute}")  # where another variant has the name, this says so
@@ -137,27 +139,9 @@ def _file_name(place: object) -> str:
     return Path(str(place).rpartition(":")[0]).name or "a file"
 
 
-def _local_copy(model: str | Path, file: str, arguments: Mapping[str, Any]) -> Path | None:
-    """Where a file of a model lies on this machine; None where the model has none."""
-    with contextlib.suppress(OSError):
-        path = cached_file(str(model), file, **arguments)
-        return Path(path) if path else None
-    return None
+def _is_here(name: str, recorded: str | None) -> bool:
+    """Whether a registered variant is the one that a model brings, by the fingerprint in its config.
 
-
-def _is_here(
-    name: str, recorded: str | None, model: str | Path, file: str, arguments: Mapping[str, Any]
-) -> bool:
-    """Whether a registered variant is the one that a model brings.
-
-    One that came from a file is compared with the model's file, which is read and not run. Where they differ,
-    or it came from none, the fingerprint that the model has of it (``recorded``) decides.
+    Where an older config has none, one that came from no file is taken.
     """
-    here = variant_file(name)
-    if here is None:
-        return is_same_source(name, recorded)
-    copy = _local_copy(model, file, arguments)
-    with contextlib.suppress(OSError):
-        if copy is not None and copy.read_bytes() == here.content:
-            return True
-    return bool(recorded) and is_same_source(name, recorded)
+    return is_same_source(name, recorded) and (bool(recorded) or variant_file(name) is None)
