@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import json
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -26,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from base.files import CODE_ROOT, PACKAGES
-from ffn_variants.earlier_sources import EARLIER_SOURCES
 from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.spec import FFNSpec
 from ffn_variants.variant_files import variant_file
 
 DIGITS = 12
+EARLIER_SOURCES = Path(__file__).with_name("earlier_sources.json")
+"""By variant of this project fingerprints of earlier source that gave the same bits, oldest first."""
 
 PRINTING = ("extra_repr", "__repr__", "__str__")
 """Methods that compute nothing but words."""
@@ -212,7 +214,8 @@ def is_same_source(name: str, recorded: str | None) -> bool:
 
 def earlier_sources(name: str) -> list[str]:
     """Fingerprints of earlier source of a variant that computed the same."""
-    return [*EARLIER_SOURCES.get(name, "").split(), *get_variant(name).earlier_sources]
+    recorded = json.loads(EARLIER_SOURCES.read_text(encoding="utf-8"))
+    return [*recorded.get(name, "").split(), *get_variant(name).earlier_sources]
 
 
 def describe_change(name: str, recorded: str) -> str:

@@ -159,7 +159,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "family": ({"family": "gpt_neoo"}, "did you mean 'gpt_neo'?"),
     "ffn": ({"model": {"ffn": "kann"}}, "did you mean 'kan'?"),
     "ffn-file": ({"model": {"ffn": "mine.py:MINE"}}, "is code; read that file, then consent to run it: type"),
-    "ffn-file-field": ({"model": {"ffn": "mine", "ffn_file": "mine.py:MINE"}}, "is code; read that file, then"),
+    "ffn-file-field": (
+        {"model": {"ffn": "mine", "ffn_file": "mine.py:MINE"}},
+        "is code; read that file, then",
+    ),
     "options-word": ({"model": {"ffn": "kan", "ffn_options": {"grid_size": "many"}}}, "grid_size"),
     "options-of-none": ({"model": {"ffn_options": {"grid_size": 3}}}, "grid_size"),
     "width-zero": ({"model": {"hidden_size": 0}}, "must be greater than 0"),
