@@ -279,7 +279,7 @@ def _reached(build: Any) -> Iterator[str]:
     # class of its file, which is the second. That names nn and F of torch: "nn.Module: torch.nn" and the like
     # are the last.
     waiting = deque(_parts(build))
-    seen = set()
+    reached = set()
     while waiting:
         part = waiting.popleft()
         if isinstance(part, str):
@@ -292,8 +292,8 @@ def _reached(build: Any) -> Iterator[str]:
             meaning = _find(source, name)
             if isinstance(meaning, str):
                 yield f"{name}: {meaning}"
-            elif meaning is not None and meaning not in seen:
-                seen.add(meaning)
+            elif meaning is not None and meaning not in reached:
+                reached.add(meaning)
                 waiting.append(meaning)
 
 
