@@ -80,8 +80,8 @@ def _function_of(name: str) -> Callable[[Tensor], Tensor]:
     if spec.kind == "activation":
         return _spread(spec.build(3, **spec.resolve(None)))
     ffn = build_ffn(name, 1, 3)
-    if hasattr(ffn, "gate"):  # GatedFFN
-        return lambda x: ffn.gate(torch.cat([x, FACTORS.expand_as(x)], 1))  # type: ignore[operator]
+    if hasattr(ffn, "gated"):  # GatedFFN
+        return lambda x: ffn.gated(torch.cat([x, FACTORS.expand_as(x)], 1))  # type: ignore[operator]
     if hasattr(ffn, "input_splines"):  # spline-kan has no inner width
         return build_ffn(name, 3, 3).input_splines  # type: ignore[return-value]
     if hasattr(ffn, "hidden_rational"):  # gr-kan

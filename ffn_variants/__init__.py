@@ -1,4 +1,12 @@
-"""Feed-forward variants of small language models; importing this registers the models with transformers."""
+"""Feed-forward variants of small language models; importing this registers the models with transformers.
+
+To read it: ``spec`` says what a variant is, ``variants/gated`` and ``variants/activations`` are the plainest,
+``registry`` lists all of them. ``variants/kan`` needs ``splines/b_splines``, whose functions
+``kernels/basis_linear`` multiplies with weights. ``models/layers`` puts a variant into a transformer layer,
+``models/modeling`` into a model. ``source_fingerprint`` tells a changed variant from the one that was
+trained; ``bundle``, ``check``, ``swap`` and ``list_variants`` are what can be done with one, and stand above
+all else.
+"""
 
 from base.errors import UsageError
 from base.families import FAMILIES, Budget, FamilySpec

@@ -1,4 +1,4 @@
-"""The code of one model as flat files: its variants, its family's classes, and all that these import.
+"""The code of one model as flat files: its variant, its family's classes, and all that these import.
 
 The files are found by following imports, so a new variant needs nothing done for it. What serves the command
 line, looks variants up or compiles kernels by hand is replaced by ``stand_ins``.
@@ -21,9 +21,9 @@ from typing import Any
 
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, FamilySpec, family_of
-from base.files import CODE_ROOT
 from base.model_folders import CONFIGURATION_MODULE, REMOTE_MODULE
 from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
+from ffn_variants.source_fingerprint import module_file
 
 PACKAGES = ("base", "ffn_variants")
 """Those that a model's code is in."""
@@ -81,7 +81,7 @@ def bundle_code(config: Mapping[str, Any], folder: Path) -> Bundle:
 
     Args:
         config: The model's config.json.
-        folder: Where it lies, with the files of variants that came from such; these are read, and not run.
+        folder: Where it lies, with the file of a variant that came from one; it is read, and not run.
 
     Raises:
         UsageError: If the model is none of this project, or a variant's file imports what cannot travel.
@@ -89,15 +89,11 @@ def bundle_code(config: Mapping[str, Any], folder: Path) -> Bundle:
     family = family_of(str(config.get("model_type")))
     if family is None or not str(config["model_type"]).startswith("ffn_"):
         raise UsageError(f"{folder}: a model of type {config.get('model_type')!r} is none of this project's")
-    layers = [config, *(config.get("layer_ffns") or [])]
-    names = list(dict.fromkeys(str(layer["ffn"]) for layer in layers))
-    files = {str(name): str(place) for name, place in (config.get("ffn_files") or {}).items()}
-    texts = {_own_module(name): _own_text(folder, place) for name, place in files.items()}
-    specs = [
-        Definition(_own_module(name), files[name].rpartition(":")[2]) if name in files else _find_spec(name)
-        for name in names
-    ]
-    modules = _follow(family, specs, texts)
+    name = str(config["ffn"])
+    place = (config.get("ffn_files") or {}).get(name)
+    own_texts = {_own_module(name): _own_text(folder, place)} if place else {}
+    spec = Definition(_own_module(name), place.rpartition(":")[2]) if place else _find_spec(name)
+    modules = _follow(family, spec, own_texts)
     digest = hashlib.sha256("".join(modules[name] for name in sorted(modules)).encode()).hexdigest()[:8]
     return Bundle(
         # Operations of torch are known to the whole process by name: those of two models may differ.
@@ -120,7 +116,7 @@ def _auto_map(family: FamilySpec) -> dict[str, str]:
     return {auto: f"{_flat(module)}.{name}" for auto, (module, name) in places.items()}
 
 
-def _follow(family: FamilySpec, specs: list[Definition], own_texts: Mapping[str, str]) -> dict[str, str]:
+def _follow(family: FamilySpec, spec: Definition, own_texts: Mapping[str, str]) -> dict[str, str]:
     """Collect the modules that a model needs, from its classes on, each with its rewritten text."""
     waiting = [family.model_class.split(":")[0], family.config_class.split(":")[0]]
     done: dict[str, str] = {}
@@ -133,8 +129,8 @@ def _follow(family: FamilySpec, specs: list[Definition], own_texts: Mapping[str,
         _refuse_what_stays(module, needed)
         waiting += [each.module for each in needed]
         if module == STAND_INS:
-            done[module] += _entries(specs)
-            waiting += [spec.module for spec in specs if _travels(spec.module)]
+            done[module] += _entry(spec)
+            waiting += [spec.module] if _travels(spec.module) else []
     return done
 
 
@@ -147,30 +143,20 @@ def _refuse_what_stays(module: str, needed: list[Definition]) -> None:
 
 
 def _read(module: str) -> str:
-    path = _source_file(module)
+    path = module_file(module)
     if path is None:
         raise UsageError(f"there is no module {module}")
     return f"# Of ffn-ablations, {module}; MIT License.\n{path.read_text(encoding='utf-8')}"
 
 
-def _source_file(module: str) -> Path | None:
-    """Return the file of a module of this project; None where it is none."""
-    place = CODE_ROOT.joinpath(*module.split("."))
-    paths = (place.with_suffix(".py"), place / "__init__.py")
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _entries(specs: list[Definition]) -> str:
-    """Write the lines that put the model's specs into the registry of ``stand_ins``."""
-    lines = ["\n"]
-    for number, spec in enumerate(specs):
-        origin = f".{_flat(spec.module)}" if _travels(spec.module) else spec.module
-        lines += [
-            f"from {origin} import {spec.name} as _specs_{number}  # noqa: E402\n",
-            f"for _spec in _specs_{number} if isinstance(_specs_{number}, tuple) else (_specs_{number},):\n",
-            "    FFN_VARIANTS[_spec.name] = _spec\n",
-        ]
-    return "".join(lines)
+def _entry(spec: Definition) -> str:
+    """Write the lines that put the spec, which may stand in a tuple, into the registry of ``stand_ins``."""
+    origin = f".{_flat(spec.module)}" if _travels(spec.module) else spec.module
+    return (
+        f"\n\nfrom {origin} import {spec.name} as _specs  # noqa: E402\n\n"
+        "for _spec in _specs if isinstance(_specs, tuple) else (_specs,):\n"
+        "    FFN_VARIANTS[_spec.name] = _spec\n"
+    )
 
 
 def _travels(module: str) -> bool:
@@ -248,9 +234,9 @@ def _defined(module: str, name: str) -> Definition:
     """
     if module in REPLACED:
         return Definition(STAND_INS, name)
-    if _source_file(f"{module}.{name}") is not None:
+    if module_file(f"{module}.{name}") is not None:
         return Definition(f"{module}.{name}", None)
-    path = _source_file(module)
+    path = module_file(module)
     if path is None:
         raise UsageError(f"there is no module {module}")
     if path.name == "__init__.py":

@@ -98,7 +98,7 @@ def register(spec: FFNSpec) -> FFNSpec:
         if name.lower() == spec.name.lower() and FFN_VARIANTS.get(name) is not spec:
             raise UsageError(
                 f"an FFN variant {name!r} is there already; give the spec another name, which is what "
-                "folders, tables and reports show"
+                "folders, tables and reports show, or, after an edit of it, start a new process"
             )
     FFN_VARIANTS[spec.name] = spec
     return spec

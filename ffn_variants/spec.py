@@ -19,9 +19,9 @@ from base.options import Option, check_name, resolve_options
 Kind = Literal["activation", "block"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FFNSpec:
-    """One entry of the registry; it stands at the end of the file that holds the variant's modules."""
+    """One entry of the registry, equal to itself alone; it stands at the end of its modules' file."""
 
     name: str
     """As typed after ``--ffn`` and stored in config.json."""

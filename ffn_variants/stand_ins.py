@@ -21,11 +21,6 @@ def shown(value: object) -> str:
     return repr(value)
 
 
-def first_line(error: BaseException) -> str:
-    """Return the beginning of what an exception says."""
-    return str(error).strip().split("\n")[0]
-
-
 def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageError:
     """Build the error for a name that does not exist."""
     return UsageError(f"unknown {kind} {name!r}; there are: {', '.join(available)}")

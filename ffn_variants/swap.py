@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pkgutil import resolve_name
 from typing import Any
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from base.errors import UsageError
 from base.families import FAMILIES, Budget, FamilySpec, family_of
 from ffn_variants.budget import matching_width
-from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
+from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.models.family_models import build_config
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
@@ -31,7 +31,7 @@ ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
 """What transformers calls the activations of stock models, as variants."""
 _CHOOSES_ACTIVATION = ("activation_function", "hidden_act", "feed_forward_proj")
 _OWN = (
-    *("ffn", "ffn_options", "ffn_source", "layer_ffns", "ffn_files", "paired_intermediate_size"),
+    *("ffn", "ffn_options", "ffn_source", "ffn_files", "paired_intermediate_size"),
     *("attention_layers", "architectures", "dtype", "transformers_version"),
 )
 """Fields of a config that are not copied: they are set for the new model, or follow from others."""
@@ -42,23 +42,23 @@ def layers_of(model: PreTrainedModel) -> dict[str, nn.Module]:
     return {name: module for name, module in model.named_modules() if ffn_modules(module)}
 
 
-def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
-    """Return the variant, options and width of each layer, as ``layer_ffns`` of a config has them.
+def present_ffn(model: PreTrainedModel) -> dict[str, Any]:
+    """Return ``ffn``, ``ffn_options`` and ``intermediate_size`` of a model, as a config of ours has them.
 
     Returns:
         ``ffn`` is None where the registry has no variant like that of a stock model.
     """
-    config, count = model.config, len(layers_of(model))
+    config = model.config
+    width = getattr(config, "d_ff", None) or config.intermediate_size or 4 * config.hidden_size
     if hasattr(config, "ffn"):
-        return [ffn_of_layer(config, number) for number in range(count)]  # type: ignore[bad-argument-type]
+        return {"ffn": config.ffn, "ffn_options": config.ffn_options or None, "intermediate_size": width}
     activations = [getattr(config, name, None) for name in (*_CHOOSES_ACTIVATION, "dense_act_fn")]
     name, options = ACTIVATIONS.get(next(filter(None, reversed(activations)), ""), (None, None))
     if getattr(config, "is_gated_act", False):
         name, options = None, None
     if config.model_type == "llama":  # of three linear layers
         name, options = ("swiglu" if name == "silu" and not config.mlp_bias else None), None
-    width = getattr(config, "d_ff", None) or config.intermediate_size or 4 * config.hidden_size
-    return [{"ffn": name, "ffn_options": options, "intermediate_size": width}] * count
+    return {"ffn": name, "ffn_options": options, "intermediate_size": width}
 
 
 def swap_ffn(
@@ -68,7 +68,6 @@ def swap_ffn(
     ffn_options: Mapping[str, Any] | None = None,
     intermediate_size: int | None = None,
     budget: Budget = "width",
-    layers: Collection[int] | None = None,
 ) -> PreTrainedModel:
     """Build the same model with another FFN, and with all weights outside of it.
 
@@ -82,14 +81,12 @@ def swap_ffn(
         intermediate_size: Inner width of the new FFNs, in channels; None takes the model's.
         budget: ``params``, ``active-params`` or ``flops`` take the width at which a new FFN has as many as a
             gelu one of that width.
-        layers: Which layers, from 0; a T5's encoder has the first numbers. None takes all.
 
     Returns:
         A model of ours in evaluation mode, on the model's device. ``save_pretrained`` saves it as any other.
 
     Raises:
-        UsageError: For a model of another family, an unknown variant, option or layer, or if a layer that
-            keeps its FFN has one that no variant is like.
+        UsageError: For a model of another family, or an unknown variant or option.
     """
     ffn = load_variant(ffn).name if names_file(ffn) else ffn
     family = family_of(model.config.model_type)
@@ -98,65 +95,45 @@ def swap_ffn(
             f"FFNs cannot be replaced in a model of type {model.config.model_type!r}; possible are "
             f"{', '.join(FAMILIES)}, ours or stock"
         )
-    old = present_ffns(model)
-    replaced = set(range(len(old)) if layers is None else layers)
-    if unknown := sorted(replaced - set(range(len(old)))):
-        raise UsageError(f"layer {unknown[0]}: the model's layers with an FFN are 0 to {len(old) - 1}")
-    staying = [entry for number, entry in enumerate(old) if number not in replaced]
-    if any(entry["ffn"] is None for entry in staying):
-        raise UsageError(
-            "the FFNs that stay have an activation that no variant of the registry has; replace all layers"
-        )
     options = dict(ffn_options) if ffn_options else None
-    width = intermediate_size or old[min(replaced, default=0)]["intermediate_size"]
+    old = present_ffn(model)
+    width = intermediate_size or old["intermediate_size"]
     size = matching_width(ffn, options, model.config.hidden_size, width, budget, family.has_ffn_biases)
     new = {"ffn": ffn, "ffn_options": options, "intermediate_size": size}
-    ffns = [new if number in replaced else entry for number, entry in enumerate(old)]
     target_class: Any = resolve_name(family.model_class)
-    target = target_class(_config(model, family, new, ffns if staying else None)).eval()
-    _take_over(model, target, old, replaced, family.stock_ffn)
+    target = target_class(_config(model, family, new)).eval()
+    _take_over(model, target, old, new, family.stock_ffn)
     return target.to(model.device)
 
 
-def _config(
-    source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any], ffns: list[dict[str, Any]] | None
-) -> FFNConfig:
+def _config(source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any]) -> FFNConfig:
     config_class: Any = resolve_name(family.config_class)
     width = config_class.attribute_map.get("intermediate_size", "intermediate_size")
     left_out = {*_CHOOSES_ACTIVATION, *_OWN, width}
     stored = source.config.to_dict()
     shared = {field.name for field in fields(config_class)} & set(stored)
     values = {name: stored[name] for name in sorted(shared - left_out)}
-    return build_config(
-        family.name,
-        new["ffn"],
-        new["ffn_options"],
-        **values,
-        intermediate_size=new["intermediate_size"],
-        layer_ffns=ffns,
-    )
+    return build_config(family.name, **values, **new)
 
 
 def _take_over(
     source: PreTrainedModel,
     target: PreTrainedModel,
-    old: list[dict[str, Any]],
-    replaced: Collection[int],
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
     stock_ffn: str,
 ) -> None:
-    """Copy all weights, but those of replaced FFNs that the new variant has no use for."""
+    """Copy all weights, but those of FFNs that the new variant has no use for."""
     weights, state = _in_our_names(source.state_dict()), target.state_dict()
+    has_same_layers = new["ffn"] == old["ffn"] == stock_ffn or get_variant(new["ffn"]).kind == "activation"
     fresh: set[str] = set()
-    for number, (name, layer) in enumerate(layers_of(target).items()):
-        if number not in replaced:
-            continue
-        new = ffn_of_layer(target.config, number)  # type: ignore[bad-argument-type]
+    for name, layer in layers_of(target).items():
         ffn, linear = _ffn_keys(name, layer)
-        is_stock = new["ffn"] == old[number]["ffn"] == stock_ffn
-        keeps = (is_stock or get_variant(new["ffn"]).kind == "activation") and all(
-            key in weights and weights[key].shape == state[key].shape for key in linear
-        )
-        fresh |= ffn - linear if keeps and old[number] != new else set() if keeps else ffn
+        fits = all(key in weights and weights[key].shape == state[key].shape for key in linear)
+        if not (has_same_layers and fits):
+            fresh |= ffn
+        elif old != new:
+            fresh |= ffn - linear
     copied = {key: value for key, value in weights.items() if key in state and key not in fresh}
     assert state.keys() == copied.keys() | fresh, "a weight outside the FFNs has no counterpart"
     target.load_state_dict(copied, strict=False)

@@ -2,7 +2,7 @@
 
 A file is run once for each content, as a module named by that content: its copies in a run's folder and
 beside a model's weights are the same module, and so the same variant. It is one file; what it imports is
-installed. Running it is the user's consent to its code, which is asked for elsewhere.
+installed. A place that was typed is run; one that a file brings needs consent (``check_consent``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from types import ModuleType
 from base.config_input import LONGEST_PATH_SHOWN
 from base.errors import UsageError, first_line, shown, unknown_name
 from base.model_folders import VARIANT_COPY
-from ffn_variants.registry import FFN_VARIANTS, is_registered, register
-from ffn_variants.spec import FFNSpec, check_spec
+from ffn_variants.registry import FFN_VARIANTS, register
+from ffn_variants.spec import FFNSpec
 
 MODULE = "ffn_variant_file_"
 _DIGITS = 12
@@ -66,6 +66,20 @@ def absolute_place(place: str) -> str:
     return f"{path}:{attribute}"
 
 
+def check_consent(
+    trust: bool, place: str, how: str = "--trust-remote-code, in Python trust_remote_code=True"
+) -> None:
+    """Refuse to run a variant's file that nobody typed, and nobody consented to.
+
+    Args:
+        trust: Whether the user consents.
+        place: Who names which file.
+        how: How to consent.
+    """
+    if not trust:
+        raise UsageError(f"{place}, which is code; read that file, then consent to run it: {how}")
+
+
 def load_variant(place: str) -> FFNSpec:
     """Run a file of the user, and register the variant in it for the life of this process.
 
@@ -83,10 +97,11 @@ def load_variant(place: str) -> FFNSpec:
     content = _read(path)
     before = dict(FFN_VARIANTS)
     spec = _find_spec(_run(path, content), path, attribute)
-    if before.get(spec.name) is not spec:
-        if FFN_VARIANTS.get(spec.name) is not spec:  # else the file itself registered it
-            _refuse_name_in_use(spec, path)
-            register(spec)
+    try:
+        register(spec)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    if before.get(spec.name) is not spec:  # else it came from another place with the same content
         _FILES[spec.name] = VariantFile(path, attribute, content)
     return spec
 
@@ -117,8 +132,16 @@ def _split(place: str) -> tuple[Path, str]:
     if not name.endswith(".py"):
         raise UsageError(f"{shown(place)} names no Python file (.py) with a variant; {_EXAMPLE}")
     if not attribute.isidentifier():
-        raise UsageError(f"{place}: which of its names is the FFNSpec? Write {name}:NAME")
+        raise UsageError(f"{place}: which of its names is the FFNSpec? Write {name}:{_spec_names(name)}")
     return Path(os.path.abspath(Path(name).expanduser())), attribute
+
+
+def _spec_names(name: str) -> str:
+    """What a file calls its specs, NAME or OTHER; it is read and not run."""
+    path = Path(name).expanduser()
+    assignments = (node for node in _parse(path, _read(path)).body if isinstance(node, ast.Assign))
+    names = [ast.unparse(each.targets[0]) for each in assignments if "FFNSpec(" in ast.unparse(each.value)]
+    return " or ".join(names) or "NAME"
 
 
 def _read(path: Path) -> bytes:
@@ -174,17 +197,17 @@ def _failure(path: Path, error: BaseException) -> str:
 def _refuse_neighbours(path: Path, tree: ast.Module) -> None:
     """Refuse imports of what lies in the folder of a file, which its copies would not find."""
     for node in ast.walk(tree):
+        names = []
         if isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        else:
-            continue
         for name in names:
-            if not name.partition(".")[0] or (path.parent / f"{name.partition('.')[0]}.py").is_file():
+            package = name.partition(".")[0]
+            if not package or (path.parent / f"{package}.py").is_file():
                 raise UsageError(
-                    f"{path}, line {node.lineno}: imports {name}, which lies beside it; a variant's file is "
-                    "copied alone into runs and models: put all into it, or into a package that is installed"
+                    f"{path}: imports {name}, which lies beside it; a variant's file is copied alone into "
+                    "runs and models: put all into it, or into a package that is installed"
                 )
 
 
@@ -195,24 +218,4 @@ def _find_spec(module: ModuleType, path: Path, attribute: str) -> FFNSpec:
         raise UsageError(f"{path}: has no FFNSpec; add {attribute} = FFNSpec(...)")
     if not isinstance(spec, FFNSpec):
         raise UsageError(f"{path}: {unknown_name('FFNSpec', attribute, names)}")
-    try:
-        check_spec(spec)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
     return spec
-
-
-def _refuse_name_in_use(spec: FFNSpec, path: Path) -> None:
-    """Refuse the name of another variant."""
-    if not is_registered(spec.name):
-        return
-    before = _FILES.get(spec.name)
-    if before and before.path == path:
-        raise UsageError(
-            f"{path}: was edited after this process loaded {spec.name!r} from it; start a new process, or "
-            "give the new formula a name of its own"
-        )
-    origin = f"from {before.path}" if before else "of this project or an installed package"
-    raise UsageError(
-        f"{path}: there is a variant {spec.name!r} already, {origin}; change name={spec.name!r} in the file"
-    )

@@ -19,7 +19,7 @@ from base.model_folders import VARIANT_COPY
 from base.sections import Typed
 from ffn_variants.registry import is_registered
 from ffn_variants.source_fingerprint import source_fingerprint
-from ffn_variants.variant_files import absolute_place, is_loaded, load_variant, names_file
+from ffn_variants.variant_files import absolute_place, check_consent, is_loaded, load_variant, names_file
 from pretrain.config import ModelConfig, TrainConfig
 
 _FFN, _FILE, _SOURCE = ("model", "ffn"), ("model", "ffn_file"), ("model", "ffn_source")
@@ -145,13 +145,10 @@ def _with_variant_file(model: Any, typed: Typed, trust: bool, config: Path | Non
 def _load(place: str, ffn: str | None, trust: bool, config: Path | None) -> str:
     """Load a variant from a file that nobody typed; returns its name."""
     source = config or "the run"
-    if not (trust or is_loaded(place)):
+    if not is_loaded(place):
         copy = config.parent / VARIANT_COPY if config else None
         typed = f"{copy}:{place.rpartition(':')[2]}" if copy and copy.is_file() else place
-        raise UsageError(
-            f"{source}: its FFN variant is in {place}, which is code; read it, then consent to run it by "
-            f"typing it: --ffn {typed}"
-        )
+        check_consent(trust, f"{source}: its FFN variant is in {place}", f"type --ffn {typed}")
     spec = load_variant(place)
     if ffn not in (None, spec.name):
         raise UsageError(f"{source}: model.ffn is {ffn!r}, and {place} holds {spec.name!r}")

@@ -141,12 +141,12 @@ def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 # What is typed in place of a variant's name, and words of what is said of it.
 OWN_VARIANTS = {
     "absent.py:MINE": "absent.py: no such file; give path/to/mine.py:SPEC",
-    "mine.py": "Write mine.py:NAME",
+    "mine.py": "Write mine.py:MINE",
     "mine.py:MINN": "unknown FFNSpec 'MINN'; did you mean 'MINE'?",
     "one.jsonl:MINE": "names no Python file (.py)",
     "fails.py:MINE": "fails.py, line 2: AttributeError: 'int' object has no attribute 'z'",
-    "taken.py:MINE": "there is a variant 'gelu' already",
-    "neighbour.py:MINE": "line 1: imports fails, which lies beside it",
+    "taken.py:MINE": "an FFN variant 'gelu' is there already",
+    "neighbour.py:MINE": "neighbour.py: imports fails, which lies beside it",
     "{long}.py:MINE": "cannot be read",
 }
 
@@ -158,8 +158,11 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "section-is-word": ({"model": "kan"}, "must be a mapping of keys to values"),
     "family": ({"family": "gpt_neoo"}, "did you mean 'gpt_neo'?"),
     "ffn": ({"model": {"ffn": "kann"}}, "did you mean 'kan'?"),
-    "ffn-file": ({"model": {"ffn": "mine.py:MINE"}}, "is code; read it, then consent to run it by typing"),
-    "ffn-file-field": ({"model": {"ffn": "mine", "ffn_file": "mine.py:MINE"}}, "is code; read it, then"),
+    "ffn-file": ({"model": {"ffn": "mine.py:MINE"}}, "is code; read that file, then consent to run it: type"),
+    "ffn-file-field": (
+        {"model": {"ffn": "mine", "ffn_file": "mine.py:MINE"}},
+        "is code; read that file, then",
+    ),
     "options-word": ({"model": {"ffn": "kan", "ffn_options": {"grid_size": "many"}}}, "grid_size"),
     "options-of-none": ({"model": {"ffn_options": {"grid_size": 3}}}, "grid_size"),
     "width-zero": ({"model": {"hidden_size": 0}}, "must be greater than 0"),

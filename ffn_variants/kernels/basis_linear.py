@@ -191,6 +191,9 @@ _operation.register_autograd(_backward, setup_context=_keep)
 
 
 def _values(x: Tensor, weight: Tensor, basis: Basis, constants: Sequence[Tensor]) -> Tensor:
+    # 10,000 rows of 512 inputs and 9 features are 46 million features, 184 MB in float32: on a CPU 22 blocks
+    # of about 455 rows, 8 MB each, in one buffer that stays in the cache between being written and
+    # multiplied.
     features = _features(basis)
     out = x.new_empty(len(x), len(weight), dtype=weight.dtype)
     for block, buffer in _blocks(x, weight):
@@ -307,6 +310,7 @@ def _rows_of_a_sum(features: Tensor) -> Iterator[slice]:
 
 def _blocks(x: Tensor, weight: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Cut the rows into blocks of about equal length, each with the same room for (rows, K, I) features."""
+    # 10 rows with room for 4 are three blocks, of 4, 4 and 2 rows; the last has a part of the buffer.
     budget = BLOCK_NUMBERS.get(x.device.type, BLOCK_NUMBERS["cpu"])
     count = max(1, -(-len(x) * weight.shape[1] // budget))
     length = max(1, -(-len(x) // count))

@@ -1,19 +1,18 @@
 """Fused kernels by torch.compile where a compiler is at hand; the same functions as they stand where not.
 
 Only small elementwise functions are compiled, with symbolic sizes, so that a variant costs a few seconds
-once: Inductor keeps what it compiled on disk, and every later process reads it from there.
+once: Inductor keeps what it compiled on disk (``TORCHINDUCTOR_CACHE_DIR``, else below /tmp), and every later
+process reads it from there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -58,8 +57,6 @@ def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False, by
     """
     _State.choice, _State.fallback, _State.by_hand = enabled, fallback, by_hand
     _State.failure = ""  # of a run before in this process, which may have had another variant
-    if enabled:
-        _keep_cache_at_home()
 
 
 @contextlib.contextmanager
@@ -248,18 +245,3 @@ def _give_up(error: Exception) -> None:
 def _in_a_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
-
-
-def _keep_cache_at_home() -> None:
-    """Put Inductor's cache where the next job on another node finds it too; its default is below /tmp."""
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    # As soon as it is imported, Dynamo writes that default into the environment, as if a user had chosen it.
-    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") not in (None, default_cache_dir()):
-        return
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffn-ablations" / "inductor"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)

@@ -4,7 +4,6 @@ No postponed annotations in this file: the strict dataclasses of huggingface_hub
 annotations themselves and do not resolve strings.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -28,10 +27,8 @@ class FFNFields:
             one seed both models start from the same ones.
         ffn_source: The ``source_fingerprint`` of the variant that the weights are trained through; stays
             when a model is loaded and saved. None in older models.
-        layer_ffns: A dict with ``ffn``, ``ffn_options`` and ``intermediate_size`` for each layer, where not
-            all have the same; then ``ffn`` is that of the layers that were replaced.
-        ffn_files: By variant the file beside the weights that it is in, and the name of its spec there, as
-            ``"ffn_mine.py:SPEC"``. None where all come from this project or a package.
+        ffn_files: For a variant in a file beside the weights: its name, and as ``"ffn_mine.py:SPEC"`` the
+            file and the name of its spec there. None where it comes from this project or a package.
     """
 
     activation_field: ClassVar[str]
@@ -41,17 +38,14 @@ class FFNFields:
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
-    layer_ffns: list | None = None
     ffn_files: dict | None = None
 
     def __post_init__(self, **kwargs):
         # Here, as the errors of ``validate_*`` methods lose their text to a wrapper.
         super().__post_init__(**kwargs)  # type: ignore[missing-attribute]
-        whole: dict[str, Any] = {"ffn": self.ffn, "ffn_options": self.ffn_options}
-        for each in [whole, *(self.layer_ffns or [])]:
-            # A variant in a file beside the weights is run by the model, and only with consent.
-            if is_registered(each["ffn"]) or each["ffn"] not in (self.ffn_files or {}):
-                get_variant(each["ffn"]).resolve(each["ffn_options"])
+        # A variant in a file beside the weights is run by the model, and only with consent.
+        if is_registered(self.ffn) or self.ffn not in (self.ffn_files or {}):
+            get_variant(self.ffn).resolve(self.ffn_options)
         field = self.activation_field
         default, activation = type(self).__dataclass_fields__[field].default, getattr(self, field)
         if activation != default:
@@ -144,31 +138,3 @@ class FFNLlamaConfig(FFNFields, LlamaConfig):
 
 FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config | FFNLlamaConfig
 """The config of a model of any family."""
-
-
-def ffn_of_layer(config: FFNConfig, number: int) -> dict[str, Any]:
-    """Say what FFN a layer has: ``ffn``, ``ffn_options`` and ``intermediate_size``.
-
-    Args:
-        config: Of a model.
-        number: The layer; those of a T5's decoder follow those of its encoder.
-    """
-    if config.layer_ffns is not None:
-        return dict(config.layer_ffns[number])
-    width = config.intermediate_size or 4 * config.hidden_size
-    return {"ffn": config.ffn, "ffn_options": config.ffn_options or None, "intermediate_size": width}
-
-
-def variants_of(config: FFNConfig) -> list[str]:
-    """Name the variants of a model's layers, each once."""
-    return list(dict.fromkeys([config.ffn, *(each["ffn"] for each in config.layer_ffns or [])]))
-
-
-def config_of_layer(config: FFNConfig, number: int) -> FFNConfig:
-    """The config of a model that has the FFN of one of its layers in all of them."""
-    if config.layer_ffns is None:
-        return config
-    layer_config = copy.copy(config)
-    for name, value in ffn_of_layer(config, number).items():
-        setattr(layer_config, name, value)
-    return layer_config

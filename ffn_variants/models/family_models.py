@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import fields
 from pkgutil import resolve_name
@@ -15,7 +14,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from base.errors import UsageError, unknown_name
 from base.families import AUTO_CLASSES, FAMILIES, FamilySpec, get_family
-from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
+from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
 from ffn_variants.source_fingerprint import source_fingerprint
@@ -116,14 +115,15 @@ def count_flops(
     """
     config: Any = model.config
     decoder_tokens = num_tokens if num_decoder_tokens is None else num_decoder_tokens
+    width = config.intermediate_size or 4 * config.hidden_size
+    ffn_flops = get_variant(config.ffn).flops_per_token(config.hidden_size, width, **config.ffn_options or {})
     inside = {part for layer in model.modules() for ffn in ffn_modules(layer) for part in ffn.modules()}
     ffn = attention = other = 0
-    numbers = itertools.count()
     for name, module in model.named_modules():
         in_decoder = "decoder." in name or (config.is_encoder_decoder and name == "lm_head")
         queries = decoder_tokens if in_decoder else num_tokens
         if ffn_modules(module):
-            ffn += queries * _ffn_flops(config, next(numbers))
+            ffn += queries * ffn_flops
             if not config.is_encoder_decoder:  # one attention before each FFN
                 attention += 4 * queries * num_tokens * config.hidden_size
         elif isinstance(module, T5Attention):
@@ -135,13 +135,6 @@ def count_flops(
     parts = {"ffn": ffn, "attention": attention, "other": other}
     counts = {name: round(count / num_tokens) for name, count in parts.items()}
     return {"total": sum(counts.values()), **counts}
-
-
-def _ffn_flops(config: FFNConfig, number: int) -> int:
-    """Floating-point operations of one token in the FFN of a layer."""
-    layer = ffn_of_layer(config, number)
-    options, width = layer["ffn_options"] or {}, layer["intermediate_size"]
-    return get_variant(layer["ffn"]).flops_per_token(config.hidden_size, width, **options)
 
 
 def count_parameters(model: PreTrainedModel) -> dict[str, int]:

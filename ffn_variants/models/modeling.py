@@ -8,6 +8,7 @@ weights outside the FFN are bit-identical across variants.
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,6 @@ from ffn_variants.models.configuration import (
     FFNLlamaConfig,
     FFNRobertaConfig,
     FFNT5Config,
-    config_of_layer,
 )
 from ffn_variants.models.layers import ffn_modules, replace_ffn
 from ffn_variants.models.stored_variants import hub_arguments, load_variants, need_variants, save_variants
@@ -56,9 +56,6 @@ from ffn_variants.source_fingerprint import cure, describe_change, is_same_sourc
 
 # A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
 _Base = PreTrainedModel if TYPE_CHECKING else object
-
-_WARNED: set[tuple[str, str]] = set()
-"""Variants and recorded fingerprints that a warning was given about, once in a process."""
 
 
 @contextmanager
@@ -86,12 +83,8 @@ class FFNVariantMixin(_Base):
                 setattr(module.config, "intermediate_size", config.intermediate_size)  # noqa: B010
         layers = [module for module in self.modules() if ffn_modules(module)]
         assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
-        if config.layer_ffns is not None and len(config.layer_ffns) != len(layers):
-            raise UsageError(
-                f"layer_ffns has {len(config.layer_ffns)} entries for {len(layers)} layers; give one for each"
-            )
-        for number, layer in enumerate(layers):
-            replace_ffn(layer, config_of_layer(config, number))
+        for layer in layers:
+            replace_ffn(layer, config)
         self.post_init()
         self._is_built = True
 
@@ -129,7 +122,7 @@ class FFNVariantMixin(_Base):
         """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.
 
         A variant that lies beside the weights is loaded from there, if ``trust_remote_code=True`` is given. A
-        model that was trained through another source of its variant is told of, once in a process.
+        model that was trained through another source of its variant is told of, once.
 
         Raises:
             UsageError: If FFN weights are missing or left over, as after overriding ``ffn``. They would hold
@@ -184,16 +177,14 @@ def _is_unset(module: nn.Module) -> bool:
     )
 
 
+@functools.cache  # once for each model
 def _warn_of_other_source(ffn: str, recorded: str, folder: str) -> None:
-    if (ffn, recorded) not in _WARNED:
-        _WARNED.add((ffn, recorded))
-        logging.getLogger(__name__).warning(
-            "%s: these weights were trained through %s: their outputs are not those of its training; "
-            "retrain, %s",
-            folder,
-            describe_change(ffn, recorded),
-            cure(recorded),
-        )
+    logging.getLogger(__name__).warning(
+        "%s: these weights were trained through %s: their outputs are not those of its training; retrain, %s",
+        folder,
+        describe_change(ffn, recorded),
+        cure(recorded),
+    )
 
 
 def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
@@ -310,9 +301,6 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: Any = None,
-        inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = False,
@@ -324,9 +312,6 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
             input_ids: (B, T); embeddings in their place are refused, as by the stock class.
             attention_mask: (B, T), 0 on padding; None where tokens are padding by their id alone.
             decoder_input_ids: (B, T); by default ``input_ids``, one token later.
-            decoder_attention_mask: (B, T).
-            encoder_outputs: Of an encoder that ran before.
-            inputs_embeds: None.
             decoder_inputs_embeds: (B, T, D), in place of ``decoder_input_ids``.
             labels: (B,) classes, (B, C) zeros and ones, or numbers to predict, as ``problem_type`` says.
             use_cache: Whether to return keys and values of the decoder; the stock class does by default.
@@ -346,9 +331,6 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
             input_ids=input_ids,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache and labels is None,
             **kwargs,

@@ -220,6 +220,8 @@ def _attend_padded(
     attend: Callable[..., Tensor], tokens: list[Tensor], lengths: Tensor, padding_is_seen: bool
 ) -> Tensor:
     """(n L, H, D) of n documents in L slots each; tokens do not look ahead at padding in a causal layer."""
+    # Two documents of 3 and 5 tokens in 64 slots each: slots 3 to 63 of the first hold any token. A causal
+    # layer looks back alone and never sees them from slots 0 to 2; any other has them masked.
     heads = [tensor.unflatten(0, (len(lengths), -1)).transpose(1, 2) for tensor in tokens]
     places = torch.arange(heads[0].shape[2])
     mask = (places < lengths[:, None])[:, None, None] if padding_is_seen else None
@@ -276,6 +278,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         query, key, value, weights = ctx.saved_tensors
         grad = grads[0].contiguous() * ctx.scale
+        # The softmax's gradient from its own result: weights * (g - sum(weights * g)), by torch in one pass.
         grad_value = torch.matmul(_kept(weights, ctx.dropped).mT, grad)
         grad_weights = torch.matmul(grad, value.mT)
         if ctx.dropped is not None:

@@ -17,10 +17,10 @@ from base.errors import UsageError
 from base.files import mapping
 from base.model_folders import REMOTE_MODULE
 from base.records import peek_record
-from ffn_variants.models.configuration import FFNConfig, variants_of
+from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.registry import is_registered
 from ffn_variants.source_fingerprint import is_same_source
-from ffn_variants.variant_files import load_variant, variant_file
+from ffn_variants.variant_files import check_consent, load_variant, variant_file
 
 _HUB_ARGUMENTS = (
     "cache_dir",
@@ -47,21 +47,20 @@ __all__ = ["FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config
 
 
 def save_variants(config: FFNConfig, folder: Path) -> None:
-    """Write the files of a model's variants into its folder, and name them in its config.
+    """Write the file of a model's variant into its folder, where it came from one, and name it in its config.
 
     Args:
         config: Of the model; is changed.
         folder: Where ``save_pretrained`` writes the weights.
     """
-    files = {name: file for name in variants_of(config) if (file := variant_file(name))}
-    config.ffn_files = {name: f"ffn_{name}.py:{file.attribute}" for name, file in files.items()} or None
+    file = variant_file(config.ffn)
+    config.ffn_files = None if file is None else {config.ffn: f"ffn_{config.ffn}.py:{file.attribute}"}
     vars(config).pop("auto_map", None)  # of the folder that the model was loaded from
-    if files:
+    if file is not None:
         setattr(config, "auto_map", {"AutoConfig": f"{REMOTE_MODULE}.{type(config).__name__}"})  # noqa: B010
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{REMOTE_MODULE}.py").write_text(_REMOTE_CODE, encoding="utf-8")
-    for name, file in files.items():
-        (folder / f"ffn_{name}.py").write_bytes(file.content)
+        (folder / f"ffn_{config.ffn}.py").write_bytes(file.content)
 
 
 def need_variants(config: FFNConfig) -> None:
@@ -122,14 +121,12 @@ def _load_stored(
     for name, place in mapping(config.get("ffn_files")).items():
         file, attribute = _file_name(place), str(place).rpartition(":")[2]
         recorded = config.get("ffn_source") if name == config.get("ffn") else None
-        if is_registered(name) and _is_here(name, recorded, model, file, arguments):
+        if is_registered(name) and _is_here(name, recorded):
             continue
-        if not trust:
-            raise UsageError(
-                f"{model} brings its FFN variant {name!r} in {file}, which is code; read that file, then "
-                "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
-            )
-        path = _local_copy(model, file, arguments)
+        check_consent(trust, f"{model} brings its FFN variant {name!r} in {file}")
+        path = None
+        with contextlib.suppress(OSError):
+            path = cached_file(str(model), file, **arguments)
         if path is None:
             raise UsageError(f"{model}: has no {file} with its variant {name!r}")
         spec = load_variant(f"{path}:{attribute}")  # where another variant has the name, this says so
@@ -142,27 +139,9 @@ def _file_name(place: object) -> str:
     return Path(str(place).rpartition(":")[0]).name or "a file"
 
 
-def _local_copy(model: str | Path, file: str, arguments: Mapping[str, Any]) -> Path | None:
-    """Where a file of a model lies on this machine; None where the model has none."""
-    with contextlib.suppress(OSError):
-        path = cached_file(str(model), file, **arguments)
-        return Path(path) if path else None
-    return None
+def _is_here(name: str, recorded: str | None) -> bool:
+    """Whether a registered variant is the one that a model brings, by the fingerprint in its config.
 
-
-def _is_here(
-    name: str, recorded: str | None, model: str | Path, file: str, arguments: Mapping[str, Any]
-) -> bool:
-    """Whether a registered variant is the one that a model brings.
-
-    One that came from a file is compared with the model's file, which is read and not run. Where they differ,
-    or it came from none, the fingerprint that the model has of it (``recorded``) decides.
+    Where an older config has none, one that came from no file is taken.
     """
-    here = variant_file(name)
-    if here is None:
-        return is_same_source(name, recorded)
-    copy = _local_copy(model, file, arguments)
-    with contextlib.suppress(OSError):
-        if copy is not None and copy.read_bytes() == here.content:
-            return True
-    return bool(recorded) and is_same_source(name, recorded)
+    return is_same_source(name, recorded) and (bool(recorded) or variant_file(name) is None)

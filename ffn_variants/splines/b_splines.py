@@ -37,6 +37,8 @@ class EvenSplines:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate (N, I) inputs to (N, 1 + G + K, I) features; splines are zero outside their knots."""
+        # G = 2, K = 1 on [-1, 1]: steps of 1, and hats around -1, 0 and 1. At x = 0.25 the hat around 0 is at
+        # a distance of 0.25 steps, so its reach is 1 - 0.25 = 0.75, which for K = 1 is its value.
         order, step = self.spline_order, (self.high - self.low) / self.grid_size
         half = (order + 1) / 2
         features = [F.silu(x)]
@@ -97,6 +99,9 @@ def b_splines(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
 
 
 def _cox_de_boor(x: Tensor, knots: Tensor, reciprocals: Tensor) -> list[Tensor]:
+    # Knots 0, 1, 2 and K = 1 at x = 0.25: of order 0 the basis of [0, 1) is 1 and that of [1, 2) is 0. The
+    # one of order 1 rises with (0.25 - 0) / 1 times the first and falls with (2 - 0.25) / 1 times the second:
+    # 0.25.
     intervals = len(knots) - 1
     bases = [((x >= knots[i]) & (x < knots[i + 1])).to(x.dtype) for i in range(intervals)]
     # Beyond the knots nothing counts, and there a far-out x would give inf times zero.

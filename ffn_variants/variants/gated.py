@@ -15,70 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
-
-SHAZEER = "Shazeer 2020, arXiv:2002.05202"
+from ffn_variants.variants.activations import GELU, SquaredReLU
 
 CLAMP = 7.0
 STEEPNESS = 1.702
 """Of the sigmoid; x sigmoid(1.702 x) is near GELU (Hendrycks and Gimpel 2016)."""
-
-
-def glu(projected: Tensor) -> Tensor:
-    """Multiply the sigmoid of the first half of the channels by the second half: (..., 2F) to (..., F)."""
-    gate, value = projected.chunk(2, dim=-1)
-    return torch.sigmoid(gate) * value
-
-
-def bilinear(projected: Tensor) -> Tensor:
-    """Multiply the first half of the channels by the second half: (..., 2F) to (..., F)."""
-    gate, value = projected.chunk(2, dim=-1)
-    return gate * value
-
-
-def reglu(projected: Tensor) -> Tensor:
-    """Multiply ReLU of the first half of the channels by the second half: (..., 2F) to (..., F)."""
-    gate, value = projected.chunk(2, dim=-1)
-    return F.relu(gate) * value
-
-
-def relu2_glu(projected: Tensor) -> Tensor:
-    """Multiply squared ReLU of the first half of the channels by the second half: (..., 2F) to (..., F)."""
-    gate, value = projected.chunk(2, dim=-1)
-    return F.relu(gate).square() * value
-
-
-def geglu(projected: Tensor) -> Tensor:
-    """Multiply GELU of the first half of the channels by the second half: (..., 2F) to (..., F).
-
-    GELU has its tanh form, as in the paper's code base: ``gated-gelu`` of T5 1.1 is ``gelu_new``.
-    """
-    gate, value = projected.chunk(2, dim=-1)
-    return F.gelu(gate, approximate="tanh") * value
-
-
-def swiglu(projected: Tensor) -> Tensor:
-    """Multiply SiLU of the first half of the channels by the second half: (..., 2F) to (..., F)."""
-    gate, value = projected.chunk(2, dim=-1)
-    return F.silu(gate) * value
-
-
-def clamped_swiglu(projected: Tensor) -> Tensor:
-    """Compute g sigmoid(1.702 g) (v + 1) with g at most 7 and v from -7 to 7: (..., 2F) to (..., F).
-
-    g is the first half of the channels and v the second, as elsewhere here; gpt-oss has them in turns.
-    """
-    return elementwise(_clamped_swiglu, projected)
-
-
-def _clamped_swiglu(projected: Tensor) -> Tensor:
-    gate, value = projected.chunk(2, dim=-1)
-    gate, value = gate.clamp(max=CLAMP), value.clamp(-CLAMP, CLAMP)
-    return gate * torch.sigmoid(STEEPNESS * gate) * (value + 1)
 
 
 class GatedFFN(nn.Module):
@@ -87,31 +32,55 @@ class GatedFFN(nn.Module):
     Args:
         hidden_size: D.
         intermediate_size: F, the channels of the gate and of what it gates.
-        gate: One of the functions above.
+        gate: act, elementwise.
 
     ``c_fc`` holds W above V, so that one matrix product makes both. A model draws every element of a linear
     layer alike, so they start as two layers would.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int, gate: Callable[[Tensor], Tensor]):
+    def __init__(self, hidden_size: int, intermediate_size: int, gate: nn.Module):
         super().__init__()
         self.c_fc = nn.Linear(hidden_size, 2 * intermediate_size, bias=False)
         self.gate = gate
         self.c_proj = nn.Linear(intermediate_size, hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(self.gate(self.c_fc(x)))
+        return self.c_proj(self.gated(self.c_fc(x)))
+
+    def gated(self, projected: Tensor) -> Tensor:
+        """Multiply act of the first half of the channels by the second half: (..., 2F) to (..., F)."""
+        gate, value = projected.chunk(2, dim=-1)
+        return self.gate(gate) * value
+
+
+class ClampedSwiGLU(GatedFFN):
+    """W_2 (g sigmoid(1.702 g) (v + 1)) with g at most 7 and v from -7 to 7.
+
+    g is the first half of the channels and v the second, as elsewhere here; gpt-oss has them in turns.
+    """
+
+    def gated(self, projected: Tensor) -> Tensor:
+        return elementwise(clamped_swiglu, projected)
+
+
+def clamped_swiglu(projected: Tensor) -> Tensor:
+    """Compute g sigmoid(1.702 g) (v + 1) of (N, 2F) clamped halves g and v, to (N, F)."""
+    gate, value = projected.chunk(2, dim=-1)
+    gate, value = gate.clamp(max=CLAMP), value.clamp(-CLAMP, CLAMP)
+    return gate * torch.sigmoid(STEEPNESS * gate) * (value + 1)
 
 
 def _gated(
-    gate: Callable[[Tensor], Tensor],
+    name: str,
+    gate: Callable[[], nn.Module],
     formula: str,
-    reference: str = SHAZEER,
+    reference: str = "Shazeer 2020, arXiv:2002.05202",
+    ffn: type[GatedFFN] = GatedFFN,
 ) -> FFNSpec:
     return FFNSpec(
-        name=gate.__name__.replace("_", "-"),
+        name=name,
         kind="block",
-        build=lambda d, f: GatedFFN(d, f, gate),
+        build=lambda d, f: ffn(d, f, gate()),
         formula=formula,
         reference=reference,
         multiply_adds=lambda d, f: 3 * d * f,
@@ -119,20 +88,24 @@ def _gated(
 
 
 GATED_SPECS = (
-    _gated(glu, "W_2 (sigmoid(W x) * V x), no biases: 3DF parameters"),
-    _gated(bilinear, "W_2 (W x * V x), no biases: 3DF parameters"),
-    _gated(reglu, "W_2 (max(0, W x) * V x), no biases: 3DF parameters"),
+    _gated("glu", nn.Sigmoid, "W_2 (sigmoid(W x) * V x), no biases: 3DF parameters"),
+    _gated("bilinear", nn.Identity, "W_2 (W x * V x), no biases: 3DF parameters"),
+    _gated("reglu", nn.ReLU, "W_2 (max(0, W x) * V x), no biases: 3DF parameters"),
     _gated(
-        relu2_glu,
+        "relu2-glu",
+        SquaredReLU,
         "W_2 (max(0, W x)^2 * V x), no biases: 3DF parameters",
         "Q-Sparse, Wang et al. 2024, arXiv:2407.10969, equation 11",
     ),
-    _gated(geglu, "W_2 (GELU_tanh(W x) * V x), no biases: 3DF parameters"),
-    _gated(swiglu, "W_2 (SiLU(W x) * V x), no biases: 3DF parameters"),
+    # GELU has its tanh form, as in the paper's code base: ``gated-gelu`` of T5 1.1 is ``gelu_new``.
+    _gated("geglu", GELU, "W_2 (GELU_tanh(W x) * V x), no biases: 3DF parameters"),
+    _gated("swiglu", nn.SiLU, "W_2 (SiLU(W x) * V x), no biases: 3DF parameters"),
     _gated(
-        clamped_swiglu,
+        "clamped-swiglu",
+        nn.Identity,
         "W_2 (g sigmoid(1.702 g) * (v + 1)), g = min(W x, 7), v = V x in [-7, 7], no biases",
         "gpt-oss, OpenAI 2025, arXiv:2508.10925",
+        ClampedSwiGLU,
     ),
 )
 

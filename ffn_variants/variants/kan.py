@@ -199,17 +199,8 @@ class KANFFN(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers[1](self._first(x))
-
-    def _first(self, x: Tensor) -> Tensor:
-        x = self.layers[0](x)
-        return F.gelu(x) if self.activation == "gelu" else x
-
-    def update_grid(self, x: Tensor, even_share: float = 0.02) -> None:
-        """Move the knots of both layers to where their inputs are; arguments as for ``KANLinear``."""
-        for layer, inputs in zip(self.layers, (lambda: x, lambda: self._first(x)), strict=True):
-            if isinstance(layer, KANLinear):
-                layer.update_grid(inputs(), even_share)
+        hidden = self.layers[0](x)
+        return self.layers[1](F.gelu(hidden) if self.activation == "gelu" else hidden)
 
 
 def _multiply_adds(d: int, f: int, grid_size: int, spline_order: int, layers: str, **_: object) -> int:

@@ -37,7 +37,7 @@ g / (G + 1) in the second; the phases, fixed, are its own, here less whole turns
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -114,69 +114,6 @@ class HermiteBasis(FeatureByFeature):
         return polynomials
 
 
-class PolynomialKANLinear(nn.Module):
-    """One layer of polynomials from (..., I) to (..., O). P_0 = 1 serves as its bias.
-
-    Args:
-        in_features: I.
-        out_features: O.
-        basis: The polynomials, ``len(norms)`` of them.
-        norms: What the initial deviation of each polynomial's coefficients is divided by.
-
-    Coefficients are drawn from torch's global generator, normal.
-    """
-
-    def __init__(self, in_features: int, out_features: int, basis: Basis, norms: Sequence[float]):
-        super().__init__()
-        self.basis = basis
-        deviations = torch.tensor([1 / (in_features * len(norms) * norm) for norm in norms])
-        self.coefficients = nn.Parameter(torch.randn(in_features, out_features, len(norms)) * deviations)
-
-    def forward(self, x: Tensor) -> Tensor:
-        # (I, O, n + 1) to all inputs' P_0, then P_1, ...
-        weight = self.coefficients.permute(1, 2, 0).flatten(1)
-        return basis_linear(x, weight, self.basis)
-
-
-def _polynomial_kan(d: int, f: int, basis: Basis, norms: Sequence[float], layer_norm: int) -> nn.Module:
-    hidden, output = PolynomialKANLinear(d, f, basis, norms), PolynomialKANLinear(f, d, basis, norms)
-    return TwoLayers(hidden, output, f if layer_norm else 0)
-
-
-def _jacobi(d: int, f: int, degree: int, alpha: float, beta: float, layer_norm: int) -> nn.Module:
-    if min(alpha, beta) <= -1:
-        raise UsageError(
-            f"'jacobi-kan' options alpha and beta must be above -1, got alpha {alpha:g}, beta {beta:g}"
-        )
-    return _polynomial_kan(d, f, JacobiBasis(degree, alpha, beta), [1.0] * (degree + 1), layer_norm)
-
-
-def _hermite(d: int, f: int, degree: int, layer_norm: int) -> nn.Module:
-    norms = [math.sqrt(2**k * math.factorial(k)) for k in range(degree + 1)]
-    return _polynomial_kan(d, f, HermiteBasis(degree), norms, layer_norm)
-
-
-JACOBI_SPEC = FFNSpec(
-    name="jacobi-kan",
-    kind="block",
-    build=_jacobi,
-    formula="per layer: sum_i sum_k c_iok P_k(tanh x_i), Jacobi polynomials; Legendre at alpha = beta = 0",
-    reference=kan_layers.JACOBI_KAN.reference,
-    options={**kan_layers.JACOBI_KAN.options, **kan_layers.HIDDEN_NORM},
-    multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-)
-
-HERMITE_SPEC = FFNSpec(
-    name="hermite-kan",
-    kind="block",
-    build=_hermite,
-    formula="per layer: sum_i sum_k c_iok H_k(tanh x_i), Hermite polynomials",
-    reference=kan_layers.HERMITE_KAN.reference,
-    options={**kan_layers.HERMITE_KAN.options, **kan_layers.HIDDEN_NORM},
-    multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-)
-
-
 @dataclass(frozen=True)
 class ChebyshevBasis(FeatureByFeature):
     """T_0(tanh x) ... T_n(tanh x) by the recurrence T_{k+1}(u) = 2 u T_k(u) - T_{k-1}(u).
@@ -196,39 +133,93 @@ class ChebyshevBasis(FeatureByFeature):
         return polynomials
 
 
-class ChebyKANLinear(nn.Module):
-    """One Chebyshev layer from (..., I) to (..., O). T_0 = 1 serves as its bias.
+class PolynomialKANLinear(nn.Module):
+    """One layer of polynomials from (..., I) to (..., O). P_0 = 1 serves as its bias.
+
+    Args:
+        in_features: I.
+        out_features: O.
+        basis: The polynomials, ``len(norms)`` of them.
+        norms: What the initial deviation of each polynomial's coefficients is divided by.
+
+    Coefficients are drawn from torch's global generator, normal, at norm 1 with deviation 1 / (I (n + 1)).
+    """
+
+    coefficients_name = "coefficients"
+
+    def __init__(self, in_features: int, out_features: int, basis: Basis, norms: Sequence[float]):
+        super().__init__()
+        self.basis = basis
+        deviations = torch.tensor([1 / (in_features * len(norms) * norm) for norm in norms])
+        coefficients = torch.randn(in_features, out_features, len(norms)) * deviations
+        self.register_parameter(self.coefficients_name, nn.Parameter(coefficients))
+
+    def forward(self, x: Tensor) -> Tensor:
+        # (I, O, n + 1) to all inputs' P_0, then P_1, ...
+        weight = self.get_parameter(self.coefficients_name).permute(1, 2, 0).flatten(1)
+        return basis_linear(x, weight, self.basis)
+
+
+class ChebyKANLinear(PolynomialKANLinear):
+    """One Chebyshev layer from (..., I) to (..., O), with the parameter's name of ChebyKAN.
 
     Args:
         in_features: I.
         out_features: O.
         degree: Highest degree n of the polynomials.
-
-    Coefficients are drawn from torch's global generator, normal with deviation 1 / (I (n + 1)).
     """
 
+    coefficients_name = "cheby_coeffs"
+
     def __init__(self, in_features: int, out_features: int, degree: int = 4):
-        super().__init__()
-        self.degree = degree
-        std = 1 / (in_features * (degree + 1))
-        self.cheby_coeffs = nn.Parameter(torch.randn(in_features, out_features, degree + 1) * std)
-
-    def forward(self, x: Tensor) -> Tensor:
-        # (I, O, n + 1) to all inputs' T_0, then T_1, ...
-        weight = self.cheby_coeffs.permute(1, 2, 0).flatten(1)
-        return basis_linear(x, weight, ChebyshevBasis(self.degree))
+        super().__init__(in_features, out_features, ChebyshevBasis(degree), [1.0] * (degree + 1))
 
 
-CHEBY_SPEC = FFNSpec(
-    name="cheby-kan",
-    kind="block",
-    build=lambda d, f, degree, layer_norm: TwoLayers(
-        ChebyKANLinear(d, f, degree), ChebyKANLinear(f, d, degree), f if layer_norm else 0
-    ),
-    formula="per layer: sum_i sum_k c_iok T_k(tanh x_i)",
-    reference=kan_layers.CHEBY_KAN.reference,
-    options={**kan_layers.CHEBY_KAN.options, **kan_layers.HIDDEN_NORM},
-    multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
+def _jacobi(in_features: int, out_features: int, degree: int, alpha: float, beta: float) -> nn.Module:
+    if min(alpha, beta) <= -1:
+        raise UsageError(
+            f"'jacobi-kan' options alpha and beta must be above -1, got alpha {alpha:g}, beta {beta:g}"
+        )
+    basis, norms = JacobiBasis(degree, alpha, beta), [1.0] * (degree + 1)
+    return PolynomialKANLinear(in_features, out_features, basis, norms)
+
+
+def _hermite(in_features: int, out_features: int, degree: int) -> nn.Module:
+    norms = [math.sqrt(2**k * math.factorial(k)) for k in range(degree + 1)]
+    return PolynomialKANLinear(in_features, out_features, HermiteBasis(degree), norms)
+
+
+def _polynomial_spec(
+    name: str, layer: Callable[..., nn.Module], formula: str, description: kan_layers.KANLayer
+) -> FFNSpec:
+    """Make the spec of two layers with a LayerNorm between them."""
+    return FFNSpec(
+        name=name,
+        kind="block",
+        build=lambda d, f, layer_norm, **options: TwoLayers(
+            layer(d, f, **options), layer(f, d, **options), f if layer_norm else 0
+        ),
+        formula=formula,
+        reference=description.reference,
+        options={**description.options, **kan_layers.HIDDEN_NORM},
+        multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
+    )
+
+
+CHEBY_SPEC = _polynomial_spec(
+    "cheby-kan", ChebyKANLinear, "per layer: sum_i sum_k c_iok T_k(tanh x_i)", kan_layers.CHEBY_KAN
+)
+JACOBI_SPEC = _polynomial_spec(
+    "jacobi-kan",
+    _jacobi,
+    "per layer: sum_i sum_k c_iok P_k(tanh x_i), Jacobi polynomials; Legendre at alpha = beta = 0",
+    kan_layers.JACOBI_KAN,
+)
+HERMITE_SPEC = _polynomial_spec(
+    "hermite-kan",
+    _hermite,
+    "per layer: sum_i sum_k c_iok H_k(tanh x_i), Hermite polynomials",
+    kan_layers.HERMITE_KAN,
 )
 
 

@@ -123,6 +123,8 @@ class MoEFFN(nn.Module):
 
     def _all(self, rows: Tensor, experts: Tensor, gates: Tensor) -> Tensor:
         """Compute all experts; arguments as in ``_visited``."""
+        # y = sum_e s_e W_2e h_e is one product of all weighted (E F) hidden units with all W_2e side by side;
+        # an expert that was not chosen has the weight 0.
         weights = torch.zeros_like(gates[:, :1]).expand(-1, self.experts).scatter(1, experts, gates)
         hidden = F.gelu(self.c_fc(rows), approximate="tanh").unflatten(-1, (self.experts, -1))
         weights = weights.to(hidden.dtype)
@@ -161,16 +163,10 @@ def _is_bare(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear and not (forward or backward)
 
 
-def _build_moe(
-    hidden_size: int, intermediate_size: int, experts: int, top_k: int, balance_rate: float
-) -> nn.Module:
-    return MoEFFN(hidden_size, intermediate_size, experts, top_k, balance_rate)
-
-
 MOE_SPEC = FFNSpec(
     name="moe",
     kind="block",
-    build=_build_moe,
+    build=MoEFFN,
     formula="sum of s_e(x) FFN_e(x) over the top k of E experts, s = sigmoid(R x); F is the width of one",
     reference="Shazeer et al. 2017, arXiv:1701.06538; balanced as Wang et al. 2024, arXiv:2408.15664",
     options={
@@ -228,6 +224,9 @@ class ProductKeyMemory(nn.Module):
         halves = queries.unflatten(-1, (sizes.heads, 2, sizes.channels))
         with without_autocast(queries):
             scores = torch.einsum("nhpc,hpmc->nhpm", halves, self.keys.to(queries.dtype))
+        # With n = 4 half-keys and k = 2: half 0 scores best at 1 and 3, half 1 at 0 and 2. The four sums of
+        # these are the scores of the values 1 * 4 + 0, 1 * 4 + 2, 3 * 4 + 0 and 3 * 4 + 2, and the best two
+        # of all 16 are among them.
         best, number = scores.topk(sizes.halves_read)
         sums = (best[:, :, 0].unsqueeze(-1) + best[:, :, 1].unsqueeze(-2)).flatten(2)
         scores, pair = sums.topk(sizes.values_read)
@@ -269,7 +268,7 @@ class Sizes:
 PRODUCT_KEY_MEMORY_SPEC = FFNSpec(
     name="product-key-memory",
     kind="block",
-    build=lambda d, f, heads, top_k: ProductKeyMemory(d, f, heads, top_k),
+    build=ProductKeyMemory,
     formula="per head: sum of softmax(q.k) v over the top k of F values, keys are pairs of half-keys",
     reference="Lample et al. 2019, arXiv:1907.05242",
     options={

@@ -27,8 +27,6 @@ from ffn_variants.variants.edge_kan import MLPEdgeLinear, WavKANLinear
 from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.learned_curves import GroupRational
 from ffn_variants.variants.series_kan import (
-    ChebyKANLinear,
-    ChebyshevBasis,
     FourierBasis,
     FourierKANLinear,
     PolynomialKANLinear,
@@ -140,14 +138,9 @@ def _(layer: FourierKANLinear) -> Edges:
 
 
 @edges_of.register
-def _(layer: ChebyKANLinear) -> Edges:
-    coefficients = layer.cheby_coeffs.detach().transpose(0, 1)
-    return Edges(parameters=(coefficients,), features=ChebyshevBasis(layer.degree))
-
-
-@edges_of.register
 def _(layer: PolynomialKANLinear) -> Edges:
-    return Edges(parameters=(layer.coefficients.detach().transpose(0, 1),), features=layer.basis)
+    coefficients = layer.get_parameter(layer.coefficients_name).detach().transpose(0, 1)
+    return Edges(parameters=(coefficients,), features=layer.basis)
 
 
 @edges_of.register

@@ -101,7 +101,6 @@ class EdgeLayer:
         num_edges: How many edges it has.
         carried: By ``KINDS`` the share of all importance that the most important edges carry, at ``SHARES``.
         needed: By ``KINDS`` the smallest share of edges that carries 90% of the importance.
-        nonlinear: By ``KINDS`` the share of all variance that no straight line of an edge's input gives.
     """
 
     layer: int
@@ -109,7 +108,6 @@ class EdgeLayer:
     num_edges: int
     carried: dict[str, Numbers]
     needed: dict[str, float]
-    nonlinear: dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +146,6 @@ class RunInspection:
             summaries["moved"] = fmean(moved)
         for kind in KINDS if self.edges else ():
             summaries[f"edges needed, {kind}"] = 100 * fmean(layer.needed[kind] for layer in self.edges)
-            summaries[f"nonlinear, {kind}"] = 100 * fmean(layer.nonlinear[kind] for layer in self.edges)
         for order, losses in self.pruning.items():
             summaries[f"half of the edges, {order}"] = losses[REMOVED.index(0.5)] - losses[0]
         return summaries
@@ -248,7 +245,6 @@ class MeasuredLayer(NamedTuple):
         edges: Its edges.
         inputs: (N, I) what it reads.
         importance: (O, I) variance of every edge's outputs.
-        linear: (O, I) the part of it that a straight line of the edge's input gives.
     """
 
     number: int
@@ -256,7 +252,6 @@ class MeasuredLayer(NamedTuple):
     edges: Edges
     inputs: Tensor
     importance: Tensor
-    linear: Tensor
 
 
 def measured_layers(probe: Probe) -> list[MeasuredLayer]:
@@ -266,32 +261,26 @@ def measured_layers(probe: Probe) -> list[MeasuredLayer]:
     ]
     inputs = probe.inputs([layer for _, layer in numbered])
     return [
-        MeasuredLayer(number, layer, edges, x, *variances(edges, x))
+        MeasuredLayer(number, layer, edges, x, variances(edges, x))
         for (number, layer), x in zip(numbered, inputs, strict=True)
         if (edges := edges_of(layer)) is not None
     ]
 
 
 @torch.no_grad()
-def variances(edges: Edges, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Variance of every edge's outputs on (N, I) inputs, and the part that a straight line explains.
-
-    Returns:
-        (O, I) each. The line is of an edge's own coordinate, fitted by least squares.
-    """
-    covariance, weight = _covariance(edges, x), edges.weight.double()
-    functions, cross, spread = covariance[:, :-1, :-1], covariance[:, :-1, -1], covariance[:, -1, -1]
-    variance = torch.einsum("oki,ikl,oli->oi", weight, functions, weight).clamp(min=0)
-    along = torch.einsum("oki,ik->oi", weight, cross)
-    return variance, torch.minimum(along.square() / spread.clamp(min=1e-300), variance)
+def variances(edges: Edges, x: Tensor) -> Tensor:
+    """(O, I) variance of every edge's outputs on (N, I) inputs."""
+    # An edge's output is w . f with the K functions f of its input, so its variance is w^T C w, with their
+    # covariance C. One C serves all outputs: 1,024 outputs of a kan cost one (9, 9) matrix an input.
+    weight = edges.weight.double()
+    return torch.einsum("oki,ikl,oli->oi", weight, _covariance(edges, x), weight).clamp(min=0)
 
 
 def _covariance(edges: Edges, x: Tensor) -> Tensor:
-    """(I, K + 1, K + 1) covariance of each input's functions and, last, its coordinate."""
+    """(I, K, K) covariance of each input's functions."""
 
     def columns(rows: Tensor) -> Tensor:
-        both = torch.cat([edges.features(rows), edges.coordinates(rows).unsqueeze(1)], 1)
-        return both.double().permute(2, 0, 1)
+        return edges.features(rows).double().permute(2, 0, 1)
 
     # Sums of squares of what is near zero lose no digits.
     shift = columns(x[:ROWS]).mean(1, keepdim=True)
@@ -313,10 +302,6 @@ def _edge_layer(trained: MeasuredLayer, initial: MeasuredLayer) -> EdgeLayer:
         num_edges=trained.importance.numel(),
         carried={kind: _rounded(shares[places]) for kind, shares in carried.items()},
         needed={kind: share_needed(shares) for kind, shares in carried.items()},
-        nonlinear={
-            kind: 1 - float(layer.linear.sum() / layer.importance.sum().clamp(min=1e-300))
-            for kind, layer in both.items()
-        },
     )
 
 

@@ -39,8 +39,6 @@ COLUMNS = {
     "moved": ("activation moved (%)", 1),
     "edges needed, trained": ("edges needed (%)", 1),
     "edges needed, untrained": ("untrained (%)", 1),
-    "nonlinear, trained": ("nonlinear (%)", 1),
-    "nonlinear, untrained": ("untrained (%)", 1),
     "half of the edges, importance": ("half of edges removed", 3),
     "half of the edges, random": ("a random half", 3),
 }
@@ -48,7 +46,6 @@ COLUMNS = {
 MEANINGS = """- *Activation moved*: root mean square change of a learnable activation's outputs on its inputs.
 - *Edges needed*: share of the edges of a KAN that carries 90% of their variance on held-out text, the most
   important first; of edges chosen at random it is 90%.
-- *Nonlinear*: share of that variance that no straight line of an edge's input gives.
 - *Half of edges removed*: rise of the loss without the less important half, or a random half.
 - *Untrained*: the same model with the weights that its training began with."""
 METHODS = """An edge is a function of one input that is added to one output. Its importance is the variance

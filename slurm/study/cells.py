@@ -13,7 +13,7 @@ from base.files import CODE_ROOT
 from base.run.folder_names import RUN_NAME, RunFolder
 from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
-from ffn_variants.variant_files import absolute_place, load_variant, names_file, variant_file
+from ffn_variants.variant_files import absolute_place, check_consent, load_variant, names_file, variant_file
 from pretrain.config import RunConfig
 from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, Stage
@@ -231,11 +231,7 @@ def load_file_variants(path: Path, variants: Iterable[Any], trust_remote_code: b
     for text in variants:
         place, options = split_file(text) if isinstance(text, str) else ("", "")
         if names_file(place):
-            if not trust_remote_code:
-                raise UsageError(
-                    f"{path}: its variants name {place}, which is code; read that file, then consent to run "
-                    "it with --trust-remote-code"
-                )
+            check_consent(trust_remote_code, f"{path}: its variants name {place}")
             text = f"{load_variant(place).name}{options}"
         names.append(text)
     return names

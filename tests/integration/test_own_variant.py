@@ -83,8 +83,8 @@ def test_the_same_command_finds_the_run_wherever_the_file_lies(run, train, mine,
     refused = run_command("pretrain.train", run / "config.yaml")
     assert refused.returncode == 2
     assert refused.stderr == (
-        f"error: {run}/config.yaml: its FFN variant is in {tmp_path}/mine.py:XIELU, which is code; read it, "
-        f"then consent to run it by typing it: --ffn {run}/variant.py:XIELU\n"
+        f"error: {run}/config.yaml: its FFN variant is in {tmp_path}/mine.py:XIELU, which is code; read "
+        f"that file, then consent to run it: type --ffn {run}/variant.py:XIELU\n"
     )
     typed = run_command("pretrain.train", run / "config.yaml", "--ffn", f"{run}/variant.py:XIELU")
     assert "nothing to do" in typed.stdout, typed.stderr

@@ -111,7 +111,7 @@ def test_a_newcomer_from_a_file_is_judged_and_finished_runs_stay(tmp_path: Path,
 
     refused = subprocess.run([*call, "--add", "mine.py:XIELU"], capture_output=True, text=True, cwd=tmp_path)
     assert refused.returncode == 2
-    assert "consent to run it with --trust-remote-code" in refused.stderr
+    assert "consent to run it: --trust-remote-code" in refused.stderr
     call += ["--add", "mine.py:XIELU", "--trust-remote-code"]
     ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

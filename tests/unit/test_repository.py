@@ -51,7 +51,7 @@ PACKAGES = tuple(" ".join(FLOORS_OF_PACKAGES).split())
 FLOORS: dict[str, tuple[str, ...]] = {
     "": FLOORS_OF_PACKAGES,
     "ffn_variants": (
-        "earlier_sources spec splines kernels",
+        "spec splines kernels",
         "variants",
         "registry",
         "variant_files",

@@ -162,7 +162,9 @@ def test_what_it_makes_can_be_pickled(write):
 BAD = {
     "no file": ("gone.py:MINE", None, "gone.py: no such file; give path/to/mine.py:SPEC"),
     "no python": ("mine.txt:MINE", TEXT, " names no Python file (.py) with a variant"),
-    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:NAME"),
+    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:MINE"),
+    "no name of two": ("mine.py", TEXT + "OURS = FFNSpec()\n", "Write {path}:MINE or OURS"),
+    "no name of none": ("mine.py", "x = 1\n", "Write {path}:NAME"),
     "other name": ("mine.py:MIEN", TEXT, "unknown FFNSpec 'MIEN'; did you mean 'MINE'? Available: MINE"),
     "no spec": ("mine.py:SPEC", "x = 1\n", "{path}: has no FFNSpec; add SPEC = FFNSpec(...)"),
     "no such kind": ("mine.py:Twice", TEXT, "unknown FFNSpec 'Twice'; Available: MINE"),
@@ -173,13 +175,13 @@ BAD = {
     "neighbour": (
         "mine.py:MINE",
         "import math\nimport helper\n",
-        "line 2: imports helper, which lies beside it",
+        "{path}: imports helper, which lies beside it",
     ),
-    "relative": ("mine.py:MINE", "from .helper import a\n", "line 1: imports .helper, which lies beside it"),
+    "relative": ("mine.py:MINE", "from .helper import a\n", "{path}: imports .helper, which lies beside it"),
     "taken": (
         "mine.py:MINE",
         TEXT.replace('"twice"', '"gelu"'),
-        "there is a variant 'gelu' already, of this",
+        "an FFN variant 'gelu' is there already",
     ),
     "bad name": (
         "mine.py:MINE",
@@ -252,14 +254,14 @@ def test_an_edited_file_needs_a_new_process_or_a_new_name(write):
     load_variant(f"{path}:MINE")
     write(TEXT.replace("2 * x", "3 * x"))
     with pytest.raises(
-        UsageError, match=r"was edited after this process loaded 'twice' from it; start a new"
+        UsageError, match=r"'twice' is there already; .* after an edit of it, start a new process"
     ):
         load_variant(f"{path}:MINE")
     write(TEXT.replace("2 * x", "3 * x").replace('"twice"', '"thrice"'))
     assert load_variant(f"{path}:MINE").name == "thrice"
     assert {"twice", "thrice"} <= set(FFN_VARIANTS)
     other = write(TEXT.replace("2 * x", "4 * x"), "other.py")
-    with pytest.raises(UsageError, match=rf"there is a variant 'twice' already, from {path}"):
+    with pytest.raises(UsageError, match="an FFN variant 'twice' is there already"):
         load_variant(f"{other}:MINE")
 
 
@@ -329,7 +331,5 @@ def test_the_table_lists_them_and_says_what_is_broken(installed, capsys):
 
 def test_a_file_may_not_take_the_name_of_an_installed_variant(installed, write):
     installed(twice="own_ffns:MINE")
-    with pytest.raises(
-        UsageError, match="there is a variant 'twice' already, of this project or an installed"
-    ):
+    with pytest.raises(UsageError, match="an FFN variant 'twice' is there already"):
         load_variant(f"{write()}:MINE")

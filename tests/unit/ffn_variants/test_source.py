@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import importlib
 import itertools
 import json
@@ -12,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
 from ffn_variants import source_fingerprint as source_module
-from ffn_variants.source_fingerprint import SourceFile, is_same_source, read_source, source_fingerprint
+from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
 
 D, F = 8, 16
 
@@ -51,13 +50,10 @@ def test_fingerprints_are_the_same_in_another_process_from_a_copy_of_the_code(tm
     assert found == {name: source_fingerprint(name) for name in FFN_VARIANTS}
 
 
-def forget(*, parsed: bool = True) -> None:
-    """Have the next fingerprint computed anew."""
-    if parsed:
-        read_source.cache_clear()
+def forget() -> None:
+    """Have the next fingerprint written anew, of files as they were parsed."""
     source_module._fingerprint.cache_clear()
-    source_module._links.cache_clear()
-    SourceFile.definition.cache_clear()
+    source_module._written.cache_clear()
 
 
 def run_definitions(use: Callable[[], None]) -> set[tuple[Path, str]]:
@@ -117,12 +113,12 @@ def test_whatever_runs_is_in_the_fingerprint(name):
         (statement,) = read_source(path).statements[definition]
         assert isinstance(statement, ast.FunctionDef | ast.ClassDef)
         statement.body.append(ast.Expr(ast.Call(ast.Name("something", ast.Load()), [], [])))
-        forget(parsed=False)
+        forget()
         try:
             assert source_fingerprint(name) != before, definition
         finally:
             statement.body.pop()
-            forget(parsed=False)
+            forget()
     assert source_fingerprint(name) == before
 
 
@@ -162,7 +158,10 @@ def make(width):
     return module
 def bound(inner):
     return lambda width: inner(width)
-pair = (lambda width: Mine(width), lambda width: Other())
+pair = (
+    lambda width: Mine(width),
+    lambda width: Other(),
+)
 """,
 }
 BUILDS = {
@@ -208,10 +207,15 @@ OTHER = {
 
 
 @pytest.fixture
-def fingerprint_of(tmp_path, monkeypatch) -> Iterator[Callable[..., str]]:
+def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
     """Write a package with a variant, edited or not, and take the variant's fingerprint."""
 
-    def take(build: str, edit: tuple[str, str, str] | None = None, **fields: Any) -> str:
+    def take(
+        build: str,
+        edit: tuple[str, str, str] | None = None,
+        packages: tuple[str, ...] = ("theirs",),
+        **fields: Any,
+    ) -> str:
         number = next(NUMBERS)
         package = tmp_path / str(number) / "theirs"
         package.mkdir(parents=True)
@@ -221,8 +225,8 @@ def fingerprint_of(tmp_path, monkeypatch) -> Iterator[Callable[..., str]]:
                 text = text.replace(edit[1], edit[2])
             (package / name).write_text(text, encoding="utf-8")
         monkeypatch.syspath_prepend(package.parent)
-        monkeypatch.setattr(source_module, "ROOTS", (package.resolve(),))
-        source_module._is_followed.cache_clear()
+        monkeypatch.setattr(source_module, "CODE_ROOT", package.parent)
+        monkeypatch.setattr(source_module, "PACKAGES", packages)
         for name in [name for name in sys.modules if name.partition(".")[0] == "theirs"]:
             monkeypatch.delitem(sys.modules, name)
         mine = importlib.import_module("theirs.mine")
@@ -233,9 +237,7 @@ def fingerprint_of(tmp_path, monkeypatch) -> Iterator[Callable[..., str]]:
         monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
         return source_fingerprint("mine")
 
-    yield take
-    monkeypatch.undo()
-    source_module._is_followed.cache_clear()
+    return take
 
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
@@ -264,11 +266,12 @@ def test_a_definition_may_move_to_another_file(fingerprint_of):
 
 
 @pytest.mark.parametrize("edit", ["neighbour", "unused"])
-def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, monkeypatch, edit):
-    is_followed = functools.cache(lambda path: False)
-    monkeypatch.setattr(source_module, "_is_followed", is_followed)
-    assert fingerprint_of("Mine") == fingerprint_of("Mine", SAME["docstring"])
-    assert len({fingerprint_of("Mine"), fingerprint_of("Mine", SAME[edit]), ""}) == 3
+def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, edit):
+    plain, same, other = (
+        fingerprint_of("Mine", change, packages=()) for change in (None, SAME["docstring"], SAME[edit])
+    )
+    assert plain == same
+    assert len({plain, other, ""}) == 3
 
 
 def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,7 +23,6 @@ from ffn_variants.kernels.compilation import (
     eager_kernels,
     use_compiled_kernels,
 )
-from tests.processes import forkserver
 
 
 def scaled(x, factor):
@@ -303,26 +301,3 @@ def test_a_second_process_finds_what_the_first_compiled(compiled_kernels, tmp_pa
     assert any(path.suffix == ".so" for path in compiled_once)
     run(SECOND_PROCESS, tmp_path)
     assert {path for path in files() if path.suffix in (".so", ".cpp")} == compiled_once
-
-
-def write_cache_folder(home, file):
-    os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
-    os.environ["XDG_CACHE_HOME"] = home
-    use_compiled_kernels(True)
-    Path(file).write_text(os.environ["TORCHINDUCTOR_CACHE_DIR"])
-
-
-@pytest.mark.ci
-def test_the_cache_is_kept_at_home(tmp_path):
-    # In a process of its own, as a choice is made once.
-    process = forkserver().Process(target=write_cache_folder, args=(str(tmp_path), str(tmp_path / "folder")))
-    process.start()
-    process.join(60)
-    assert (tmp_path / "folder").read_text() == f"{tmp_path}/ffn-ablations/inductor"
-
-
-def test_a_cache_chosen_by_the_user_is_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    use_compiled_kernels(True)
-    use_compiled_kernels(False)
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)

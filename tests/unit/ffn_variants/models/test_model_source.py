@@ -28,7 +28,7 @@ SIZES = {
 @pytest.fixture
 def other_formula(monkeypatch):
     """Have ``swish`` compute something else from now on."""
-    monkeypatch.setattr(modeling, "_WARNED", set())
+    modeling._warn_of_other_source.cache_clear()
 
     def change(**fields) -> None:
         spec = dataclasses.replace(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.interpolate import BSpline, make_lsq_spline
 
 from ffn_variants.splines.b_splines import ANCHOR_WEIGHT, adapted_grid, refitted
-from ffn_variants.variants.kan import KANFFN, KANLinear
+from ffn_variants.variants.kan import KANLinear
 
 GRID, ORDER = 5, 3
 
@@ -239,27 +239,6 @@ def test_a_second_update_follows_the_new_inputs_from_the_moved_knots():
     layer.update_grid(x)
     for a, b in zip(again, (layer.grid, layer.spline_weight), strict=True):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=0)
-
-
-@pytest.mark.parametrize("layers", ["both", "first"])
-@pytest.mark.parametrize("activation", ["none", "gelu"])
-def test_the_ffn_updates_each_layer_with_its_own_inputs(layers, activation):
-    torch.manual_seed(8)
-    ffn = KANFFN(3, 4, layers=layers, activation=activation)
-    ffn.layers[0].spline_weight.data.normal_()
-    x = 2 * torch.randn(5, 100, 3)
-    before = ffn(x)
-    ffn.update_grid(x, even_share=0.1)
-    first, second = ffn.layers
-    rows = x.flatten(0, 1)
-    assert torch.equal(first.grid, adapted_grid(rows, first.grid, ORDER, 0.1))
-    if layers == "both":
-        hidden = first(rows) if activation == "none" else torch.nn.functional.gelu(first(rows))
-        assert torch.equal(second.grid, adapted_grid(hidden.detach(), second.grid, ORDER, 0.1))
-        assert is_valid(second.grid)
-    assert (ffn(x) - before).square().mean() < 0.05 * before.square().mean()
-    ffn(x).sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in ffn.parameters())
 
 
 def test_a_layer_in_bf16_can_be_updated():

@@ -131,7 +131,8 @@ def test_kans_are_told_from_linear_layers():
 def test_edges_on_moved_knots_and_pruned_coefficients(error):
     torch.manual_seed(0)
     ffn, x = KANFFN(8, 12, splines="sparse"), torch.randn(300, 8)
-    ffn.update_grid(x)
+    ffn.layers[0].update_grid(x)
+    ffn.layers[1].update_grid(ffn.layers[0](x))
     ffn.layers[0].mask.copy_(torch.rand(ffn.layers[0].mask.shape) < 0.7)
     for layer, given in ((ffn.layers[0], x), (ffn.layers[1], ffn.layers[0](x))):
         assert error(summed(edges_of(layer), given), layer(given)) < 1e-5

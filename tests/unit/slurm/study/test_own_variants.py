@@ -57,7 +57,7 @@ def test_nothing_is_run_without_consent(study_file, tmp_path):
         load_study(study_file)
     assert str(refused.value) == (
         f"{study_file}: its variants name {tmp_path}/my/mine.py:XIELU, which is code; read that file, then "
-        "consent to run it with --trust-remote-code"
+        "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
     )
     assert folder_of(study_file) == tmp_path / "runs/own"
     (tmp_path / "my/mine.py").unlink()
