@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -13,18 +12,16 @@ from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
-from report.inputs.study_axes import StudyAxes
 from report.inputs.study_checks import (
     FailedRun,
     failed_notes,
     failed_runs,
     protocol_notes,
     source_notes,
-    text_notes,
 )
-from report.inputs.study_design import Design, design_from, read_design
+from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.readers.lm_eval import SUFFIX, read_results
-from report.readers.reading import TABLE, Found, Reading
+from report.readers.reading import TABLE, Reading, TableOfRows
 from report.readers.tables import SUFFIXES, read_table, to_rows
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import Factor
@@ -32,11 +29,10 @@ from scores.declarations import declared_by_columns
 from scores.items import cut_input_notes, graded_rows
 from scores.metrics import Declared
 from scores.published import shipped_table
-from scores.rows import RunKey
 from scores.run_scores import normalise_rows
 from scores.stages import MAIN
 from scores.store import read_baselines
-from scores.suites import HELD_OUT, SUITES
+from scores.suites import HELD_OUT
 
 FRAME = "data frame"
 
@@ -50,8 +46,6 @@ class Source:
     title: str
     rows: pd.DataFrame
     design: Design
-    run_order: tuple[RunKey, ...]
-    """The runs as they stand in the source."""
     facts: tuple[RunFacts, ...] = ()
     stages: Mapping[str, tuple[RunFacts, ...]] = field(default_factory=dict)
     """What else runs of a study are for, ``tune`` or ``shared``, to those runs: their families by name, and
@@ -60,8 +54,6 @@ class Source:
     """Axes beside the variant to their levels, in order; the families of rows and facts are then settings."""
     failed: tuple[FailedRun, ...] = ()
     """The runs of a study that ended without a result."""
-    other_sources: tuple[str, ...] = ()
-    """Sentences on variants whose runs were trained through different sources."""
     notes: tuple[str, ...] = field(default=())
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
@@ -91,19 +83,19 @@ def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = 
     """
     path, reading = Path(path), reading or Reading()
     if path.is_dir():
-        if not _is_study(path) and (found := read_results(path, reading, axes)):
-            return _of_found(found, path, axes)
+        if not _is_study(path) and (results := read_results(path, reading, axes)):
+            return _of_table(results, path, axes)
         _refuse_flags(path, axes, reading)
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
-    if file.suffix == SUFFIX and (found := read_results(file, reading, axes)):
-        return _of_found(found, path, axes)
+    if file.suffix == SUFFIX and (results := read_results(file, reading, axes)):
+        return _of_table(results, path, axes)
     if file.suffix not in SUFFIXES:
-        known = ", ".join((*SUFFIXES, SUFFIX))
-        raise UsageError(f"{path} is neither a folder nor a file of a known kind ({known})")
-    return _of_found(read_table(file, reading, axes), path, axes)
+        kinds = ", ".join((*SUFFIXES, SUFFIX))
+        raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
+    return _of_table(read_table(file, reading, axes), path, axes)
 
 
 def _is_study(path: Path) -> bool:
@@ -134,30 +126,22 @@ def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = (), reading: Read
         UsageError: If it is unusable.
     """
     path = Path("the data frame")
-    found = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
-    return replace(_of_found(replace(found, kind=FRAME), path, axes), title="scores")
+    rows = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
+    return replace(_of_table(replace(rows, kind=FRAME), path, axes), title="scores")
 
 
-def _of_found(found: Found, path: Path, axes: Sequence[str]) -> Source:
-    table = found.table
-    rows, levels = with_settings(normalise_rows(table, str(path), axes), axes)
+def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
+    rows, levels = with_settings(normalise_rows(table.table, str(path), axes), axes)
     return Source(
         path=path,
-        kind=found.kind,
+        kind=table.kind,
         title=path.resolve().stem if path.is_dir() else path.stem,
         rows=rows,
         design=design_from(rows),
-        run_order=_run_order(table),
-        notes=found.notes,
+        notes=table.notes,
         axes=levels,
-        declared=declared_by_columns(table, str(path)),
+        declared=declared_by_columns(table.table, str(path)),
     )
-
-
-def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
-    """Name the runs of a table that was found usable, first come first."""
-    runs = table[["family", "variant", "seed"]].drop_duplicates()
-    return tuple((str(f).strip(), str(v).strip(), int(float(s))) for f, v, s in runs.itertuples(index=False))
 
 
 def _read_study(folder: Path) -> Source:
@@ -180,9 +164,9 @@ def _read_study(folder: Path) -> Source:
         design = replace(design, benchmarks=tuple(benchmarks))
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     notes = [
-        *(*left_out, *unreadable, *unknown, *unknown_apart, *failed_notes(failed), *text_notes(facts, runs)),
-        *(*protocol_notes(scored, placed.family), *without_items, *cut_input_notes(scored)),
-        *(_unknown_names(study, written, rows) if written else ()),
+        *(*source_notes(facts, runs), *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
+        *(*without_items, *cut_input_notes(scored)),
     ]
     if design.is_until_decided and not design.decisions and len(design.seeds) > (design.looks or (0,))[0]:
         notes.append(
@@ -195,15 +179,16 @@ def _read_study(folder: Path) -> Source:
         title=folder.resolve().name,
         rows=rows,
         design=design,
-        run_order=_run_order(table),
         facts=facts,
         stages=_stages(placed, [*facts, *map(placed.apart, facts_apart)]),
         axes=placed.axes,
         failed=tuple(map(placed.failed, failed)),
-        other_sources=tuple(source_notes(facts, runs)),
         notes=tuple(notes),
-        baselines=_last_of_each(read_baselines(run.path) for run in scored.values()),
-        declared=design.declared,
+        # What any run's file says of each benchmark; runs of a study have the same tests and training text.
+        baselines={
+            name: levels for run in scored.values() for name, levels in read_baselines(run.path).items()
+        },
+        declared=design.report.declared,
     )
 
 
@@ -267,26 +252,3 @@ def _stages(placed: StudyAxes, facts: Iterable[RunFacts]) -> dict[str, tuple[Run
         for name, run_ids in placed.stages.items()
         if name != MAIN
     }
-
-
-def _unknown_names(study: StudyFolder, design: Design, rows: pd.DataFrame) -> Iterator[str]:
-    """Name outcomes in a study's file that it has not: nothing follows from them."""
-    benchmarks = {HELD_OUT, *(str(name) for name in design.benchmarks)}
-    graded = {
-        str(Benchmark(name, metric=metric.name))
-        for name in benchmarks & SUITES.keys()
-        for metric in SUITES[name].graded
-    }
-    metrics = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
-    for section, names in (("margins", design.declared.margins), ("primary", design.primary)):
-        for name in names:
-            if name not in metrics:
-                yield (
-                    f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this "
-                    "study"
-                )
-
-
-def _last_of_each(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
-    return {name: value for of_run in of_runs for name, value in of_run.items()}

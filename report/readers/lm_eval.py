@@ -11,7 +11,7 @@ import pandas as pd
 
 from base.errors import UsageError, first_line
 from base.records import read_json
-from report.readers.reading import SHOWN, Found, Reading
+from report.readers.reading import SHOWN, Reading, TableOfRows
 from report.readers.tables import to_rows
 from scores.lm_eval_metrics import directions_of, metrics_of
 from scores.rows import primary_metric, some_of
@@ -25,7 +25,7 @@ _PARTS = ("config", "group_subtasks", "higher_is_better", "n-shot", "n-samples",
 _KEY = ["run_id", "benchmark", "task", "metric"]
 
 
-def read_results(path: Path, reading: Reading, axes: Sequence[str]) -> Found | None:
+def read_results(path: Path, reading: Reading, axes: Sequence[str]) -> TableOfRows | None:
     """Read lm-eval's result files.
 
     Args:
@@ -47,8 +47,8 @@ def read_results(path: Path, reading: Reading, axes: Sequence[str]) -> Found | N
     if flags := Reading(columns=reading.columns, scores=reading.scores).flags:
         raise UsageError(f"{flags[0]} is about a table, and {path} holds result files; leave it out")
     results = _last(pd.DataFrame(measured), notes).drop(columns=["date", "setting"])
-    found = to_rows(results.assign(name=results["run_id"]), reading, axes, str(path))
-    return Found(table=found.table, notes=(*notes, *found.notes), kind=LABEL)
+    rows = to_rows(results.assign(name=results["run_id"]), reading, axes, str(path))
+    return TableOfRows(table=rows.table, notes=(*notes, *rows.notes), kind=LABEL)
 
 
 def _read_all(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

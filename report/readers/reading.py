@@ -45,17 +45,12 @@ class Reading:
 
     @property
     def flags(self) -> list[str]:
-        """The flags that say it again."""
-        columns = [f"{name}={theirs}" for name, theirs in self.columns.items()]
-        return [
-            *(["--columns", *columns] if columns else []),
-            *(["--scores", *self.scores] if self.scores else []),
-            *(["--names", self.names] if self.names else []),
-        ]
+        """The flags that say it."""
+        return [f"--{name}" for name in ("columns", "scores", "names") if getattr(self, name)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class TableOfRows:
     """A table with the columns of rows, and what a reader of the report must know of its reading."""
 
     table: pd.DataFrame
@@ -73,14 +68,14 @@ def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, st
     Raises:
         UsageError: For a text without ``=``, a column that rows have not, or one named twice.
     """
-    known = (*ROW_COLUMNS, *DECLARATIONS, NAME, *axes)
+    allowed = (*ROW_COLUMNS, *DECLARATIONS, NAME, *axes)
     columns: dict[str, str] = {}
     for text in texts:
         column, equals, theirs = text.partition("=")
         if not equals or not column or not theirs:
             raise UsageError(f"--columns {text!r} is no pair; write --columns variant=THEIR_COLUMN")
-        if column not in known:
-            raise unknown_name("column in --columns", column, known)
+        if column not in allowed:
+            raise unknown_name("column in --columns", column, allowed)
         if column in columns:
             raise UsageError(f"--columns names {column} twice; name each column once")
         columns[column] = theirs

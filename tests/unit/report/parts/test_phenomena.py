@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.analyse import analyse
 from report.analysis import Analysis
-from report.exports import number_tables
+from report.compute import analyse
 from report.inputs.sources import read_source, source_of_frame
 from report.part import Page
 from report.parts.phenomena import PART, draw_heat_map
 from report.significance.axes import Benchmark
+from report.write import number_tables
 
 PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})
 VARIANTS = ("gelu", "kan", "relu", "swish")

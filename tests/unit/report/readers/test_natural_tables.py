@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import Source, read_source, source_of_frame
 from report.readers.reading import Reading
 from scores.run_scores import normalise_rows, run_scores
