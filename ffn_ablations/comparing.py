@@ -64,9 +64,9 @@ def compare(scores: pd.DataFrame | Runs | str | os.PathLike[str], **settings: An
     request = read_keywords(Request, _flags(settings))
     if isinstance(scores, list) and scores and all(isinstance(each, Run) for each in scores):
         frame = pd.concat([run.scores for run in scores], ignore_index=True)
-        return Comparison(analyse(_source_of_runs(Runs(scores), frame, request.axis), request), frame)
+        return Comparison(analyse(_source_of_runs(Runs(scores), frame, request), request), frame)
     if isinstance(scores, pd.DataFrame):
-        source = source_of_frame(scores, request.axis, request.reading)
+        source = source_of_frame(scores, request)
         return Comparison(analyse(source, request), scores)
     path = getattr(scores, "folder", scores)  # of a study, or of a run, which is told
     if not isinstance(path, str | os.PathLike):
@@ -74,7 +74,7 @@ def compare(scores: pd.DataFrame | Runs | str | os.PathLike[str], **settings: An
             f"{shown_briefly(scores)} holds no scores: give a data frame, such as evaluate(...) returns, "
             "runs, the path of a CSV, or a study"
         )
-    return Comparison(analyse(read_source(Path(path), request.axis, request.reading), request))
+    return Comparison(analyse(read_source(Path(path), request), request))
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,9 +100,9 @@ def _words(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (str(value),)
 
 
-def _source_of_runs(runs: Runs, frame: pd.DataFrame, axes: tuple[str, ...]) -> Source:
+def _source_of_runs(runs: Runs, frame: pd.DataFrame, request: Request) -> Source:
     """The scores of runs, with what is known of each; a run's family is that of its rows."""
-    source = source_of_frame(frame, axes or runs.axes)
+    source = source_of_frame(frame, Request(axis=request.axis or runs.axes))
     settings = Settings({run.family for run in runs}, source.axes)
     families = [
         settings.setting(run.family, tuple((axis, run.places[axis]) for axis in source.axes)) for run in runs

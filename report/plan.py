@@ -193,7 +193,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
     """
-    source = read_source(path, request.axis, request.reading)
+    source = read_source(path, request)
     source, question, scores = read_scores(source, request, fewest=1)
     levels, inference = question.levels, question.inference
     tables = arm_tables(source, scores)

@@ -6,18 +6,24 @@ paired, as that was chosen before the results.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
 from base.command_line import Positional
-from base.errors import UsageError
+from base.errors import UsageError, unknown_name
 from base.sections import Section
-from report.readers.reading import Reading, read_columns
 from report.significance.factor import Factor
 from report.statistics.looks import Plan, read_plan
 from scores.declarations import Scale, named_numbers
 from scores.metrics import Declared
 from scores.published import PublishedSource
+from scores.rows import ROW_COLUMNS
+
+NAME = "name"
+"""What ``--columns`` calls the column that a run's name stands in."""
+DECLARATIONS = ("lower_is_better", "unit", "chance")
+"""Further columns that a table of scores may have."""
 
 
 class Request(Section):
@@ -110,14 +116,18 @@ class Request(Section):
     """With --plan: number of families averaged over (default: those of SOURCE, else 2)."""
 
     @cached_property
-    def reading(self) -> Reading:
-        """How a table, or result files, are to be read.
+    def names_of_columns(self) -> Mapping[str, str]:
+        """A column of rows, or ``name``, to what the table calls it.
 
         Raises:
             UsageError: For columns that cannot be meant.
         """
-        columns = read_columns(self.columns, self.axis)
-        return Reading(columns=columns, scores=self.scores, names=self.names)
+        return read_columns(self.columns, self.axis)
+
+    @property
+    def table_flags(self) -> list[str]:
+        """The flags that say how a table is to be read."""
+        return [f"--{name}" for name in ("axis", "columns", "scores", "names") if getattr(self, name)]
 
     @property
     def contrasts(self) -> tuple[str, ...]:
@@ -153,3 +163,27 @@ class Request(Section):
                 f"{both[0]} stands behind --lower-is-better and --higher-is-better; name it once"
             )
         return Declared(lower_is_better=lower | higher, chances=chances, margins=margins, margin=margin)
+
+
+def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, str]:
+    """Read ``variant=Model seed=config.seed``.
+
+    Args:
+        texts: As written after ``--columns``.
+        axes: Further columns of rows.
+
+    Raises:
+        UsageError: For a text without ``=``, a column that rows have not, or one named twice.
+    """
+    allowed = (*ROW_COLUMNS, *DECLARATIONS, NAME, *axes)
+    columns: dict[str, str] = {}
+    for text in texts:
+        column, equals, theirs = text.partition("=")
+        if not equals or not column or not theirs:
+            raise UsageError(f"--columns {text!r} is no pair; write --columns variant=THEIR_COLUMN")
+        if column not in allowed:
+            raise unknown_name("column in --columns", column, allowed)
+        if column in columns:
+            raise UsageError(f"--columns names {column} twice; name each column once")
+        columns[column] = theirs
+    return columns

@@ -63,7 +63,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     """
     refuse_file(out)
     request = request or Request()
-    analysis = analyse(read_source(source, request.axis, request.reading), request)
+    analysis = analyse(read_source(source, request), request)
     write_analysis(analysis, out)
     return analysis
 

@@ -21,8 +21,9 @@ from report.inputs.study_checks import (
 )
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.readers.lm_eval import SUFFIX, read_results
-from report.readers.reading import TABLE, Reading, TableOfRows
+from report.readers.reading import TABLE, TableOfRows
 from report.readers.tables import SUFFIXES, read_table, to_rows
+from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import Factor
 from scores.declarations import declared_by_columns
@@ -70,32 +71,32 @@ class Source:
         return self.kind in (TABLE, FRAME)
 
 
-def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+def read_source(path: Path, request: Request | None = None) -> Source:
     """Read scores from a study's folder, a table, other tools' result files, or a published table.
 
     Args:
         path: Which one; a folder with result files may hold those of many models.
-        axes: Columns of a table that are axes; a study's file names its own.
-        reading: What else the user said of a table or of result files.
+        request: What the user said of a table or of result files; a study's file names its own axes.
 
     Raises:
         UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
     """
-    path, reading = Path(path), reading or Reading()
+    path, request = Path(path), request or Request()
     if path.is_dir():
-        if not _is_study(path) and (results := read_results(path, reading, axes)):
-            return _of_table(results, path, axes)
-        _refuse_flags(path, axes, reading)
+        if not _is_study(path) and (results := read_results(path, request)):
+            return _of_table(results, path, request.axis)
+        if flags := request.table_flags:
+            raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
-    if file.suffix == SUFFIX and (results := read_results(file, reading, axes)):
-        return _of_table(results, path, axes)
+    if file.suffix == SUFFIX and (results := read_results(file, request)):
+        return _of_table(results, path, request.axis)
     if file.suffix not in SUFFIXES:
         kinds = ", ".join((*SUFFIXES, SUFFIX))
         raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
-    return _of_table(read_table(file, reading, axes), path, axes)
+    return _of_table(read_table(file, request), path, request.axis)
 
 
 def _is_study(path: Path) -> bool:
@@ -105,29 +106,19 @@ def _is_study(path: Path) -> bool:
     )
 
 
-def _refuse_flags(path: Path, axes: Sequence[str], reading: Reading) -> None:
-    if axes:
-        raise UsageError(
-            f"--axis {axes[0]} is about a table; the axes of {path} stand in its study.yaml, leave out --axis"
-        )
-    if flags := reading.flags:
-        raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
-
-
-def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+def source_of_frame(table: pd.DataFrame, request: Request | None = None) -> Source:
     """Take scores from a data frame, as from a CSV with its columns.
 
     Args:
         table: At least variant, seed, benchmark and score; its index says nothing.
-        axes: Further columns that are axes.
-        reading: What else the user said of it.
+        request: What the user said of it.
 
     Raises:
         UsageError: If it is unusable.
     """
-    path = Path("the data frame")
-    rows = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
-    return replace(_of_table(replace(rows, kind=FRAME), path, axes), title="scores")
+    path, request = Path("the data frame"), request or Request()
+    rows = to_rows(table.reset_index(drop=True), request, str(path))
+    return replace(_of_table(replace(rows, kind=FRAME), path, request.axis), title="scores")
 
 
 def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
@@ -195,11 +186,7 @@ def _read_study(folder: Path) -> Source:
 def _compared_and_apart(
     study: StudyFolder, written: Design | None, placed: StudyAxes
 ) -> tuple[dict[str, RunFolder], dict[str, RunFolder], list[str]]:
-    """Return the runs that are compared and those of other stages, by id, and notes on what is left out.
-
-    Raises:
-        UsageError: If nothing is left.
-    """
+    """Return the runs that are compared and those of other stages, by id, and notes on what is left out."""
     runs, notes = _runs_of(study), list[str]()
     if written is not None and written.run_ids is not None:
         if foreign := sorted(set(runs) - written.run_ids):
@@ -208,10 +195,6 @@ def _compared_and_apart(
     mixed = {run_id: problem for run_id, run in runs.items() if (problem := mixed_up(run))}
     notes += [f"left out: {problem}" for problem in mixed.values()]
     compared = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
-    if written is not None and not compared and not mixed:
-        raise UsageError(
-            f"{study.path}: no cell of {study.study_file.name} is finished or scored; run the study first"
-        )
     apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
     return compared, apart, notes
 
@@ -221,7 +204,8 @@ def _scores(folder: Path, parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, 
     filled = [part for part in parts if len(part)]
     if not filled:
         raise UsageError(
-            f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
+            f"{folder}: no run that is to be compared has a score or a held-out loss; run the study first, "
+            "or score runs: ffn-ablations eval RUN..."
         )
     table = pd.concat(filled, ignore_index=True)
     graded, without_items = graded_rows(folder, table)

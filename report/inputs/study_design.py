@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -18,7 +18,7 @@ from base.run.folder_names import StudyFolder
 from base.sections import check
 from report.inputs.run_facts import RunFacts
 from report.inputs.study_checks import FailedRun
-from report.significance.axes import Axes, Benchmark, Combination, Family, Level, Setting, Settings
+from report.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
 from report.significance.factor import FACTORS, Factor, check_factor
 from report.statistics.looks import Plan, read_plan
 from scores.metrics import Declared
@@ -30,16 +30,23 @@ VARIANT = "variant"
 ANEW = "run the study's command again, which writes it anew"
 
 
-@dataclass(frozen=True)
-class StudyAxes:
+Names = tuple[Annotated[str, BeforeValidator(str)], ...]
+"""Of what YAML may take for a number, such as a size ``1``."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+class StudyAxes(_Section):
     """Axes of a study, where its runs stand on them, and which runs are compared; empty for a plain study."""
 
-    axes: Axes = field(default_factory=dict)
-    levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    axes: dict[str, tuple[str, ...]] = {}
+    levels: dict[str, dict[str, str]] = {}
     """Run id to ``variant``, where the folder does not tell it, and the level on each axis."""
-    stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stages: dict[str, tuple[str, ...]] = {}
     """What else runs are for (``tune``, ``shared``) to their ids."""
-    families: tuple[str, ...] = ()
+    families: Names = ()
 
     @cached_property
     def aside(self) -> frozenset[str]:
@@ -92,13 +99,7 @@ class StudyAxes:
         return replace(run, family=family, variant=self.variant(run.run_id, str(run.variant)))
 
 
-Names = tuple[Annotated[str, BeforeValidator(str)], ...]
-"""Of what YAML may take for a number, such as a size ``1``."""
 Margin = Annotated[float, Field(gt=0, lt=LARGEST)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
 class StudyReport(_Section):
@@ -168,7 +169,7 @@ def design_from(rows: pd.DataFrame) -> Design:
     return Design(names["family"], names["variant"], seeds, benchmarks, written=False)
 
 
-class _StudyFile(_Section):
+class _StudyFile(StudyAxes):
     """The keys of a study's file that a report follows."""
 
     families: Annotated[Names, Field(min_length=1)]
@@ -178,9 +179,6 @@ class _StudyFile(_Section):
     evaluation: dict[str, Any] = {}
     heads: Names | None = None
     until: str | None = None
-    axes: dict[str, tuple[str, ...]] = {}
-    levels: dict[str, dict[str, str]] = {}
-    stages: dict[str, tuple[str, ...]] = {}
     cells: Names | None = None
     report: StudyReport = StudyReport()
 
@@ -204,11 +202,10 @@ def read_design(path: Path) -> Design | None:
         raise UsageError(f"{path} {'was cut off' if content else 'is empty'}; {ANEW}")
     file = check(_StudyFile, content, source=str(path))
     check_factor(file.report.factor, file.axes, f"report.factor in {path}")
-    placed = StudyAxes(file.axes, file.levels, file.stages, file.families)
     run_ids = file.cells if file.cells is not None else tuple(file.levels) if file.axes else None
     benchmarks = file.benchmarks or tuple(file.evaluation.get("suites") or ())
     return Design(
-        families=tuple(_settings(placed)),
+        families=tuple(_settings(file)),
         variants=file.variants,
         seeds=file.seeds,
         benchmarks=tuple(map(Benchmark, benchmarks)),
@@ -219,7 +216,7 @@ def read_design(path: Path) -> Design | None:
         decisions=read_decisions(path.parent),
         heads=file.heads or (),
         run_ids=None if run_ids is None else frozenset(run_ids),
-        placed=placed,
+        placed=file,
     )
 
 

@@ -81,8 +81,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "report": (
         "statistics",
         "significance",
+        "request",
         "figures.style readers",
-        "document request",
+        "document",
         "inputs",
         "verdicts",
         "analysis",

@@ -238,7 +238,7 @@ def frame() -> pd.DataFrame:
 def test_columns_of_a_table_are_axes_where_that_is_asked_for(made: Path, tmp_path: Path):
     frame().to_csv(tmp_path / "scores.csv", index=False)
     of_study, request = kept(made), Request(axis=("size",))
-    for source in (read_source(tmp_path / "scores.csv", ["size"]), source_of_frame(frame(), ["size"])):
+    for source in (read_source(tmp_path / "scores.csv", request), source_of_frame(frame(), request)):
         found = analyse(source, request)
         assert found.families == tuple(settings())
         own = [(str(c.contrast), c.family, c.estimate) for c in found.comparisons]
@@ -267,7 +267,7 @@ def test_losses_of_two_families_have_no_average_and_one_sentence(made: Path):
 
 def test_sizes_of_one_family_are_averaged_in_nats():
     table = frame()
-    found = analyse(source_of_frame(table[table.family == "gpt_neo"], ["size"]))
+    found = analyse(source_of_frame(table[table.family == "gpt_neo"], Request(axis=("size",))))
     (c,) = (c for c in found.overall(Benchmark("loss")) if c.contrast.compared == SMALL)
     of_each = [
         losses("gpt_neo", SMALL, size).mean() - losses("gpt_neo", "gelu", size).mean() for size in SIZES
@@ -281,7 +281,8 @@ def test_sizes_of_one_family_are_averaged_in_nats():
 def test_seeds_of_a_setting_are_those_that_looks_gave_its_variant():
     looks = (Look(seeds=3, made="2026-11-23", claims=(), go_on=(SMALL,)),)
     decisions = Decisions(plan={"looks": [3, 6], "variants": list(LEVELS)}, looks=looks)
-    design = replace(design_from(source_of_frame(frame(), ["size"]).rows), seeds=tuple(range(1, 7)))
+    rows = source_of_frame(frame(), Request(axis=("size",))).rows
+    design = replace(design_from(rows), seeds=tuple(range(1, 7)))
     design = replace(design, decisions=decisions)
     setting = settings()[0]
     assert len(design.seeds_of(setting, SMALL)) == 6

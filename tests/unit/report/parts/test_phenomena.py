@@ -92,7 +92,7 @@ def test_tasks_have_a_table_in_each_family(scores: pd.DataFrame, analysis: Analy
 
 def test_the_heat_map_shows_the_differences() -> None:
     scores = made({"g": 5})
-    analysis = analyse(source_of_frame(scores, (), None))
+    analysis = analyse(source_of_frame(scores))
     comparisons = PART.of(analysis)[BLIMP]
     figure, alternative = draw_heat_map(analysis, comparisons)
     axes, scale = figure.axes

@@ -60,7 +60,7 @@ def made(
         ),
         columns=["run_id", "family", "variant", "seed", "benchmark", "metric", "score", "size"],
     )  # fmt: skip
-    source = source_of_frame(table, axes=["size"])
+    source = source_of_frame(table, Request(axis=("size",)))
     if not with_facts:
         return source
     facts = (
