@@ -149,7 +149,7 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> Question:
         parse_contrast(text, (*levels, *unscored), baseline, factor) for text in design.report.contrasts
     ]
     waiting = [contrast for contrast in planned if not contrast.weights().keys().isdisjoint(unscored)]
-    requested = [parse_contrast(text, levels, baseline, factor) for text in request.contrasts]
+    requested = [parse_contrast(text, levels, baseline, factor) for text in request.contrast]
     contrasts = [contrast for contrast in (*planned, *requested) if contrast not in waiting]
     looks = find_looks(request.planned_looks or design.looks)
     return Question(

@@ -65,11 +65,6 @@ class Spread:
         """Write a difference in the unit."""
         return f"{size:.{self.digits}f}"
 
-    @property
-    def in_unit(self) -> str:
-        """Say what the numbers are in; empty where nobody said it."""
-        return f", in {self.unit}" if self.unit else ""
-
 
 def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spread | None:
     """Pool the spread over all arms of an outcome, families alike; None where no arm of a family tells it.
@@ -137,9 +132,10 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, met
         for n in PLANNED_RUNS
     ]
     needs = _needs(spread, families, levels.values())
+    in_unit = f", in {spread.unit}" if spread.unit else ""
     corrected = f" and as one of {tests} tests, by Bonferroni's bound" if tests > 1 else ""
     return (
-        f"{_heading(spread)}{spread.in_unit}; {variants} variants, families: {families}; two-sided level "
+        f"{_heading(spread)}{in_unit}; {variants} variants, families: {families}; two-sided level "
         f"{inference.level:.2g}, {POWER:.0%} power.\n\nThe smallest true difference to the baseline that is "
         f"found, by itself{corrected}:\n\n"
         f"{table(['seeds', 'runs', *(f'detectable{name}' for name in levels)], sizes)}\n\n"

@@ -129,11 +129,6 @@ class Request(Section):
         """The flags that say how a table is to be read."""
         return [f"--{name}" for name in ("axis", "columns", "scores", "names") if getattr(self, name)]
 
-    @property
-    def contrasts(self) -> tuple[str, ...]:
-        """Comparisons beside those with the baseline, as a study's file calls them."""
-        return self.contrast
-
     @cached_property
     def planned_looks(self) -> Plan | None:
         """Numbers of runs at which the study is read; None where it is read once.
