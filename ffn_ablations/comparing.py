@@ -20,18 +20,16 @@ from base.files import write_text
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from ffn_ablations.runs import Run, Runs
-from report.analyse import analyse
 from report.analysis import Analysis
-from report.command import ReportArgs, request_of
+from report.compute import analyse
 from report.document.html import to_fragment
-from report.exports import draw_one, number_tables
 from report.figures.style import SMALL, STYLE, add_legend
 from report.inputs.sources import Source, read_source, source_of_frame
 from report.leaderboard import leaderboard
 from report.page import answer, make_card, summary, warnings
-from report.plots import find_panel
+from report.request import Request
 from report.significance.axes import Settings
-from report.write import write_analysis
+from report.write import draw_one, find_panel, number_tables, write_analysis
 from scores.rows import to_csv
 
 VERDICT_COLUMNS = (
@@ -63,12 +61,12 @@ def compare(scores: pd.DataFrame | Runs | str | os.PathLike[str], **settings: An
     Raises:
         UsageError: For scores, a baseline or an outcome that cannot be used.
     """
-    request = request_of(read_keywords(ReportArgs, _flags(settings)))
+    request = read_keywords(Request, _flags(settings))
     if isinstance(scores, list) and scores and all(isinstance(each, Run) for each in scores):
         frame = pd.concat([run.scores for run in scores], ignore_index=True)
-        return Comparison(analyse(_source_of_runs(Runs(scores), frame, request.axes), request), frame)
+        return Comparison(analyse(_source_of_runs(Runs(scores), frame, request), request), frame)
     if isinstance(scores, pd.DataFrame):
-        source = source_of_frame(scores, request.axes, request.reading)
+        source = source_of_frame(scores, request)
         return Comparison(analyse(source, request), scores)
     path = getattr(scores, "folder", scores)  # of a study, or of a run, which is told
     if not isinstance(path, str | os.PathLike):
@@ -76,7 +74,7 @@ def compare(scores: pd.DataFrame | Runs | str | os.PathLike[str], **settings: An
             f"{shown_briefly(scores)} holds no scores: give a data frame, such as evaluate(...) returns, "
             "runs, the path of a CSV, or a study"
         )
-    return Comparison(analyse(read_source(Path(path), request.axes, request.reading), request))
+    return Comparison(analyse(read_source(Path(path), request), request))
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,9 +82,9 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
     flags = {}
     for name, value in settings.items():
         flag = _FLAGS.get(name, name)
-        field = ReportArgs.model_fields.get(flag)
+        field = Request.model_fields.get(flag)
         if field is None or flag in _OF_THE_COMMAND:
-            allowed = [each for each in ReportArgs.model_fields if each not in _OF_THE_COMMAND]
+            allowed = [each for each in Request.model_fields if each not in _OF_THE_COMMAND]
             raise unknown_name("keyword", name, [*allowed, *_FLAGS])
         if value is not None:
             flags[flag] = _words(value) if field.annotation == tuple[str, ...] else value
@@ -102,9 +100,9 @@ def _words(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (str(value),)
 
 
-def _source_of_runs(runs: Runs, frame: pd.DataFrame, axes: tuple[str, ...]) -> Source:
+def _source_of_runs(runs: Runs, frame: pd.DataFrame, request: Request) -> Source:
     """The scores of runs, with what is known of each; a run's family is that of its rows."""
-    source = source_of_frame(frame, axes or runs.axes)
+    source = source_of_frame(frame, Request(axis=request.axis or runs.axes))
     settings = Settings({run.family for run in runs}, source.axes)
     families = [
         settings.setting(run.family, tuple((axis, run.places[axis]) for axis in source.axes)) for run in runs

@@ -1,4 +1,4 @@
-"""What a report says, computed from a source before anything is written (``report.analyse``)."""
+"""What a report says, computed from a source before anything is written (``report.compute``)."""
 
 from __future__ import annotations
 
@@ -11,50 +11,13 @@ import pandas as pd
 from report.inputs.chosen_rates import Tuned
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source
-from report.readers.reading import Reading
+from report.request import Request
 from report.significance.axes import Benchmark, Family
-from report.significance.factor import Factor
 from report.significance.multiple_comparisons import MultipleComparisons
-from report.statistics.looks import Plan
 from report.verdicts.failed_runs import FailureCount
 from report.verdicts.findings import Findings
-from scores.declarations import Scale
-from scores.metrics import Declared, Metric, find_direction
-from scores.published import PublishedSource
+from scores.metrics import Metric, find_direction
 from scores.suites import Better
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What the user asked of a report; None takes the study's choice, else the default.
-
-    A study that pairs its seeds stays paired, as that was chosen before the results.
-    """
-
-    axes: tuple[str, ...] = ()
-    """Columns of a table that are axes."""
-    reading: Reading = field(default_factory=Reading)
-    """How a table, or result files, are to be read."""
-    factor: Factor | None = None
-    """Whose levels are compared: FFN variants, heads, both, or an axis."""
-    head: str | None = None
-    """With the FFN as factor: keep the scores of this head only, and those without a head."""
-    baseline: str | None = None
-    primary: tuple[str, ...] = ()
-    """Outcomes that claims are made about, instead of the study's."""
-    contrasts: tuple[str, ...] = ()
-    declared: Declared = field(default_factory=Declared)
-    """Directions, chance levels and margins of outcomes, before those of the source."""
-    scale: Scale | None = None
-    """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
-    paired: bool = False
-    looks: Plan | None = None
-    published: PublishedSource | None = None
-    """Whose tables own scores are set beside; it changes no claim."""
-    parts: tuple[str, ...] = ()
-    """Parts of one's own, each a file and a name in it: ``mine.py:PART``."""
-    paper: bool = False
-    """Whether to write what a paper takes, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

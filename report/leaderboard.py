@@ -21,8 +21,7 @@ from report.document.markdown import (
 )
 from report.significance.axes import Benchmark, Family, Level
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
-from report.verdicts.findings import place, verdict_word
-from report.verdicts.ranking import by_standing, is_at_chance
+from report.verdicts.findings import by_standing, is_at_chance, place, verdict_word
 
 MOST_WORDS = 480
 """Of its rows: those below are folded, so that a page is read in minutes."""
@@ -30,7 +29,7 @@ OTHER_METRICS = 3
 """Further primary metrics that have a column."""
 MOST_FAMILIES = 3
 """Families that have columns of their own, where their scores have no average."""
-Cell = Callable[[Analysis, Level], str]
+Cell = Callable[[Level], str]
 
 
 def leaderboard(analysis: Analysis) -> str:
@@ -38,13 +37,11 @@ def leaderboard(analysis: Analysis) -> str:
     columns = _columns(analysis)
     header = [analysis.noun, *columns]
     rows = [
-        [f"`{level}`", *(cell(analysis, level) for cell in columns.values())]
-        for level in sorted_variants(analysis)
+        [f"`{level}`", *(cell(level) for cell in columns.values())] for level in sorted_variants(analysis)
     ]
     words = np.cumsum([len(" | ".join(row).split()) for row in rows])
     top = max(2, int(np.searchsorted(words, MOST_WORDS, side="right")))
-    rest = rows[top:]
-    below = [details(f"The {len(rest)} below", table(header, rest))] if rest else []
+    below = [details(f"The {len(rows) - top} below", table(header, rows[top:]))] if rows[top:] else []
     return "\n\n".join([table(header, rows[:top]), *below])
 
 
@@ -64,73 +61,58 @@ def sorted_variants(analysis: Analysis) -> list[Level]:
 
 def _columns(analysis: Analysis) -> Mapping[str, Cell]:
     """Return what stands in each column, by its heading; a column of one's own is one line here."""
-    order = by_standing(analysis)
-    leading, scopes = order[0], analysis.scopes(order[0])
-    shown = scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]
+    leading, *others = by_standing(analysis)
+    scopes, metric = _shown_scopes(analysis, leading), analysis.metric(leading)
+    heading, unit = f"{place(analysis, leading)} {arrow(metric)}", unit_name(metric.unit)
     columns: dict[str, Cell] = {}
-    for scope in shown:
-        where = f"{family_label(scope)}: " if len(shown) > 1 else ""
-        unit = unit_name(analysis.metric(leading).unit)
-        named = f"{place(analysis, leading)} {arrow(analysis.metric(leading))}"
+    for scope in scopes:
+        where = f"{family_label(scope)}: " if len(scopes) > 1 else ""
+        cell = partial(_cell, analysis, leading, scope)
         if scope is not None:
-            columns[f"{where}{named}"] = partial(_mean, leading, scope)
-        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(_difference, leading, scope)
-        columns[f"{where}simultaneous {analysis.confidence:.0%} interval"] = partial(
-            _interval, leading, scope
-        )
-        columns[f"{where}p"] = partial(_p, leading, scope)
-        columns[f"{where}verdict"] = partial(_verdict, leading, scope)
-    others = [name for name in order[1:] if name in analysis.primary and not is_at_chance(analysis, name)]
+            columns[f"{where}{heading}"] = partial(_mean, analysis, leading, scope)
+        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(cell, difference, "baseline")
+        columns[f"{where}simultaneous {analysis.confidence:.0%} interval"] = partial(cell, interval, "")
+        columns[f"{where}p"] = partial(cell, lambda comparison: p_value(comparison.p_corrected), "")
+        columns[f"{where}verdict"] = partial(cell, verdict, "")
+    others = [name for name in others if name in analysis.primary and not is_at_chance(analysis, name)]
     for name in others[:OTHER_METRICS]:
-        scopes = analysis.scopes(name)
-        for scope in scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]:
-            where = f"{family_label(scope)}: " if len(scopes) > 1 and scope is not None else ""
-            heading = f"{where}{place(analysis, name)} {arrow(analysis.metric(name))}"
-            columns[f"{heading}, difference"] = partial(_whole, name, scope)
+        heading = f"{place(analysis, name)} {arrow(analysis.metric(name))}"
+        is_of_several = len(analysis.scopes(name)) > 1
+        for scope in _shown_scopes(analysis, name):
+            where = f"{family_label(scope)}: " if is_of_several and scope is not None else ""
+            columns[f"{where}{heading}, difference"] = partial(_cell, analysis, name, scope, _whole, "")
     return columns
 
 
-def _comparison(
-    analysis: Analysis, level: Level, benchmark: Benchmark, scope: Family | None
-) -> Comparison | None:
-    """Return the comparison of a variant; None of the baseline."""
-    if level == analysis.baseline:
-        return None
-    return analysis.of(benchmark, scope)[analysis.others.index(level)]
+def _shown_scopes(analysis: Analysis, benchmark: Benchmark) -> list[Family | None]:
+    """The average over families; the first families where there is no average."""
+    scopes = analysis.scopes(benchmark)
+    return scopes[:1] if scopes[0] is None else scopes[:MOST_FAMILIES]
 
 
-def _mean(benchmark: Benchmark, family: Family, analysis: Analysis, level: Level) -> str:
+def _mean(analysis: Analysis, benchmark: Benchmark, family: Family, level: Level) -> str:
     runs = analysis.tables[benchmark].runs.get((family, level))
     if runs is None or not len(runs):
         return "-"
     return f"{np.mean(runs):.{decimals_of(analysis, benchmark, family)}f}"
 
 
-def _difference(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
-    comparison = _comparison(analysis, level, benchmark, scope)
-    return "baseline" if comparison is None else difference(comparison)
+def _cell(
+    analysis: Analysis,
+    benchmark: Benchmark,
+    scope: Family | None,
+    write: Callable[[Comparison], str],
+    of_baseline: str,
+    level: Level,
+) -> str:
+    """Write something of a variant's comparison with the baseline, which itself has none."""
+    if level == analysis.baseline:
+        return of_baseline
+    return write(analysis.of(benchmark, scope)[analysis.others.index(level)])
 
 
-def _interval(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
-    comparison = _comparison(analysis, level, benchmark, scope)
-    return "" if comparison is None else interval(comparison)
-
-
-def _p(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
-    comparison = _comparison(analysis, level, benchmark, scope)
-    return "" if comparison is None else p_value(comparison.p_corrected)
-
-
-def _verdict(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
-    comparison = _comparison(analysis, level, benchmark, scope)
-    return "" if comparison is None else verdict(comparison)
-
-
-def _whole(benchmark: Benchmark, scope: Family | None, analysis: Analysis, level: Level) -> str:
+def _whole(comparison: Comparison) -> str:
     """Write a difference with interval and verdict in one cell."""
-    comparison = _comparison(analysis, level, benchmark, scope)
-    if comparison is None:
-        return ""
     if comparison.estimate is None:
         return verdict(comparison)
     return f"{difference(comparison)} {interval(comparison)} {verdict(comparison)}"

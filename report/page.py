@@ -5,7 +5,7 @@ The card says what is shown, whether it can be believed, and what to run next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from base.config_input import shipped
@@ -18,16 +18,13 @@ from report.significance.axes import Benchmark, Family
 from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
 from report.significance.factor import FACTORS
 from report.statistics.looks import OneLook
-from report.verdicts.findings import Findings, asked_beside, place
-from report.verdicts.ranking import by_standing, is_at_chance
+from report.verdicts.findings import Findings, asked_beside, by_standing, is_at_chance, place
 
 NAMED = 3
 """Variants named in one list; the table has all."""
 FAMILIES_NAMED = 3
 STEPS = 3
 """Proposals on a card."""
-
-
 WARNINGS_ON_TOP = 6
 
 
@@ -40,7 +37,7 @@ def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
     ]
     first = [
         make_card(analysis).markdown,
-        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.note) else "",
+        f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.report.note) else "",
         leaderboard(analysis),
         page.figure("forest"),
         legend(analysis),
@@ -158,7 +155,7 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
         where = f"{place(findings, benchmark)}{_averaged(findings, scopes[0])}"
         clauses = _clauses(findings, findings.of(benchmark, scopes[0]))
     else:
-        where, clauses = place(findings, benchmark), list(_without_average(findings, benchmark))
+        where, clauses = place(findings, benchmark), _without_average(findings, benchmark)
     yield f"on {where}, {'; '.join(clauses)}"
     if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
         yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
@@ -169,10 +166,9 @@ def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     scopes = findings.scopes(benchmark)
     comparisons = [c for scope in scopes for c in findings.of(benchmark, scope)]
     for variant in findings.others:
+        of_variant = [c for c in comparisons if c.contrast.plus == (variant,)]
         for word, is_better in (("better", True), ("worse", False)):
-            different = [c for c in comparisons if c.contrast.plus == (variant,) and c.is_different]
-            different = sorted((c for c in different if c.is_better is is_better), key=_size_first)
-            if different:
+            if different := _different(of_variant, is_better):
                 several = f" or more in {len(different)} of {len(scopes)} {findings.strata}"
                 where = several if len(different) > 1 else f" in {family_label(different[0].family)}"
                 than = f"{_named(different[0])} is {word} than `{findings.baseline}`"
@@ -197,55 +193,48 @@ def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
     for c in sorted((c for c in contrasts if c.is_different), key=_size_first):
         side = "better" if c.is_better else "worse"
         yield f"{_named(c)} is {side} than `{'+'.join(map(str, c.contrast.minus))}` by {_size(c)}"
-    if equivalent := [c for c in contrasts if c.verdict == EQUIVALENT]:
-        yield f"equivalent: {listed([f'`{c.contrast}`' for c in equivalent])}"
-    if undecided := [c for c in contrasts if c.verdict not in (*SHOWN, NOT_ESTIMABLE)]:
-        yield f"undecided: {listed([f'`{c.contrast}`' for c in undecided])}"
-    if unknown := [c for c in contrasts if c.verdict == NOT_ESTIMABLE]:
-        yield f"{NOT_ESTIMABLE}: {listed([f'`{c.contrast}`' for c in unknown])}"
+    equivalent = [c for c in contrasts if c.verdict == EQUIVALENT]
+    undecided = [c for c in contrasts if c.verdict not in (*SHOWN, NOT_ESTIMABLE)]
+    unknown = [c for c in contrasts if c.verdict == NOT_ESTIMABLE]
+    for word, group in (("equivalent", equivalent), ("undecided", undecided), (NOT_ESTIMABLE, unknown)):
+        if group:
+            yield f"{word}: {listed([f'`{c.contrast}`' for c in group])}"
 
 
-def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
+def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Count and name the better, the worse, the equivalent and the undecided, the largest first."""
-    different = [c for c in comparisons if c.is_different]
-    clauses = _different(findings, different)
-    if not different:
-        clauses.append(f"no {findings.noun} is shown to differ from `{findings.baseline}`")
-    clauses += _equivalences(findings, comparisons)
-    clauses += _undecided(comparisons)
-    clauses += _not_estimable(comparisons)
-    return clauses
+    better, worse = (_different(comparisons, is_better) for is_better in (True, False))
+    yield from _differences(findings, better, "better")
+    yield from _differences(findings, worse, "worse")
+    if worse and not better:
+        yield f"no {findings.noun} is better"
+    if not worse and not better:
+        yield f"no {findings.noun} is shown to differ from `{findings.baseline}`"
+    if equivalent := [c for c in comparisons if c.verdict == EQUIVALENT]:
+        verb = "is" if len(equivalent) == 1 else "are"
+        within = f"equivalent to `{findings.baseline}` (within {margin(equivalent[0])})"
+        yield f"{_names(equivalent)} {verb} {within}"
+    yield from _undecided(comparisons)
+    yield from _not_estimable(comparisons)
 
 
-def _different(findings: Findings, different: Sequence[Comparison]) -> list[str]:
-    better, worse = (_differences(findings, different, is_better) for is_better in (True, False))
-    none_better = f"no {findings.noun} is better" if worse and not better else ""
-    return [clause for clause in (better, worse, none_better) if clause]
+def _different(comparisons: Iterable[Comparison], is_better: bool) -> list[Comparison]:
+    """Return those that are shown to be better, or worse, the largest difference first."""
+    different = (c for c in comparisons if c.is_different and c.is_better is is_better)
+    return sorted(different, key=_size_first)
 
 
-def _differences(findings: Findings, different: Sequence[Comparison], is_better: bool) -> str:
-    chosen = sorted((c for c in different if c.is_better is is_better), key=_size_first)
-    if not chosen:
-        return ""
-    than = f"than `{findings.baseline}`"
-    named = [f"{_named(c)} by {_size(c)}" for c in chosen[:NAMED]]
-    more = [f"{len(chosen) - NAMED} more"] if len(chosen) > NAMED else []
-    word = "better" if is_better else "worse"
-    if len(chosen) == 1:
-        return f"{_named(chosen[0])} is {word} {than} by {_size(chosen[0])}"
-    return f"{len(chosen)} {findings.noun}s are {word} {than}: {listed([*named, *more])}"
+def _differences(findings: Findings, different: Sequence[Comparison], word: str) -> Iterator[str]:
+    than = f"{word} than `{findings.baseline}`"
+    if len(different) == 1:
+        yield f"{_named(different[0])} is {than} by {_size(different[0])}"
+    elif different:
+        names = _first_listed([f"{_named(c)} by {_size(c)}" for c in different])
+        yield f"{len(different)} {findings.noun}s are {than}: {names}"
 
 
 def _size_first(comparison: Comparison) -> float:
     return -abs(comparison.estimate or 0.0)
-
-
-def _equivalences(findings: Findings, comparisons: Sequence[Comparison]) -> Iterator[str]:
-    equivalent = [c for c in comparisons if c.verdict == EQUIVALENT]
-    if equivalent:
-        verb = "is" if len(equivalent) == 1 else "are"
-        within = f"equivalent to `{findings.baseline}` (within {margin(equivalent[0])})"
-        yield f"{_names(equivalent)} {verb} {within}"
 
 
 def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -268,9 +257,9 @@ def _with_bound(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for word, has_runs in ((NOT_ESTIMABLE, True), ("not run", False)):
-        chosen = [c for c in comparisons if c.verdict == NOT_ESTIMABLE and bool(c.num_runs_plus) is has_runs]
-        if chosen:
-            yield f"{word}: {_names(chosen)}"
+        unknown = [c for c in comparisons if c.verdict == NOT_ESTIMABLE]
+        if group := [c for c in unknown if bool(c.num_runs_plus) is has_runs]:
+            yield f"{word}: {_names(group)}"
 
 
 def _averaged(findings: Findings, scope: Family | None) -> str:
@@ -295,7 +284,11 @@ def _is_one_run_each(findings: Findings) -> bool:
 
 
 def _names(comparisons: Sequence[Comparison]) -> str:
-    names = [_named(c) for c in comparisons]
+    return _first_listed([_named(c) for c in comparisons])
+
+
+def _first_listed(names: Sequence[str]) -> str:
+    """List the first names, and count the others."""
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return listed([*names[:NAMED], *more])
 

@@ -114,12 +114,12 @@ class Part(Generic[Result]):
         return analysis.results.get(self.name)
 
 
-def load_part(place: str, taken: Collection[str]) -> Part[Any]:
+def load_part(place: str, other_names: Collection[str]) -> Part[Any]:
     """Run a file of the user, and return the part in it.
 
     Args:
         place: ``path/to/mine.py:PART``: a Python file, and the name in it of a ``Part``.
-        taken: Names of other parts.
+        other_names: Names of other parts.
 
     Raises:
         UsageError: If there is no such file, no such name in it, or the file fails; one line each.
@@ -134,8 +134,8 @@ def load_part(place: str, taken: Collection[str]) -> Part[Any]:
         raise UsageError(f"--part {place}: the file fails: {type(error).__name__}: {error}") from error
     part = names.get(attribute)
     if not isinstance(part, Part):
-        found = [name for name, value in names.items() if isinstance(value, Part)]
-        raise UsageError(f"--part {place}: {attribute} is no Part; Available: {', '.join(found) or 'none'}")
-    if part.name in taken:
+        parts = ", ".join(name for name, value in names.items() if isinstance(value, Part))
+        raise UsageError(f"--part {place}: {attribute} is no Part; Available: {parts or 'none'}")
+    if part.name in other_names:
         raise UsageError(f"--part {place}: its name {part.name!r} is that of another part; choose another")
     return part

@@ -11,15 +11,16 @@ import numpy as np
 from scipy import special
 
 from base.errors import UsageError
-from report.analyse import read_arms
-from report.analysis import Request
+from report.compute import arm_tables, read_scores
 from report.document.markdown import family_label, table, unit_name
 from report.inputs.sources import read_source
 from report.parts.power import equivalence_power_each, seeds_text
+from report.request import Request
 from report.significance.arms import ArmTable
 from report.significance.axes import Family, Level
 from report.significance.comparison import Inference
 from report.significance.factor import Contrast
+from report.significance.multiple_comparisons import find_primary
 from report.statistics.power import (
     POWER,
     balanced,
@@ -64,11 +65,6 @@ class Spread:
         """Write a difference in the unit."""
         return f"{size:.{self.digits}f}"
 
-    @property
-    def in_unit(self) -> str:
-        """Say what the numbers are in; empty where nobody said it."""
-        return f", in {self.unit}" if self.unit else ""
-
 
 def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spread | None:
     """Pool the spread over all arms of an outcome, families alike; None where no arm of a family tells it.
@@ -106,7 +102,7 @@ def _samples(
     arms: ArmTable, variants: Sequence[Level], family: Family, is_paired: bool
 ) -> Sequence[np.ndarray]:
     if not is_paired:
-        return [arm.to_numpy() for (own, _), arm in arms.runs.items() if own == family]
+        return [arm.to_numpy() for (of_family, _), arm in arms.runs.items() if of_family == family]
     baseline, *others = variants
     pairs = [Contrast((name,), (baseline,)) for name in others]
     return [arm for pair in pairs for arm in arms.sample(pair, [family], is_paired=True).arms]
@@ -136,9 +132,10 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, met
         for n in PLANNED_RUNS
     ]
     needs = _needs(spread, families, levels.values())
+    in_unit = f", in {spread.unit}" if spread.unit else ""
     corrected = f" and as one of {tests} tests, by Bonferroni's bound" if tests > 1 else ""
     return (
-        f"{_heading(spread)}{spread.in_unit}; {variants} variants, families: {families}; two-sided level "
+        f"{_heading(spread)}{in_unit}; {variants} variants, families: {families}; two-sided level "
         f"{inference.level:.2g}, {POWER:.0%} power.\n\nThe smallest true difference to the baseline that is "
         f"found, by itself{corrected}:\n\n"
         f"{table(['seeds', 'runs', *(f'detectable{name}' for name in levels)], sizes)}\n\n"
@@ -192,11 +189,16 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
     """
-    tables, levels, inference, num_metrics = read_arms(
-        read_source(path, request.axes, request.reading), request
+    source = read_source(path, request)
+    source, question, scores = read_scores(source, request, fewest=1)
+    levels, inference = question.levels, question.inference
+    tables = arm_tables(source, scores)
+    primary = find_primary(
+        request.primary or source.design.report.primary, tuple(tables), is_strict=bool(request.primary)
     )
+    num_metrics = max(1, len(primary))
     parts = []
-    for arms in tables:
+    for arms in tables.values():
         if spread := spread_of(arms, levels, inference.paired):
             num_families = len(arms.families) if families is None else families
             # Without an average each family is a question of its own.
@@ -221,12 +223,12 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
 def _heading(spread: Spread) -> str:
     margin = "no margin" if spread.margin is None else f"margin {spread.shown(spread.margin)}"
     of = " of differences in pairs" if spread.is_paired else ""
-    said = f"Standard deviation over seeds{of} {spread.shown(spread.sd)}"
+    deviation = f"Standard deviation over seeds{of} {spread.shown(spread.sd)}"
     if spread.df is None:
-        return f"{said}, {margin}"
+        return f"{deviation}, {margin}"
     # What a spread seen in so many runs leaves possible: the usual interval of a variance.
     chi_squared = [2 * special.gammaincinv(spread.df / 2, p) for p in (0.975, 0.025)]
     ends = (spread.sd * math.sqrt(spread.df / quantile) for quantile in chi_squared)
     low, high = map(spread.shown, ends)
-    own = ", ".join(f"{label} {spread.shown(sd)}" for label, sd in spread.of_families.items())
-    return f"## {spread.name}\n\n{said} [{low}, {high}]{own and f' ({own})'}, {margin}"
+    each = ", ".join(f"{label} {spread.shown(sd)}" for label, sd in spread.of_families.items())
+    return f"## {spread.name}\n\n{deviation} [{low}, {high}]{each and f' ({each})'}, {margin}"

@@ -11,8 +11,8 @@ from base.config_input import SEED_END
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import read_completion
-from report.analyse import analyse
 from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY
 from report.inputs.sources import read_source
 from report.page import summary

@@ -539,7 +539,7 @@ TYPED: list[tuple[str, str]] = [
     ("report scores.csv --factor size", "unknown factor"),
     ("report scores.csv --axis size", "missing column(s) size"),
     ("report scores.csv --axis seed", "'seed' is no axis"),
-    ("report folder --axis size", "--axis size is about a table"),
+    ("report folder --axis size", "--axis is about a table"),
     ("report scores.csv --method student", "method"),
     ("report scores.csv --published thesiss", "did you mean 'thesis'?"),
     ("report scores.csv --published thesis --plan", "leave out one"),

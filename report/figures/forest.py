@@ -29,8 +29,7 @@ from report.figures.style import (
 from report.leaderboard import sorted_variants
 from report.significance.axes import Benchmark, Level
 from report.significance.comparison import Comparison
-from report.verdicts.findings import place
-from report.verdicts.ranking import by_standing, shown_first
+from report.verdicts.findings import by_standing, place, shown_first
 
 ROW_IN = 0.19
 BELOW_IN = 0.85  # ticks, unit and arrow

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from base.families import FAMILIES
 from report.document.markdown import listed
-from report.inputs.looks import decided_remark
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source
 from report.inputs.study_checks import FailedRun
-from report.inputs.study_design import Design
+from report.inputs.study_design import Design, decided_remark
 from report.significance.axes import Benchmark
 from report.significance.factor import OF_HEADS, Relabelling, is_paired, levels
 from scores.head_descriptions import DEFAULT_HEAD
@@ -36,29 +35,30 @@ def _design(source: Source, labels: Relabelling) -> Design:
     design, factor = source.design, labels.factor
     heads, ffns = design.heads or _kept(labels), list(map(str, design.variants))
     headless = set(source.rows["benchmark"]) - set(labels.heads)
-    names = [found.name for found in design.benchmarks]
-    wanted = [name for name in names if factor not in OF_HEADS or name not in headless]
+    names = [benchmark.name for benchmark in design.benchmarks]
+    compared = [name for name in names if factor not in OF_HEADS or name not in headless]
     families = [labels.family(family, variant) for family in design.families for variant in ffns]
-    own = design if factor == design.factor else replace(design, baseline=None, primary=(), contrasts=())
+    others = {} if factor == design.report.factor else {"baseline": None, "primary": (), "contrasts": ()}
+    paired = design.report.paired or is_paired(factor)
     return replace(
-        own,
+        design,
         families=tuple(dict.fromkeys(families)),
         variants=levels(factor, ffns, heads, source.axes),
-        benchmarks=tuple(found for name in wanted for found in _expected(name, labels)),
-        paired=design.paired or is_paired(factor),
+        benchmarks=tuple(benchmark for name in compared for benchmark in _expected(name, labels)),
+        report=design.report.model_copy(update={**others, "paired": paired}),
     )
 
 
 def _facts(facts: RunFacts, labels: Relabelling) -> RunFacts:
     if labels.factor in OF_HEADS:
         return _without_model(facts)
-    own = facts.family, facts.variant
-    return replace(facts, family=labels.family(*own), variant=labels.level(*own))
+    names = facts.family, facts.variant
+    return replace(facts, family=labels.family(*names), variant=labels.level(*names))
 
 
 def _failed(run: FailedRun, labels: Relabelling) -> FailedRun:
-    own = run.family, run.variant
-    return replace(run, setting=labels.family(*own), level=labels.level(*own))
+    names = run.family, run.variant
+    return replace(run, family=labels.family(*names), variant=labels.level(*names))
 
 
 def _expected(benchmark: str, labels: Relabelling) -> tuple[Benchmark, ...]:
@@ -109,7 +109,7 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
             "of one seed share the order of data."
         )
     if labels.factor in labels.axes:
-        paired = "" if source.design.paired else ", and those of one seed are not taken for pairs"
+        paired = "" if source.design.report.paired else ", and those of one seed are not taken for pairs"
         yield f"A variant is a level of the axis `{labels.factor}`, whose runs are trained apart{paired}."
     if labels.factor in OF_HEADS:
         left_out = sorted(set(source.rows["benchmark"]) - set(labels.heads))

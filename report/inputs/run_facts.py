@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from base.errors import UsageError
 from base.files import mapping
 from base.records import parse_json, peek_record
 from base.run.folder_names import RunFolder, may_be
-from base.run.manifest import Completion, read_completion
+from base.run.manifest import read_completion
 from report.significance.axes import Family, Level
 from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name
 from scores.stages import Places
@@ -55,28 +55,22 @@ def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tupl
         tables: The rows of those that have any.
 
     Returns:
-        The facts, and sentences that name the runs that say nowhere what they are, and curves of others.
+        The facts, and sentences that name the runs that say nowhere what they are.
     """
     facts, notes = [], []
     for run_id, run in runs.items():
         try:
-            found = read_facts(run, run_id, tables.get(run_id))
+            one = read_facts(run, run_id, tables.get(run_id))
         except UsageError as error:
             notes.append(f"run left out: {error}")
             continue
-        said = (str(found.family), str(found.variant), found.seed)
-        if not may_be(run_id, *said):
+        names = (str(one.family), str(one.variant), one.seed)
+        if not may_be(run_id, *names):
             notes.append(
-                f"run left out: {run_id} says that it is {run_name(said)}; was a file copied into it?"
+                f"run left out: {run_id} says that it is {run_name(names)}; was a file copied into it?"
             )
             continue
-        if found.curve and found.eval_loss not in (None, found.curve[-1].loss):
-            notes.append(
-                f"learning curve left out: {run.metrics_file} does not end at the held-out loss of the run; "
-                "was it copied from another?"
-            )
-            found = replace(found, curve=(), grad_norms=())
-        facts.append(found)
+        facts.append(one)
     return tuple(facts), notes
 
 
@@ -150,13 +144,12 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     """
     family, variant, seed = _identity(run, rows)
     completion, record = read_completion(run), peek_record(run.provenance_file)
-    counts = record.get("parameters")
-    parameters = counts if isinstance(counts, dict) else {"total": counts}
-    # Runs of before budgets say neither of these.
-    ffn, flops = mapping(record.get("ffn")), mapping(record.get("flops_per_token"))
-    results = mapping(record.get("results"))
+    parameters, ffn, flops, results = (
+        mapping(record.get(name)) for name in ("parameters", "ffn", "flops_per_token", "results")
+    )
     time_s, logged = _number(results.get("time_s")), _read_log(run.metrics_file)
-    curve = _evaluations(logged)
+    curve = tuple(map(_evaluation, _by_step(logged, "eval_loss")))
+    last_loss = curve[-1].loss if curve else None
     return RunFacts(
         run_id=run_id,
         family=family,
@@ -171,24 +164,17 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_budget=ffn.get("budget"),
         flops_per_token=flops.get("total"),
         ffn_flops_per_token=flops.get("ffn"),
-        eval_loss=_final_loss(completion, curve),
+        # A run of before has no results; its loss is the last of its log.
+        eval_loss=_number(completion.results.get("eval_loss", last_loss)) if completion else None,
         word_frequency_loss=_number(record.get("word_frequency_loss")),
         curve=curve,
-        grad_norms=_grad_norms(logged),
+        grad_norms=tuple((x["step"], float(x["grad_norm"])) for x in _by_step(logged, "grad_norm")),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
         train_hours=None if time_s is None else time_s / SECONDS_AN_HOUR,
         peak_memory_mb=_number(results.get("peak_memory_mb")),
         is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
         trained_with=_origin(record),
     )
-
-
-def _final_loss(completion: Completion | None, curve: Sequence[Evaluation]) -> float | None:
-    """Of a finished training, by its results; of one of before, which has none, by the end of its log."""
-    if completion is None:
-        return None
-    last = curve[-1].loss if curve else None
-    return _number(completion.results.get("eval_loss", last))
 
 
 def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
@@ -263,29 +249,16 @@ def _read_log(path: Path) -> list[dict[str, Any]]:
     return logged
 
 
-def _evaluations(logged: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
-    """Collect what was evaluated; a resumed run may repeat a step, and the last word counts."""
-    found = {
-        entry["step"]: Evaluation(entry["step"], loss, entry.get("tokens"), _hours(entry))
-        for entry in logged
-        if (loss := _number(entry.get("eval_loss"))) is not None and "step" in entry
-    }
-    return tuple(found[step] for step in sorted(found))
+def _by_step(logged: Sequence[Mapping[str, Any]], field: str) -> list[Mapping[str, Any]]:
+    """Return the lines that have a number there, by step; a resumed run may repeat one, the last counts."""
+    lines = {line["step"]: line for line in logged if "step" in line and _number(line.get(field)) is not None}
+    return [lines[step] for step in sorted(lines)]
 
 
-def _hours(entry: Mapping[str, Any]) -> float | None:
-    time_s = _number(entry.get("time_s"))
-    return None if time_s is None else (time_s - (_number(entry.get("compile_s")) or 0.0)) / SECONDS_AN_HOUR
-
-
-def _grad_norms(logged: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
-    """Collect (step, norm); a resumed run may repeat a step, and the last word counts."""
-    norms = {
-        entry["step"]: norm
-        for entry in logged
-        if (norm := _number(entry.get("grad_norm"))) is not None and "step" in entry
-    }
-    return tuple(sorted(norms.items()))
+def _evaluation(line: Mapping[str, Any]) -> Evaluation:
+    time_s, compile_s = _number(line.get("time_s")), _number(line.get("compile_s")) or 0.0
+    hours = None if time_s is None else (time_s - compile_s) / SECONDS_AN_HOUR
+    return Evaluation(line["step"], float(line["eval_loss"]), line.get("tokens"), hours)
 
 
 def _number(value: object) -> float | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -13,30 +12,28 @@ from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
-from report.inputs.study_axes import StudyAxes
 from report.inputs.study_checks import (
     FailedRun,
     failed_notes,
     failed_runs,
     protocol_notes,
     source_notes,
-    text_notes,
 )
-from report.inputs.study_design import Design, design_from, read_design
+from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.readers.lm_eval import SUFFIX, read_results
-from report.readers.reading import TABLE, Found, Reading
+from report.readers.reading import TABLE, TableOfRows
 from report.readers.tables import SUFFIXES, read_table, to_rows
+from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import Factor
 from scores.declarations import declared_by_columns
 from scores.items import cut_input_notes, graded_rows
 from scores.metrics import Declared
 from scores.published import shipped_table
-from scores.rows import RunKey
 from scores.run_scores import normalise_rows
 from scores.stages import MAIN
 from scores.store import read_baselines
-from scores.suites import HELD_OUT, SUITES
+from scores.suites import HELD_OUT
 
 FRAME = "data frame"
 
@@ -50,8 +47,6 @@ class Source:
     title: str
     rows: pd.DataFrame
     design: Design
-    run_order: tuple[RunKey, ...]
-    """The runs as they stand in the source."""
     facts: tuple[RunFacts, ...] = ()
     stages: Mapping[str, tuple[RunFacts, ...]] = field(default_factory=dict)
     """What else runs of a study are for, ``tune`` or ``shared``, to those runs: their families by name, and
@@ -60,8 +55,6 @@ class Source:
     """Axes beside the variant to their levels, in order; the families of rows and facts are then settings."""
     failed: tuple[FailedRun, ...] = ()
     """The runs of a study that ended without a result."""
-    other_sources: tuple[str, ...] = ()
-    """Sentences on variants whose runs were trained through different sources."""
     notes: tuple[str, ...] = field(default=())
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
@@ -78,32 +71,32 @@ class Source:
         return self.kind in (TABLE, FRAME)
 
 
-def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+def read_source(path: Path, request: Request | None = None) -> Source:
     """Read scores from a study's folder, a table, other tools' result files, or a published table.
 
     Args:
         path: Which one; a folder with result files may hold those of many models.
-        axes: Columns of a table that are axes; a study's file names its own.
-        reading: What else the user said of a table or of result files.
+        request: What the user said of a table or of result files; a study's file names its own axes.
 
     Raises:
         UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
     """
-    path, reading = Path(path), reading or Reading()
+    path, request = Path(path), request or Request()
     if path.is_dir():
-        if not _is_study(path) and (found := read_results(path, reading, axes)):
-            return _of_found(found, path, axes)
-        _refuse_flags(path, axes, reading)
+        if not _is_study(path) and (results := read_results(path, request)):
+            return _of_table(results, path, request.axis)
+        if flags := request.table_flags:
+            raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
-    if file.suffix == SUFFIX and (found := read_results(file, reading, axes)):
-        return _of_found(found, path, axes)
+    if file.suffix == SUFFIX and (results := read_results(file, request)):
+        return _of_table(results, path, request.axis)
     if file.suffix not in SUFFIXES:
-        known = ", ".join((*SUFFIXES, SUFFIX))
-        raise UsageError(f"{path} is neither a folder nor a file of a known kind ({known})")
-    return _of_found(read_table(file, reading, axes), path, axes)
+        kinds = ", ".join((*SUFFIXES, SUFFIX))
+        raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
+    return _of_table(read_table(file, request), path, request.axis)
 
 
 def _is_study(path: Path) -> bool:
@@ -113,51 +106,33 @@ def _is_study(path: Path) -> bool:
     )
 
 
-def _refuse_flags(path: Path, axes: Sequence[str], reading: Reading) -> None:
-    if axes:
-        raise UsageError(
-            f"--axis {axes[0]} is about a table; the axes of {path} stand in its study.yaml, leave out --axis"
-        )
-    if flags := reading.flags:
-        raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
-
-
-def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+def source_of_frame(table: pd.DataFrame, request: Request | None = None) -> Source:
     """Take scores from a data frame, as from a CSV with its columns.
 
     Args:
         table: At least variant, seed, benchmark and score; its index says nothing.
-        axes: Further columns that are axes.
-        reading: What else the user said of it.
+        request: What the user said of it.
 
     Raises:
         UsageError: If it is unusable.
     """
-    path = Path("the data frame")
-    found = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
-    return replace(_of_found(replace(found, kind=FRAME), path, axes), title="scores")
+    path, request = Path("the data frame"), request or Request()
+    rows = to_rows(table.reset_index(drop=True), request, str(path))
+    return replace(_of_table(replace(rows, kind=FRAME), path, request.axis), title="scores")
 
 
-def _of_found(found: Found, path: Path, axes: Sequence[str]) -> Source:
-    table = found.table
-    rows, levels = with_settings(normalise_rows(table, str(path), axes), axes)
+def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
+    rows, levels = with_settings(normalise_rows(table.table, str(path), axes), axes)
     return Source(
         path=path,
-        kind=found.kind,
+        kind=table.kind,
         title=path.resolve().stem if path.is_dir() else path.stem,
         rows=rows,
         design=design_from(rows),
-        run_order=_run_order(table),
-        notes=found.notes,
+        notes=table.notes,
         axes=levels,
-        declared=declared_by_columns(table, str(path)),
+        declared=declared_by_columns(table.table, str(path)),
     )
-
-
-def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
-    """Name the runs of a table that was found usable, first come first."""
-    runs = table[["family", "variant", "seed"]].drop_duplicates()
-    return tuple((str(f).strip(), str(v).strip(), int(float(s))) for f, v, s in runs.itertuples(index=False))
 
 
 def _read_study(folder: Path) -> Source:
@@ -180,9 +155,9 @@ def _read_study(folder: Path) -> Source:
         design = replace(design, benchmarks=tuple(benchmarks))
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     notes = [
-        *(*left_out, *unreadable, *unknown, *unknown_apart, *failed_notes(failed), *text_notes(facts, runs)),
-        *(*protocol_notes(scored, placed.family), *without_items, *cut_input_notes(scored)),
-        *(_unknown_names(study, written, rows) if written else ()),
+        *(*source_notes(facts, runs), *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
+        *(*without_items, *cut_input_notes(scored)),
     ]
     if design.is_until_decided and not design.decisions and len(design.seeds) > (design.looks or (0,))[0]:
         notes.append(
@@ -195,26 +170,23 @@ def _read_study(folder: Path) -> Source:
         title=folder.resolve().name,
         rows=rows,
         design=design,
-        run_order=_run_order(table),
         facts=facts,
         stages=_stages(placed, [*facts, *map(placed.apart, facts_apart)]),
         axes=placed.axes,
         failed=tuple(map(placed.failed, failed)),
-        other_sources=tuple(source_notes(facts, runs)),
         notes=tuple(notes),
-        baselines=_last_of_each(read_baselines(run.path) for run in scored.values()),
-        declared=design.declared,
+        # What any run's file says of each benchmark; runs of a study have the same tests and training text.
+        baselines={
+            name: levels for run in scored.values() for name, levels in read_baselines(run.path).items()
+        },
+        declared=design.report.declared,
     )
 
 
 def _compared_and_apart(
     study: StudyFolder, written: Design | None, placed: StudyAxes
 ) -> tuple[dict[str, RunFolder], dict[str, RunFolder], list[str]]:
-    """Return the runs that are compared and those of other stages, by id, and notes on what is left out.
-
-    Raises:
-        UsageError: If nothing is left.
-    """
+    """Return the runs that are compared and those of other stages, by id, and notes on what is left out."""
     runs, notes = _runs_of(study), list[str]()
     if written is not None and written.run_ids is not None:
         if foreign := sorted(set(runs) - written.run_ids):
@@ -223,10 +195,6 @@ def _compared_and_apart(
     mixed = {run_id: problem for run_id, run in runs.items() if (problem := mixed_up(run))}
     notes += [f"left out: {problem}" for problem in mixed.values()]
     compared = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
-    if written is not None and not compared and not mixed:
-        raise UsageError(
-            f"{study.path}: no cell of {study.study_file.name} is finished or scored; run the study first"
-        )
     apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
     return compared, apart, notes
 
@@ -236,7 +204,8 @@ def _scores(folder: Path, parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, 
     filled = [part for part in parts if len(part)]
     if not filled:
         raise UsageError(
-            f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
+            f"{folder}: no run that is to be compared has a score or a held-out loss; run the study first, "
+            "or score runs: ffn-ablations eval RUN..."
         )
     table = pd.concat(filled, ignore_index=True)
     graded, without_items = graded_rows(folder, table)
@@ -267,26 +236,3 @@ def _stages(placed: StudyAxes, facts: Iterable[RunFacts]) -> dict[str, tuple[Run
         for name, run_ids in placed.stages.items()
         if name != MAIN
     }
-
-
-def _unknown_names(study: StudyFolder, design: Design, rows: pd.DataFrame) -> Iterator[str]:
-    """Name outcomes in a study's file that it has not: nothing follows from them."""
-    benchmarks = {HELD_OUT, *(str(name) for name in design.benchmarks)}
-    graded = {
-        str(Benchmark(name, metric=metric.name))
-        for name in benchmarks & SUITES.keys()
-        for metric in SUITES[name].graded
-    }
-    metrics = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
-    for section, names in (("margins", design.declared.margins), ("primary", design.primary)):
-        for name in names:
-            if name not in metrics:
-                yield (
-                    f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this "
-                    "study"
-                )
-
-
-def _last_of_each(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
-    return {name: value for of_run in of_runs for name, value in of_run.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,42 +11,24 @@ from base.files import mapping
 from base.printing import first_few
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
-from base.run.manifest import recorded_source, recorded_texts
+from base.run.manifest import recorded_source
 from report.inputs.run_facts import RunFacts
 from report.significance.axes import Family, Level
 
 SHOWN = 4
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FailedRun:
     """A run that ended without a result."""
 
     run_id: str
+    family: Family
+    variant: Level
     has_diverged: bool
     """Else it ended with another error."""
     problem: str = ""
     """What went wrong, and where."""
-    setting: Family | None = None
-    """Its family; None takes the folder's."""
-    level: Level | None = None
-    """Its variant; None takes the folder's."""
-
-    @property
-    def family(self) -> Family:
-        """By its study, else by its place."""
-        return self.setting or self.run_id.split("/")[0]
-
-    @property
-    def variant(self) -> Level:
-        """By its study, else by its place."""
-        return self.level or self.run_id.split("/")[1]
-
-    @property
-    def seed(self) -> int | None:
-        """As the run is called; None where somebody named it."""
-        found = re.match(r"seed(\d+)-", self.run_id.split("/")[2])
-        return int(found[1]) if found else None
 
 
 def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun, ...]:
@@ -60,18 +41,21 @@ def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun
         run_ids: Its cells; None takes every run that is there.
     """
     study = StudyFolder(folder)
-    states = {run_id: peek_record(path) for run_id, path in study.cell_files().items()}
-    failed = {
-        run_id: FailedRun(run_id=run_id, has_diverged=False, problem=state.get("error") or "no message")
-        for run_id, state in states.items()
-        if state.get("name") == "failed"
-    }
+    problems: dict[str, tuple[bool, str]] = {}
+    for run_id, path in study.cell_files().items():
+        state = peek_record(path)
+        if state.get("name") == "failed":
+            problems[run_id] = False, state.get("error") or "no message"
     for run in study.run_folders():
         if run.has_diverged and not run.is_complete:
             record = peek_record(run.failure_marker)
             problem = f"{record.get('problem', 'the loss diverged')} at step {record.get('step', '?')}"
-            failed[run.run_id] = FailedRun(run_id=run.run_id, has_diverged=True, problem=problem)
-    return tuple(failed[run_id] for run_id in sorted(failed) if run_ids is None or run_id in run_ids)
+            problems[run.run_id] = True, problem
+    failed = sorted(run_id for run_id in problems if run_ids is None or run_id in run_ids)
+    names = ((run_id, *run_id.split("/")) for run_id in failed)
+    return tuple(
+        FailedRun(run_id, family, variant, *problems[run_id]) for run_id, family, variant, _ in names
+    )
 
 
 def failed_notes(failed: Sequence[FailedRun]) -> Iterator[str]:
@@ -124,25 +108,6 @@ def _differing(protocols: list[dict]) -> str:
     return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
 
 
-def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
-    """Name the families whose runs were trained on texts that changed under one name.
-
-    Args:
-        facts: Who the runs are.
-        runs: Their folders by run id.
-    """
-    for family in dict.fromkeys(run.family for run in facts):
-        by_texts: dict[str, list[str]] = {}
-        for run in facts:
-            if run.family == family and (texts := recorded_texts(runs[run.run_id])):
-                by_texts.setdefault(texts, []).append(run.run_id)
-        if len(by_texts) > 1:
-            yield (
-                f"{family}: {_listed(by_texts, 'on texts of fingerprint')}: what they differ by may be the "
-                "texts; train those of one of them anew, or under another study's name"
-            )
-
-
 def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
     """Name the variants whose runs are of several sources; those that compute the same count as one.
 
@@ -152,20 +117,18 @@ def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> It
     """
     for variant in dict.fromkeys(run.variant for run in facts):
         by_source = _by_source([run for run in facts if run.variant == variant], runs)
+        largest_first = sorted(by_source.items(), key=lambda source: -len(source[1]))
         if len(by_source) > 1:
+            groups = ", ".join(
+                f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} through {source} "
+                f"({first_few(sorted(run_ids), 2)})"
+                for source, run_ids in largest_first
+            )
             yield (
-                f"{variant}: {_listed(by_source, 'through')}: they are {len(by_source)} variants under one "
+                f"{variant}: {groups}: they are {len(by_source)} variants under one "
                 "name; train those of the earlier source anew, or, if all compute the same, add it to "
                 "earlier_sources of the spec"
             )
-
-
-def _listed(parts: Mapping[str, Sequence[str]], joint: str) -> str:
-    """Count the runs of each part, the largest first, and name some."""
-    return ", ".join(
-        f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} {joint} {name} ({first_few(sorted(run_ids), 2)})"
-        for name, run_ids in sorted(parts.items(), key=lambda part: -len(part[1]))
-    )
 
 
 def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> dict[str, list[str]]:

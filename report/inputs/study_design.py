@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,20 +14,114 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import mapping
 from base.run.folder_names import StudyFolder
 from base.sections import check
-from report.inputs.study_axes import StudyAxes
+from report.inputs.run_facts import RunFacts
+from report.inputs.study_checks import FailedRun
 from report.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
-from report.significance.factor import FACTORS, Factor, check_factor, listed_heads
+from report.significance.factor import FACTORS, Factor, check_factor
 from report.statistics.looks import Plan, read_plan
 from scores.metrics import Declared
-from scores.rows import LARGEST, check_axis
-from scores.stages import Decisions, is_cut_off, read_decisions
+from scores.rows import LARGEST, of_each
+from scores.stages import MAIN, Decisions, Places, is_cut_off, read_decisions
 
-NOT_ASKED = ("note", "method", "correction")
-"""Keys of a study's ``report`` that are no question; the latter two stand in older files."""
+VARIANT = "variant"
+"""What the level of the FFN is called among those of the axes."""
 ANEW = "run the study's command again, which writes it anew"
+
+
+Names = tuple[Annotated[str, BeforeValidator(str)], ...]
+"""Of what YAML may take for a number, such as a size ``1``."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+class StudyAxes(_Section):
+    """Axes of a study, where its runs stand on them, and which runs are compared; empty for a plain study."""
+
+    axes: dict[str, tuple[str, ...]] = {}
+    levels: dict[str, dict[str, str]] = {}
+    """Run id to ``variant``, where the folder does not tell it, and the level on each axis."""
+    stages: dict[str, tuple[str, ...]] = {}
+    """What else runs are for (``tune``, ``shared``) to their ids."""
+    families: Names = ()
+
+    @cached_property
+    def aside(self) -> frozenset[str]:
+        """Ids of the runs that are in no comparison."""
+        others = {run_id for name, run_ids in self.stages.items() if name != MAIN for run_id in run_ids}
+        return frozenset(others - set(self.stages.get(MAIN, ())))
+
+    def main(self, run_ids: Iterable[str]) -> frozenset[str]:
+        """Keep the runs that are compared."""
+        return frozenset(run_ids) - self.aside
+
+    def variant(self, run_id: str, otherwise: str) -> str:
+        """Return the level of the FFN of a run, whose name its files know."""
+        return self.levels.get(run_id, {}).get(VARIANT, otherwise)
+
+    def family(self, run_id: str, name: str) -> Family:
+        """Return the setting of a run that is compared."""
+        levels = self.levels.get(run_id, {})
+        return self._settings.setting(name, tuple((axis, levels[axis]) for axis in self.axes))
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return Settings(self.families, self.axes)
+
+    def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Give rows their level of the FFN and a column for each axis."""
+        if not self.levels:
+            return rows
+        names = rows[["run_id", "variant"]].astype(str)
+        variants = [self.variant(*each) for each in names.itertuples(index=False, name=None)]
+        columns = {
+            axis: of_each(names["run_id"], lambda run_id, axis=axis: self.levels[run_id][axis])
+            for axis in self.axes
+        }
+        return rows.assign(variant=variants, **columns)
+
+    def facts(self, facts: RunFacts) -> RunFacts:
+        """Give a run that is compared its setting and its level."""
+        return replace(self.apart(facts), family=self.family(facts.run_id, str(facts.family)))
+
+    def apart(self, facts: RunFacts) -> RunFacts:
+        """Give a run its level and its places, its family staying a name."""
+        levels = self.levels.get(facts.run_id, {})
+        places: Places = tuple((name, level) for name, level in levels.items() if name != VARIANT)
+        return replace(facts, variant=self.variant(facts.run_id, str(facts.variant)), places=places)
+
+    def failed(self, run: FailedRun) -> FailedRun:
+        """Give a run that failed its setting and its level."""
+        family = self.family(run.run_id, str(run.family))
+        return replace(run, family=family, variant=self.variant(run.run_id, str(run.variant)))
+
+
+Margin = Annotated[float, Field(gt=0, lt=LARGEST)]
+
+
+class StudyReport(_Section):
+    """What a study asks of its report."""
+
+    baseline: str | None = None
+    primary: tuple[str, ...] = ()
+    """Outcomes that claims are made about; none means all."""
+    contrasts: tuple[str, ...] = ()
+    paired: StrictBool = False
+    looks: Any = None
+    factor: Factor = FACTORS[0]
+    """Whose levels the baseline and the contrasts are."""
+    margin: Margin | None = None
+    margins: dict[str, Margin] = {}
+    note: str = ""
+    """What the study's author tells of it."""
+
+    @property
+    def declared(self) -> Declared:
+        """Its margins, as flags and columns declare them."""
+        return Declared(margin=self.margin, margins=self.margins)
 
 
 @dataclass(frozen=True)
@@ -41,14 +136,9 @@ class Design:
     seeds: tuple[int, ...]
     benchmarks: tuple[Benchmark, ...]
     written: bool
-    baseline: str | None = None
-    primary: tuple[str, ...] = ()
-    """Outcomes that claims are made about; none means all."""
-    contrasts: tuple[str, ...] = ()
-    paired: bool = False
+    report: StudyReport = field(default_factory=StudyReport)
+    """What the study's file asks of its report."""
     looks: Plan | None = None
-    factor: Factor = "ffn"
-    """Whose levels the baseline and the contrasts are."""
     heads: tuple[str, ...] = ()
     """Of classification, where a study names them."""
     run_ids: frozenset[str] | None = None
@@ -58,12 +148,6 @@ class Design:
     """Whether seeds are added to what is undecided, of which ``decisions`` is the record."""
     placed: StudyAxes = field(default_factory=StudyAxes)
     """Where the runs of ``run_ids`` stand on the axes of the study, and which of them are compared."""
-    declared: Declared = field(default_factory=Declared)
-    """What the study's file says of its outcomes."""
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    """The report section of the study's file, as it stands now, but for the note."""
-    note: str = ""
-    """What the study's author tells of it."""
 
     def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
         """Return the seeds that an arm was meant to have by now."""
@@ -85,49 +169,18 @@ def design_from(rows: pd.DataFrame) -> Design:
     return Design(names["family"], names["variant"], seeds, benchmarks, written=False)
 
 
-def _listed(value: object) -> object:
-    """A text for itself; a study as its author writes it maps each family to a base config."""
-    return [value] if isinstance(value, str) else list(value) if isinstance(value, dict) else value
-
-
-Names = Annotated[tuple[Annotated[str, BeforeValidator(str)], ...], BeforeValidator(_listed)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Margin = Annotated[float, Field(gt=0, lt=LARGEST)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
-
-
-class _Report(_Section):
-    """What a study asks of its report."""
-
-    baseline: str | None = None
-    primary: Texts = ()
-    contrasts: Texts = ()
-    paired: StrictBool = False
-    looks: Any = None
-    factor: str = FACTORS[0]
-    margin: Margin | None = None
-    margins: dict[str, Margin] = {}
-    note: str = ""
-
-
-class _StudyFile(_Section):
+class _StudyFile(StudyAxes):
     """The keys of a study's file that a report follows."""
 
     families: Annotated[Names, Field(min_length=1)]
     variants: Annotated[Names, Field(min_length=1)]
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
-    benchmarks: Texts = ()
+    benchmarks: tuple[str, ...] = ()
     evaluation: dict[str, Any] = {}
     heads: Names | None = None
     until: str | None = None
-    axes: dict[str, tuple[str, ...]] = {}
-    levels: dict[str, dict[str, str]] = {}
-    stages: dict[str, tuple[str, ...]] = {}
     cells: Names | None = None
-    report: _Report = _Report()
+    report: StudyReport = StudyReport()
 
 
 def read_design(path: Path) -> Design | None:
@@ -147,42 +200,24 @@ def read_design(path: Path) -> Design | None:
         raise UsageError(f"{error}; {ANEW}") from None
     if not content or is_cut_off(content):
         raise UsageError(f"{path} {'was cut off' if content else 'is empty'}; {ANEW}")
-    file = check(_StudyFile, _without_nothing(content), source=str(path))
-    report, evaluation = mapping(content.get("report")), file.evaluation
-    placed = StudyAxes(file.axes, file.levels, file.stages, file.families)
+    file = check(_StudyFile, content, source=str(path))
+    check_factor(file.report.factor, file.axes, f"report.factor in {path}")
     run_ids = file.cells if file.cells is not None else tuple(file.levels) if file.axes else None
-    _check_places(path, placed, run_ids or ())
-    benchmarks = file.benchmarks or tuple(evaluation.get("suites") or ())
+    benchmarks = file.benchmarks or tuple(file.evaluation.get("suites") or ())
     return Design(
-        families=tuple(_settings(placed)),
+        families=tuple(_settings(file)),
         variants=file.variants,
         seeds=file.seeds,
         benchmarks=tuple(map(Benchmark, benchmarks)),
         written=True,
-        baseline=file.report.baseline,
-        primary=file.report.primary,
-        contrasts=file.report.contrasts,
-        paired=file.report.paired,
+        report=file.report,
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",
         decisions=read_decisions(path.parent),
-        factor=check_factor(file.report.factor, placed.axes, f"report.factor in {path}"),
-        heads=_heads(file),
+        heads=file.heads or (),
         run_ids=None if run_ids is None else frozenset(run_ids),
-        placed=placed,
-        declared=Declared(margin=file.report.margin, margins=file.report.margins),
-        asked={key: value for key, value in report.items() if key not in NOT_ASKED},
-        note=file.report.note,
+        placed=file,
     )
-
-
-def _without_nothing(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out keys without a value: their sections say the defaults."""
-    return {
-        key: _without_nothing(value) if key == "report" and isinstance(value, dict) else value
-        for key, value in content.items()
-        if value is not None
-    }
 
 
 def _settings(placed: StudyAxes) -> Iterator[Family]:
@@ -193,21 +228,40 @@ def _settings(placed: StudyAxes) -> Iterator[Family]:
             yield settings.setting(family, tuple(zip(placed.axes, levels, strict=True)))
 
 
-def _check_places(path: Path, placed: StudyAxes, run_ids: Iterable[str]) -> None:
-    """Refuse an axis that is none, and a run that is compared and stands nowhere on an axis."""
-    axes: Mapping[str, Collection[str]] = {check_axis(name, str(path)): x for name, x in placed.axes.items()}
-    for run_id in sorted(placed.main(run_ids)):
-        for axis, levels in axes.items():
-            level = placed.levels.get(run_id, {}).get(axis)
-            if level not in levels:
-                raise UsageError(
-                    f"{path}: levels.{run_id} has {axis} {level}; it must be one of {', '.join(levels)}"
-                )
+def decided_seeds(design: Design, benchmark: Benchmark) -> dict[str, Sequence[int]]:
+    """Return by comparison, as written, the seeds that it was decided with on a benchmark."""
+    decided = design.decisions.decided() if design.decisions else {}
+    return {
+        comparison: design.seeds[:num_seeds]
+        for (comparison, metric), (num_seeds, _) in decided.items()
+        if metric == str(benchmark)
+    }
 
 
-def _heads(file: _StudyFile) -> tuple[str, ...]:
-    """Name the heads of a study as rows do; none where its file is from before there was a choice."""
-    if file.heads is not None:  # written by this project, without options that are defaults
-        return file.heads
-    finetune = mapping(file.evaluation.get("finetune"))
-    return listed_heads(finetune) if "head" in finetune else ()
+def runs_of_all(design: Design, runs: pd.DataFrame) -> pd.DataFrame:
+    """Keep the runs of seeds that all variants were meant to have."""
+    first = design.decisions.planned[0] if design.decisions else None
+    return runs[runs.seed.isin(design.seeds[:first])] if first else runs
+
+
+def decided_remark(design: Design) -> str | None:
+    """Say which comparisons are shown as they were at a look before the last one, and what that saved.
+
+    None where seeds are no matter of looks, or nothing was decided before the latest one.
+    """
+    if design.decisions is None:
+        return None
+    used = f" It took {design.decisions.runs_used}." if design.decisions.is_over else ""
+    early: dict[str, list[str]] = {}
+    for (comparison, metric), (num_seeds, _) in design.decisions.decided().items():
+        if num_seeds < len(design.seeds):
+            early.setdefault(f"{comparison} with {num_seeds} seeds", []).append(metric)
+    if not early:
+        return None
+    looks = ", ".join(map(str, design.decisions.planned))
+    comparisons = "; ".join(f"{words} ({', '.join(metrics)})" for words, metrics in early.items())
+    return (
+        f"Seeds were added only to variants with an undecided comparison, at looks of {looks} seeds. What "
+        f"was decided before the latest look stays as it was then, with the runs of then: {comparisons}. "
+        f"Single runs, means of variants and phenomena are of all runs.{used}"
+    )

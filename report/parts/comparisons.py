@@ -29,8 +29,7 @@ from report.leaderboard import verdict
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
-from report.verdicts.findings import AtSharedRate, place
-from report.verdicts.ranking import by_standing, shown_first
+from report.verdicts.findings import AtSharedRate, by_standing, place, shown_first
 
 LARGE_SHARE = 0.5
 """Of a variance, from which on a reader is told where it comes from."""

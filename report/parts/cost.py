@@ -28,7 +28,7 @@ from report.figures.style import (
 from report.inputs.run_facts import SHOWN
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Benchmark, Level
-from report.verdicts.ranking import by_standing
+from report.verdicts.findings import by_standing
 from scores.rows import some_of
 from scores.suites import HELD_OUT
 

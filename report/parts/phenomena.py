@@ -34,7 +34,7 @@ from report.significance.arms import ArmTable, Key, arms_in_order
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison, compare_arms
 from report.significance.factor import Contrast
-from report.verdicts.ranking import by_standing
+from report.verdicts.findings import by_standing
 from scores.metrics import Metric
 from scores.run_scores import SINGLE_TASK, decimals
 from scores.suites import HELD_OUT

@@ -27,8 +27,7 @@ from report.statistics.power import (
     runs_to_show_equivalence,
     signal_noise,
 )
-from report.verdicts.findings import named
-from report.verdicts.ranking import by_standing
+from report.verdicts.findings import by_standing, named
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from report.figures.style import (
 )
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
-from report.verdicts.ranking import by_standing
+from report.verdicts.findings import by_standing
 from scores.run_scores import SINGLE_TASK
 from scores.suites import SUITES
 

@@ -28,7 +28,7 @@ from report.figures.style import (
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import ArmTable
 from report.significance.axes import SIZE, Benchmark, Family, Level, Setting, level_number, places_of
-from report.verdicts.ranking import shown_first
+from report.verdicts.findings import shown_first
 
 Ladders = Mapping[Family, Mapping[str, Family]]
 """What stands beside size, to each size, ascending, to its setting."""

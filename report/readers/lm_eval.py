@@ -11,8 +11,9 @@ import pandas as pd
 
 from base.errors import UsageError, first_line
 from base.records import read_json
-from report.readers.reading import SHOWN, Found, Reading
+from report.readers.reading import SHOWN, TableOfRows
 from report.readers.tables import to_rows
+from report.request import Request
 from scores.lm_eval_metrics import directions_of, metrics_of
 from scores.rows import primary_metric, some_of
 from scores.suites import HARNESS_PREFIX
@@ -25,13 +26,12 @@ _PARTS = ("config", "group_subtasks", "higher_is_better", "n-shot", "n-samples",
 _KEY = ["run_id", "benchmark", "task", "metric"]
 
 
-def read_results(path: Path, reading: Reading, axes: Sequence[str]) -> Found | None:
+def read_results(path: Path, request: Request) -> TableOfRows | None:
     """Read lm-eval's result files.
 
     Args:
         path: One of them, or a folder with any number of them at any depth.
-        reading: What the user said of them; ``names`` is how a model's name is read.
-        axes: Fields of names that are axes.
+        request: What the user said of them; ``names`` is how a model's name is read.
 
     Returns:
         None for a folder that holds none.
@@ -44,11 +44,11 @@ def read_results(path: Path, reading: Reading, axes: Sequence[str]) -> Found | N
         if path.is_dir():
             return None
         raise UsageError(f"{path} is no result file that is known here; those of lm-eval are")
-    if flags := Reading(columns=reading.columns, scores=reading.scores).flags:
+    if flags := [flag for flag in request.table_flags if flag in ("--columns", "--scores")]:
         raise UsageError(f"{flags[0]} is about a table, and {path} holds result files; leave it out")
     results = _last(pd.DataFrame(measured), notes).drop(columns=["date", "setting"])
-    found = to_rows(results.assign(name=results["run_id"]), reading, axes, str(path))
-    return Found(table=found.table, notes=(*notes, *found.notes), kind=LABEL)
+    rows = to_rows(results.assign(name=results["run_id"]), request, str(path))
+    return TableOfRows(table=rows.table, notes=(*notes, *rows.notes), kind=LABEL)
 
 
 def _read_all(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -10,14 +10,15 @@ import codecs
 import io
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
 from base.errors import UsageError, first_line, shown, unknown_name
-from report.readers.reading import DECLARATIONS, NAME, ONLY_FAMILY, SHOWN, Found, Reading, split_names
+from report.readers.reading import ONLY_FAMILY, SHOWN, TableOfRows, split_names
+from report.request import DECLARATIONS, NAME, Request
 from scores.metrics import looks_like_a_loss
 from scores.rows import ROW_COLUMNS, some_of, unmark
 from scores.suites import SUITES, known_metric
@@ -44,8 +45,7 @@ _PLACE = ("benchmark", "task", "group", "metric", "head")
 class _Context:
     """What every step of the reading may need; ``notes`` are said in the report."""
 
-    reading: Reading
-    axes: Sequence[str]
+    request: Request
     origin: str
     notes: list[str] = field(default_factory=list)
 
@@ -59,13 +59,12 @@ class _Context:
         return UsageError(f"{self.origin}{text}")
 
 
-def read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
+def read_table(path: Path, request: Request) -> TableOfRows:
     """Read a file with a table.
 
     Args:
         path: CSV or TSV (UTF-8, or UTF-16 with its mark), or parquet.
-        reading: What the user said of it.
-        axes: Columns that are axes.
+        request: What the user said of it.
 
     Raises:
         UsageError: If it cannot be read, or is no table of scores.
@@ -74,8 +73,8 @@ def read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
         table, delimiter = _read(path)
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{path} is not a readable table: {first_line(error)}") from None
-    found = to_rows(table, reading, axes, str(path), delimiter)
-    return replace(found, kind="rows file") if path.suffix == ".parquet" else found
+    rows = to_rows(table, request, str(path), delimiter)
+    return replace(rows, kind="rows file") if path.suffix == ".parquet" else rows
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, str]:
@@ -108,35 +107,32 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
     return table.loc[:, ~is_blank], delimiter
 
 
-def to_rows(
-    table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str, delimiter: str = ","
-) -> Found:
+def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str = ",") -> TableOfRows:
     """Bring a table into rows of one score each, with the column names of rows.
 
     Args:
         table: As it was written.
-        reading: What the user said of it.
-        axes: Columns that are axes.
+        request: What the user said of it.
         origin: Where it is from, named in errors.
         delimiter: What separated its fields: where it is no comma, commas may be decimal ones.
 
     Raises:
         UsageError: For a column that is not there, or a shape that cannot be told.
     """
-    context = _Context(reading=reading, axes=axes, origin=origin)
+    context = _Context(request=request, origin=origin)
     if table.index.name != ROW:
         table = table.set_axis(pd.RangeIndex(1, len(table) + 1, name="data row"))
     table = _renamed(table, context)
     if table.empty:
-        return Found(table=table)
+        return TableOfRows(table=table)
     table = _finished(_as_text(table), context)
     is_wide = "score" not in table.columns
     if is_wide:
         table = _wide_to_long(table, context)
-    elif reading.scores:
+    elif request.scores:
         raise context.error(
             " has a column score, so it has a row for each score; leave out --scores, or write --columns "
-            f"score={reading.scores[0]}"
+            f"score={request.scores[0]}"
         )
     table = _identified(table, context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
@@ -144,7 +140,7 @@ def to_rows(
     if is_wide and "score" in table.columns:
         table = _without_gaps(table, context)
     family = table["family"] if "family" in table.columns else ONLY_FAMILY
-    return Found(table=table.assign(family=family), notes=tuple(context.notes))
+    return TableOfRows(table=table.assign(family=family), notes=tuple(context.notes))
 
 
 def _key(name: object) -> str:
@@ -154,16 +150,18 @@ def _key(name: object) -> str:
 
 def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """Give columns the names that rows have for them, as the user says, or where they differ in letters."""
-    columns, scores = context.reading.columns, context.reading.scores
+    columns, scores = context.request.names_of_columns, context.request.scores
     table = table.set_axis(list(map(str, table.columns)), axis=1)
-    flags = {name: f"--columns {own}=" for own, name in columns.items()} | dict.fromkeys(scores, "--scores")
+    flags = {theirs: f"--columns {ours}=" for ours, theirs in columns.items()}
+    flags |= dict.fromkeys(scores, "--scores")
     if absent := [name for name in flags if name not in table.columns]:
         raise unknown_name(f"column in {flags[absent[0]]}", absent[0], list(table.columns))
-    renames = {theirs: own for own, theirs in columns.items()}
-    known = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *context.axes)}
-    meant = {name: known.get(_key(name), name) for name in table.columns if name not in (*renames, *scores)}
-    replaced = [name for name in meant if meant[name] in columns]
-    table = table.drop(columns=replaced).rename(columns=meant | renames)
+    renames = {theirs: ours for ours, theirs in columns.items()}
+    by_key = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis)}
+    others = [name for name in table.columns if name not in (*renames, *scores)]
+    by_letters = {name: by_key.get(_key(name), name) for name in others}
+    replaced = [name for name in others if by_letters[name] in columns]
+    table = table.drop(columns=replaced).rename(columns=by_letters | renames)
     if (twice := table.columns[table.columns.duplicated()]).size:
         raise context.error(f" has the column {twice[0]!r} twice; name each once")
     if "higher_is_better" in table.columns and "lower_is_better" not in table.columns:  # as lm-eval has it
@@ -186,7 +184,7 @@ def _texts(column: pd.Series) -> pd.Series:
 
 def _finished(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """Leave out runs that a tracker calls unfinished: no random ones, as what diverges is stopped."""
-    for column in (x for x in table.columns if _STATE.fullmatch(_key(x)) and x not in context.axes):
+    for column in (x for x in table.columns if _STATE.fullmatch(_key(x)) and x not in context.request.axis):
         states = table[column].astype(str).str.strip().str.lower()
         is_finished = states.str.fullmatch(_FINISHED)
         if is_finished.any():
@@ -206,10 +204,10 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     Without ``--scores``, columns are scores where all that hold numbers have names that are known. The index
     then says where each cell stands.
     """
-    of_seeds = [x for x in context.reading.scores or table.columns if _OF_SEED.fullmatch(x)]
-    if "seed" in table.columns or len(of_seeds) < len(context.reading.scores):
+    of_seeds = [x for x in context.request.scores or table.columns if _OF_SEED.fullmatch(x)]
+    if "seed" in table.columns or len(of_seeds) < len(context.request.scores):
         of_seeds = []
-    scores = of_seeds or list(context.reading.scores) or _score_columns(table, context)
+    scores = of_seeds or list(context.request.scores) or _score_columns(table, context)
     if not scores:
         return table  # which lacks its scores, as is told next
     others = [name for name in table.columns if name not in scores]
@@ -228,8 +226,8 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
 
 
 def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
-    known = {_key(name) for name in (*ROW_COLUMNS, *DECLARATIONS, *context.axes, *_NAME_COLUMNS)}
-    others = [x for x in table.columns if _key(x) not in known and not _BOOKKEEPING.fullmatch(_key(x))]
+    no_scores = {_key(name) for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis, *_NAME_COLUMNS)}
+    others = [x for x in table.columns if _key(x) not in no_scores and not _BOOKKEEPING.fullmatch(_key(x))]
     is_known = {x: bool(x in SUITES or known_metric(x) or looks_like_a_loss(x)) for x in others}
     has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
     numeric = [x for x in others if _is_number(table[x]).any() or (is_known[x] and has_figures[x])]
@@ -246,28 +244,30 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
 
 def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """Give rows a variant and a seed, from the names of runs where no columns say them."""
-    template, named = context.reading.names, _name_column(table, context.reading)
-    if template is None and (named is None or {"variant", "seed"} <= {*table.columns}):
+    template, name_column = context.request.names, _name_column(table, context.request)
+    if template is None and (name_column is None or {"variant", "seed"} <= {*table.columns}):
         return _numbered(table, context)
-    if named is None:
+    if name_column is None:
         raise context.error(": no column names runs, as --names needs; say which: --columns name=COLUMN")
-    names = list(table[named].astype(str))
-    fields, note = split_names(names, template, context.axes, context.origin)
+    names = list(table[name_column].astype(str))
+    fields, note = split_names(names, template, context.request.axis, context.origin)
     if template is None:
         is_of_both = "seed" in fields.columns and "seed" in table.columns
         if is_of_both and (_numbers(fields["seed"]).to_numpy() != _numbers(table["seed"]).to_numpy()).any():
             fields = pd.DataFrame({"variant": names})  # `gelu-s2` may be of size 2
         fields = fields[[name for name in fields.columns if name not in table.columns]]
         context.notes.extend([note] if "seed" in fields.columns else [])
-        others = [x for x in table.columns if _key(x) in _NAME_COLUMNS and x != named]
-        context.note(f"names are those of {named}; not read", [x for x in others if table[x].nunique() > 1])
-    others = table.drop(columns=[*{*fields.columns} & {*table.columns}, named])
+        others = [x for x in table.columns if _key(x) in _NAME_COLUMNS and x != name_column]
+        context.note(
+            f"names are those of {name_column}; not read", [x for x in others if table[x].nunique() > 1]
+        )
+    others = table.drop(columns=[*{*fields.columns} & {*table.columns}, name_column])
     return _numbered(pd.concat([fields.set_axis(table.index), others], axis=1), context)
 
 
-def _name_column(table: pd.DataFrame, reading: Reading) -> str | None:
+def _name_column(table: pd.DataFrame, request: Request) -> str | None:
     """Return the column that names runs, by what the user says or by its own name; numbers name nothing."""
-    if NAME in reading.columns:
+    if NAME in request.names_of_columns:
         return NAME
     names = {_key(x): x for x in table.columns if _key(x) in _NAME_COLUMNS and not _is_number(table[x]).all()}
     order = _NAME_COLUMNS if "seed" in table.columns else _NAME_COLUMNS[::-1]

@@ -59,24 +59,24 @@ def count_failures(
     families = list(dict.fromkeys(family for c in comparisons for family in c.families))
     everything = {*ended, *((run.run_id, run.family, run.variant) for run in failed)}
     counts = [_count(failed, everything, v, f) for v in variants for f in (None, *families)]
-    return tuple(_tested(counts, baseline))
+    return tuple(_tested(counts))
 
 
 def with_failed(
     comparisons: Iterable[Comparison], failed: Sequence[FailedRun], scores: pd.DataFrame
-) -> list[Comparison]:
+) -> tuple[Comparison, ...]:
     """Say of each comparison how many of its runs failed and have no score."""
-    return [replace(c, num_failed=len(_lost(c, failed, scores))) for c in comparisons]
+    return tuple(replace(c, num_failed=len(_lost(c, failed, scores))) for c in comparisons)
 
 
 def failure_notes(failures: Sequence[FailureCount], level: float) -> list[str]:
     """Name the variants that are shown to fail more or less often than the baseline."""
-    own = {c.variant: c for c in failures if c.family is None}
+    overall = [c for c in failures if c.family is None]
     return [
         f"{c.variant} failed in {c.without_result} of {c.num_runs} runs, {base.variant} in "
         f"{base.without_result} of {base.num_runs} (Fisher's exact test, Holm, p {c.p_corrected:.2g})"
-        for base in list(own.values())[:1]
-        for c in own.values()
+        for base in overall[:1]
+        for c in overall
         if c.p_corrected is not None and c.p_corrected < level
     ]
 
@@ -87,28 +87,24 @@ def _count(
     variant: Level,
     family: Family | None,
 ) -> FailureCount:
-    def is_one(run_family: Family, run_variant: Level) -> bool:
-        return run_variant == variant and family in (None, run_family)
-
-    own = [run for run in failed if is_one(run.family, run.variant)]
-    diverged = sum(run.has_diverged for run in own)
+    has_diverged = [
+        run.has_diverged for run in failed if run.variant == variant and family in (None, run.family)
+    ]
     return FailureCount(
         variant=variant,
         family=family,
-        num_runs=sum(is_one(f, v) for _, f, v in everything),
-        num_diverged=diverged,
-        num_failed=len(own) - diverged,
+        num_runs=sum(v == variant and family in (None, f) for _, f, v in everything),
+        num_diverged=sum(has_diverged),
+        num_failed=len(has_diverged) - sum(has_diverged),
     )
 
 
-def _tested(counts: Sequence[FailureCount], baseline: Level) -> list[FailureCount]:
-    whole = {c.variant: c for c in counts if c.family is None}
-    others = [c for variant, c in whole.items() if variant != baseline]
-    p_values = [_fisher(c, whole[baseline]) for c in others]
-    corrected = Holm().adjust(p_values)
-    tested = {
-        c.variant: replace(c, p=p, p_corrected=q) for c, p, q in zip(others, p_values, corrected, strict=True)
-    }
+def _tested(counts: Sequence[FailureCount]) -> list[FailureCount]:
+    """Compare the counts over all families with that of the baseline, the first."""
+    baseline, *others = [c for c in counts if c.family is None]
+    p_values = [_fisher(c, baseline) for c in others]
+    corrected = zip(others, p_values, Holm().adjust(p_values), strict=True)
+    tested = {c.variant: replace(c, p=p, p_corrected=p_corrected) for c, p, p_corrected in corrected}
     return [tested.get(c.variant, c) if c.family is None else c for c in counts]
 
 

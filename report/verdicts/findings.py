@@ -10,15 +10,21 @@ from report.document.markdown import family_label, title
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
 from report.significance.comparison import (
+    AT_CHANCE,
     DIFFERENT,
     INCONCLUSIVE,
     NEGLIGIBLE,
+    NOT_ESTIMABLE,
+    SHOWN,
     Comparison,
     Inference,
     compare_with_baseline,
 )
 from report.significance.factor import OF_HEADS, Contrast, Factor, noun
 from report.significance.multiple_comparisons import MultipleComparisons, question
+
+FIRST = 3
+"""Outcomes on the first screen."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +34,16 @@ class AtSharedRate:
     shared: Comparison
     """By itself: a size, of which no verdict is told."""
     own: Comparison
-    """As reported."""
+    """As reported, each variant at its own rate."""
 
     @property
     def has_same_runs(self) -> bool:
         """Whether the shared rate is each one's own: the intervals then differ by what the choice adds."""
-        shared, own = self.shared, self.own
-        if (shared.num_runs_plus, shared.num_runs_minus) != (own.num_runs_plus, own.num_runs_minus):
+        shared, reported = self.shared, self.own
+        numbers = [(c.num_runs_plus, c.num_runs_minus) for c in (shared, reported)]
+        if numbers[0] != numbers[1] or shared.estimate is None or reported.estimate is None:
             return False
-        if shared.estimate is None or own.estimate is None:
-            return False
-        return math.isclose(shared.estimate, own.estimate, rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(shared.estimate, reported.estimate, rel_tol=1e-9, abs_tol=1e-9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +159,7 @@ def find(
         for arms in claims.tables.values()
         for comparison in compare_with_baseline(arms, baseline, others, how)
     ]
-    asked = claims.compare(contrasts)
-    comparisons, asked = claims.correct_with(alone, asked)
+    comparisons, corrected_contrasts = claims.correct_with(alone, claims.compare(contrasts))
     return Findings(
         factor=factor,
         inference=how,
@@ -164,29 +168,30 @@ def find(
         variants=(baseline, *others),
         tables=claims.tables,
         comparisons=tuple(comparisons),
-        contrasts=tuple(asked),
+        contrasts=tuple(corrected_contrasts),
         is_drawn=claims.is_drawn,
     )
 
 
-def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:
+def with_shared_rate(findings: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:
     """Set the differences at the shared rate beside the comparisons at each one's own.
 
     Args:
-        found: What is found at each one's own.
+        findings: What is found at each one's own.
         benchmark: The metric that the study was tuned by.
         shared: Its runs at the shared rate; None where there are none.
     """
-    if shared is None or benchmark not in found.tables:
-        return found
-    table = ArmTable(shared.runs, benchmark, metric=shared.metric, decided=found.tables[benchmark].decided)
-    alone = compare_with_baseline(table, found.baseline, found.others, found.inference)
+    if shared is None or benchmark not in findings.tables:
+        return findings
+    table = ArmTable(shared.runs, benchmark, metric=shared.metric, decided=findings.tables[benchmark].decided)
+    alone = compare_with_baseline(table, findings.baseline, findings.others, findings.inference)
     at_shared = {(c.family, c.contrast): c for c in alone}
-    own = [c for c in found.comparisons if c.benchmark == benchmark]
-    both = [
-        AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared
-    ]
-    return replace(found, at_shared_rate=tuple(both))
+    both = tuple(
+        AtSharedRate(at_shared[c.family, c.contrast], c)
+        for c in findings.comparisons
+        if c.benchmark == benchmark and (c.family, c.contrast) in at_shared
+    )
+    return replace(findings, at_shared_rate=both)
 
 
 def verdict_word(comparison: Comparison) -> str:
@@ -217,3 +222,31 @@ def place(findings: Findings, benchmark: Benchmark) -> str:
     if len(scopes) > 1 or len(findings.families) == 1:
         return title(benchmark)
     return f"{title(benchmark)} ({family_label(scopes[0])} only)"
+
+
+def can_tell(findings: Findings, benchmark: Benchmark) -> bool:
+    """Whether anything is shown on it by a primary comparison."""
+    return any(c.verdict in SHOWN for c in findings.comparisons if c.benchmark == benchmark and c.is_primary)
+
+
+def is_at_chance(findings: Findings, benchmark: Benchmark) -> bool:
+    """Whether every comparison that can be made on it is at chance, on average and in each family."""
+    verdicts = {c.verdict for scope in findings.scopes(benchmark) for c in findings.of(benchmark, scope)}
+    return AT_CHANCE in verdicts and verdicts <= {AT_CHANCE, NOT_ESTIMABLE}
+
+
+def by_standing(findings: Findings) -> list[Benchmark]:
+    """Sort outcomes: those of the claims first; those that can tell, the open ones, those at chance."""
+    primary = findings.primary
+    return sorted(
+        findings.benchmarks,
+        key=lambda name: (name not in primary, not can_tell(findings, name), is_at_chance(findings, name)),
+    )
+
+
+def shown_first(findings: Findings) -> list[Benchmark]:
+    """Return the outcomes drawn on the first screen: claims that can tell, else the first open ones."""
+    order = by_standing(findings)
+    claimed = [name for name in order if name in findings.primary] or order
+    telling = [name for name in claimed if can_tell(findings, name)]
+    return (telling or [name for name in claimed if not is_at_chance(findings, name)] or claimed)[:FIRST]

@@ -12,7 +12,7 @@ import pytest
 from base.run.folder_names import RunFolder, StudyFolder
 from ffn_variants.registry import FFN_VARIANTS
 from pretrain.run.provenance import source_change
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import read_source
 from tests.processes import run_command
 

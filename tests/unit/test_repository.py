@@ -83,6 +83,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "report": (
         "statistics",
         "significance",
+        "request",
         "figures.style readers",
         "document",
         "inputs",
@@ -93,7 +94,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "figures",
         "parts",
         "page",
-        "analyse exports paper plots",
+        "compute paper",
         "plan write",
         "command",
     ),

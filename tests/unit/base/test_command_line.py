@@ -19,7 +19,7 @@ from eval.command import EvaluateArgs
 from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
 from pretrain.train import TrainArgs
-from report.command import ReportArgs
+from report.request import Request
 from tests.cases import first_is_fast
 
 
@@ -169,7 +169,7 @@ def test_flags_and_keywords_have_the_same_names() -> None:
     ],
 )
 def test_a_flag_may_be_given_several_times(args: list[str], contrasts: tuple[str, ...]) -> None:
-    read = parse_flags(ReportArgs, args)
+    read = parse_flags(Request, args)
     assert (str(read.source), read.contrast) == ("scores.csv", contrasts)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from report.analysis import Analysis
 from report.document.document import Document
-from report.exports import number_tables, record_of
 from report.page import blocks
 from report.part import Page
+from report.write import number_tables, record_of
 
 
 def render(analysis: Analysis, alternative_texts: Mapping[str, str] | None = None) -> str:

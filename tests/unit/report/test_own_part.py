@@ -14,11 +14,11 @@ import pytest
 
 import report.parts
 from base.errors import UsageError
-from report.analyse import analyse
-from report.analysis import Request
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.part import Part
 from report.parts import PARTS
+from report.request import Request
 from report.write import write_report
 from tests.unit.report.significance.comparing import table
 
@@ -43,7 +43,7 @@ def part(tmp_path: Path, repository: Path) -> Path:
 
 def test_the_example_of_the_page_is_in_every_file_of_the_report(scores: Path, part: Path, tmp_path: Path):
     out = tmp_path / "out"
-    write_report(scores, out, Request(parts=(f"{part}:PART",)))
+    write_report(scores, out, Request(part=(f"{part}:PART",)))
     expected = pd.read_csv(scores).groupby("variant").score.std()
     written = pd.read_csv(out / "tables" / "steadiness.csv").set_index("variant").sd
     assert written.to_dict() == pytest.approx(expected.to_dict())
@@ -78,7 +78,7 @@ def test_a_file_that_holds_no_part_is_told_in_one_line(
     if content is not None:
         (tmp_path / place.split(":")[0]).write_text(content)
     with pytest.raises(UsageError, match=message):
-        analyse(read_source(scores), Request(parts=(f"{tmp_path / place}",)))
+        analyse(read_source(scores), Request(part=(f"{tmp_path / place}",)))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_a_part_forgets_or_takes_from_another_is_named_and_nothing_written(
         f"PART = Part(name='mine', compute=lambda a: True, section=section, {made})\n"
     )
     with pytest.raises(UsageError, match=message):
-        write_report(scores, tmp_path / "out", Request(parts=(f"{tmp_path / 'mine.py'}:PART",)))
+        write_report(scores, tmp_path / "out", Request(part=(f"{tmp_path / 'mine.py'}:PART",)))
     assert not (tmp_path / "out").exists()
 
 

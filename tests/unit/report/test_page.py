@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.sources import read_source, source_of_frame
 from report.page import make_card
 from report.part import NextStep, Part
-from report.verdicts.ranking import by_standing
+from report.request import Request
+from report.verdicts.findings import by_standing
 from tests.unit.report.rendering import render
 from tests.unit.report.tuned_study import tune, write_study
 
@@ -47,7 +48,7 @@ def named(source: str, tmp_path: Path, shared: Path) -> Analysis:
     if source == "exploratory metrics":
         return analyse(source_of_frame(frame(0, shift=3.0)), Request(primary=("blimp",)))
     if source == "contrasts":
-        return analyse(source_of_frame(frame(0, shift=3.0)), Request(contrasts=("relu - kan+silu",)))
+        return analyse(source_of_frame(frame(0, shift=3.0)), Request(contrast=("relu - kan+silu",)))
     return analyse(read_source(shared / "thesis" / f"{source}.csv"))
 
 
@@ -140,9 +141,7 @@ def test_whoever_a_sentence_names_has_the_size_that_it_says(analysis: Analysis):
 
 
 def test_contrasts_asked_for_are_in_the_answer():
-    found = analyse(
-        source_of_frame(frame(0, shift=3.0)), Request(contrasts=("relu - kan+silu", "kan - silu"))
-    )
+    found = analyse(source_of_frame(frame(0, shift=3.0)), Request(contrast=("relu - kan+silu", "kan - silu")))
     sentences = [x for x in make_card(found).answer if x.startswith("Of the contrasts asked for, ")]
     assert len(sentences) == len(found.primary)
     for sentence, benchmark in zip(sentences, found.primary, strict=True):

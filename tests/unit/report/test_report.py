@@ -17,9 +17,9 @@ from scipy import stats
 
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
-from report.analyse import analyse
-from report.analysis import Request
+from report.compute import analyse
 from report.inputs.sources import read_source
+from report.request import Request
 from report.write import write_report
 from scores.rows import ROW_COLUMNS, write_rows
 from scores.store import write_baselines
@@ -245,7 +245,7 @@ def test_runs_of_another_configuration_are_left_out_and_named(study: Path, tmp_p
 
 def test_published_seeds(shared_data: Path):
     source = shared_data / "thesis" / "all_seeds.csv"
-    text = text_of(source, contrasts=("relu+silu - prelu+swish",))
+    text = text_of(source, contrast=("relu+silu - prelu+swish",))
     assert "On blimp, averaged over GPT-Neo and RoBERTa, no variant is shown to differ from `gelu`" in text
     assert "not estimable: `kan`" in text
     assert "| `none` | GPT-Neo | -2.6 | " in text
@@ -363,7 +363,7 @@ def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
     for contrast in ("relu+swish - gelu", "relu - kan"):
         assert f"contrast `{contrast}` is left out until all of it has scores" in text
     with pytest.raises(UsageError, match="unknown variant 'relu'"):
-        text_of(study, contrasts=("relu - kan",))
+        text_of(study, contrast=("relu - kan",))
     content["report"] |= {"contrasts": ["rleu - kan"]}
     (study / "study.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(UsageError, match="unknown variant 'rleu'"):

@@ -21,11 +21,10 @@ from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, Roberta
 from base.run.folder_names import RunFolder
 from eval.scoring.scorers import SCORERS
 from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask
-from report.analyse import analyse
-from report.analysis import Request
+from report.compute import analyse
 from report.inputs.sources import read_source
+from report.request import Request
 from scores.items import GRADES, graded_rows
-from scores.metrics import Declared
 from scores.rows import ROW_COLUMNS, check_rows, read_rows
 from scores.store import ResultStore
 from scores.suites import SUITES
@@ -175,8 +174,8 @@ def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Pa
 
 
 def test_what_is_said_of_a_suite_is_not_said_of_its_degrees(study: Path):
-    said = Declared(margins={"blimp": 2.0}, chances={"blimp": 49.0, "blimp log odds": 0.1})
-    analysis = analyse(read_source(study), Request(declared=said))
+    request = Request(margin=("blimp=2",), chance=("blimp=49", "blimp log odds=0.1"))
+    analysis = analyse(read_source(study), request)
     metrics = {str(name): metric for name, metric in analysis.metrics.items()}
     assert (metrics["blimp"].margin, metrics["blimp"].chance) == (2, 49)
     (of_suite, _) = SUITES["blimp"].graded

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from report.analyse import analyse
-from report.exports import number_tables
+from report.compute import analyse
 from report.inputs.sources import read_source
+from report.write import number_tables
 from scores.run_scores import is_percent, normalise_rows, run_scores, suite_means
 from scores.suites import BLIMP_PARADIGMS, SUITES
 

@@ -19,9 +19,9 @@ from scipy import stats
 
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from report.analyse import analyse
-from report.inputs.looks import decided_remark
+from report.compute import analyse
 from report.inputs.sources import read_source
+from report.inputs.study_design import decided_remark
 from report.write import write_report
 from scores.rows import write_rows
 from scores.stages import Decisions, read_decisions

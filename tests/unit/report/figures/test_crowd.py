@@ -7,10 +7,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from report.analysis import Analysis
-from report.exports import draws
 from report.figures.forest import draw_forest
 from report.parts import learning_curves
 from report.parts.scores import draw_seeds
+from report.write import draws
 from tests.unit.report.figures.test_figures import BLIMP, NAMES, make_analysis
 
 FAMILIES = ("gpt_neo", "roberta")

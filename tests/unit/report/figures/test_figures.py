@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from report.analyse import analyse
 from report.analysis import Analysis
-from report.exports import draw_all
+from report.compute import analyse
 from report.figures.forest import draw_forest, draw_forests
 from report.figures.style import PALETTE, family_styles, in_two_lines, thin, to_png, to_svg, variant_styles
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import read_source
 from report.significance.axes import Benchmark
+from report.write import draw_all
 from scores.rows import ROW_COLUMNS
 
 BLIMP = Benchmark("blimp")

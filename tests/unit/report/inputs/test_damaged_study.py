@@ -111,7 +111,6 @@ def exchange(one: Path, other: Path) -> None:
         "eval",
         "eval/done.json",
         "eval/rows.parquet",
-        "metrics.jsonl",
         "COMPLETED",
         ".",
         "eval COMPLETED",
@@ -224,13 +223,3 @@ def test_what_a_study_says_in_another_form_is_refused(study, report, said):
     file.write_text(yaml.safe_dump(content | {"report": report}))
     with pytest.raises(UsageError, match=said):
         read_source(study)
-
-
-def test_outcomes_that_a_study_has_not_are_named(study):
-    file = study / "study.yaml"
-    report = {"margins": {"nope": 1, "blimp": 2, "held-out-loss": 0.1}, "primary": ["blimp", "none"]}
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"report": report}))
-    assert read_source(study).notes == (
-        "study.yaml: report.margins names nope, which is no outcome of this study",
-        "study.yaml: report.primary names none, which is no outcome of this study",
-    )

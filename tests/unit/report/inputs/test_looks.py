@@ -11,10 +11,11 @@ import pytest
 import yaml
 from scipy import stats
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.parts.methods import methods_text
+from report.request import Request
 from report.statistics.looks import nominal_levels
 from scores.rows import ROW_COLUMNS, write_rows
 
@@ -98,7 +99,7 @@ def test_looks_of_the_command_line_go_before_the_studys(tmp_path: Path):
     study = Growing(tmp_path / "s", looks=[3, 6])
     study.grow(6)
     assert kan(study.report()).look.nominal(0.05) > 0.04
-    asked = study.report(Request(looks=(6, 12)))
+    asked = study.report(Request(looks=("6", "12")))
     assert kan(asked).look.nominal(0.05) < 0.01
 
 

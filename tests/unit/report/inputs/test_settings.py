@@ -17,14 +17,15 @@ from scipy import stats
 
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.document.markdown import family_label
-from report.exports import number_tables
 from report.inputs.sources import read_source, source_of_frame
 from report.inputs.study_design import design_from
 from report.page import answer
+from report.request import Request
 from report.significance.axes import Benchmark, Setting, in_order
+from report.write import number_tables
 from scores.rows import ROW_COLUMNS, write_rows
 from scores.stages import Decisions, Look
 from slurm.cell_state import CellState, write_state
@@ -236,8 +237,8 @@ def frame() -> pd.DataFrame:
 @pytest.mark.ci
 def test_columns_of_a_table_are_axes_where_that_is_asked_for(made: Path, tmp_path: Path):
     frame().to_csv(tmp_path / "scores.csv", index=False)
-    of_study, request = kept(made), Request(axes=("size",))
-    for source in (read_source(tmp_path / "scores.csv", ["size"]), source_of_frame(frame(), ["size"])):
+    of_study, request = kept(made), Request(axis=("size",))
+    for source in (read_source(tmp_path / "scores.csv", request), source_of_frame(frame(), request)):
         found = analyse(source, request)
         assert found.families == tuple(settings())
         own = [(str(c.contrast), c.family, c.estimate) for c in found.comparisons]
@@ -266,7 +267,7 @@ def test_losses_of_two_families_have_no_average_and_one_sentence(made: Path):
 
 def test_sizes_of_one_family_are_averaged_in_nats():
     table = frame()
-    found = analyse(source_of_frame(table[table.family == "gpt_neo"], ["size"]))
+    found = analyse(source_of_frame(table[table.family == "gpt_neo"], Request(axis=("size",))))
     (c,) = (c for c in found.overall(Benchmark("loss")) if c.contrast.compared == SMALL)
     of_each = [
         losses("gpt_neo", SMALL, size).mean() - losses("gpt_neo", "gelu", size).mean() for size in SIZES
@@ -280,7 +281,8 @@ def test_sizes_of_one_family_are_averaged_in_nats():
 def test_seeds_of_a_setting_are_those_that_looks_gave_its_variant():
     looks = (Look(seeds=3, made="2026-11-23", claims=(), go_on=(SMALL,)),)
     decisions = Decisions(plan={"looks": [3, 6], "variants": list(LEVELS)}, looks=looks)
-    design = replace(design_from(source_of_frame(frame(), ["size"]).rows), seeds=tuple(range(1, 7)))
+    rows = source_of_frame(frame(), Request(axis=("size",))).rows
+    design = replace(design_from(rows), seeds=tuple(range(1, 7)))
     design = replace(design, decisions=decisions)
     setting = settings()[0]
     assert len(design.seeds_of(setting, SMALL)) == 6
@@ -301,10 +303,7 @@ def test_compare_takes_axes():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"axes": {"seed": ["1"]}}, "'seed' is no axis"),
         ({"axes": {"size": "0.1M"}}, "axes.size: must be a list"),
-        ({"axes": {"size": ["0.1M", "0.5M"]}}, "has size 2M; it must be one of 0.1M, 0.5M"),
-        ({"levels": {}}, "has size None"),
         ({"levels": []}, "levels: must be a mapping"),
         ({"stages": {"tune": "x"}}, "stages.tune: must be a list"),
         ({"report": {"factor": "tokens"}}, "report.factor"),

@@ -13,7 +13,7 @@ import yaml
 
 from base.records import write_record
 from base.run.folder_names import RunFolder
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import read_source
 from scores.rows import write_rows
 from tests.unit.report.rendering import render
@@ -56,7 +56,7 @@ def of(source: str, *earlier: str) -> dict:
 def test_they_are_named_first_of_all_that_is_amiss(study):
     folder = study(sources({1: of(A), 2: of(A), 3: of(A), 4: of(B), 5: of(B)}))
     source = read_source(folder)
-    assert source.other_sources == (
+    assert source.notes[:1] == (
         f"kan: 6 runs through {A} (gpt_neo/kan/seed1-0, gpt_neo/kan/seed2-0 and 4 more), 4 runs through "
         f"{B} (gpt_neo/kan/seed4-0, gpt_neo/kan/seed5-0 and 2 more): they are 2 variants under one name; "
         "train those of the earlier source anew, or, if all compute the same, add it to earlier_sources "
@@ -79,6 +79,6 @@ def test_they_are_named_first_of_all_that_is_amiss(study):
 )
 @pytest.mark.ci
 def test_sources_that_compute_the_same_are_one(study, records, said):
-    text = " ".join(read_source(study(sources(records))).other_sources)
+    text = " ".join(read_source(study(sources(records))).notes)
     counts = re.findall(r"(\d) runs? through (\w+)", text)
     assert {source: int(number) for number, source in counts} == (said or {})

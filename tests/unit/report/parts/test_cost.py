@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import Source, source_of_frame
 from report.part import Page
 from report.parts import cost
 from report.parts.cost import Cost, draw_cost
+from report.request import Request
 
 PAGE = Page(alternative_texts={"cost": "alt"})
 SEEDS = (1, 2, 3, 4)

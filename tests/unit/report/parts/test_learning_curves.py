@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from scipy.optimize import brentq
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import source_of_frame
 from report.page import make_card
@@ -24,6 +24,7 @@ from report.parts.learning_curves import (
     plateau_sentence,
     share_explained,
 )
+from report.request import Request
 
 SHARES = np.linspace(0.1, 1.0, 10)
 TOKENS = 1_000_000

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.analyse import analyse
 from report.analysis import Analysis
-from report.exports import number_tables
+from report.compute import analyse
 from report.inputs.sources import read_source, source_of_frame
 from report.part import Page
 from report.parts.phenomena import PART, draw_heat_map
 from report.significance.axes import Benchmark
+from report.write import number_tables
 
 PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})
 VARIANTS = ("gelu", "kan", "relu", "swish")
@@ -92,7 +92,7 @@ def test_tasks_have_a_table_in_each_family(scores: pd.DataFrame, analysis: Analy
 
 def test_the_heat_map_shows_the_differences() -> None:
     scores = made({"g": 5})
-    analysis = analyse(source_of_frame(scores, (), None))
+    analysis = analyse(source_of_frame(scores))
     comparisons = PART.of(analysis)[BLIMP]
     figure, alternative = draw_heat_map(analysis, comparisons)
     axes, scale = figure.axes

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.analysis import Request
 from report.parts.published import PART, Published, Record, beside_published
+from report.request import Request
 from report.write import write_report
 from scores.published import read_published
 from scores.run_scores import normalise_rows

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from report.analyse import analyse
 from report.analysis import Analysis
-from report.exports import number_tables
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.part import Page
 from report.parts.scores import PART, draw_seeds
+from report.write import number_tables
 
 SEEDS = {"gelu": 3, "kan": 1, "relu": 4}
 

@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
-from report.exports import number_tables
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source, source_of_frame
 from report.part import Page
 from report.parts import sizes
 from report.parts.sizes import Sizes, draw_sizes
+from report.request import Request
 from report.significance.axes import Benchmark, places_of, plain
-from scores.metrics import Declared
+from report.write import number_tables
 
 PARAMETERS = {"0.2M": 2e5, "0.5M": 5.4e5, "2M": 2.09e6}
 LOSS = Benchmark("held-out-loss")
@@ -60,7 +60,7 @@ def made(
         ),
         columns=["run_id", "family", "variant", "seed", "benchmark", "metric", "score", "size"],
     )  # fmt: skip
-    source = source_of_frame(table, axes=["size"])
+    source = source_of_frame(table, Request(axis=("size",)))
     if not with_facts:
         return source
     facts = (
@@ -74,7 +74,7 @@ def made(
 
 
 def analysed(source: Source) -> Analysis:
-    return analyse(source, Request(baseline="gelu", declared=Declared(margins={"held-out-loss": 0.02})))
+    return analyse(source, Request(baseline="gelu", margin=("held-out-loss=0.02",)))
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,19 @@ import pytest
 from scipy import stats
 
 from base.run.folder_names import StudyFolder
-from report.analyse import analyse
-from report.analysis import Analysis, Request
-from report.exports import number_tables
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.chosen_rates import TUNED_BY, Line
 from report.inputs.sources import read_source
 from report.page import warning_notes
 from report.part import Page
 from report.parts.methods import methods_text
 from report.parts.tuning import PART, draw_tuning, most_decisive, narrowings
+from report.request import Request
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning_curves import fit_curves, squared_regret, squared_regret_of_few
+from report.write import number_tables
 from scores.stages import Decisions, write_decisions
 from scores.tuning_grid import Value
 from scores.tuning_trials import Further, Tuning, write_tuning

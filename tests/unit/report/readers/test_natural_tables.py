@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import Source, read_source, source_of_frame
-from report.readers.reading import Reading
+from report.request import Request
 from scores.run_scores import normalise_rows, run_scores
 
 Cells = dict[tuple[str, int, str], str]
@@ -215,9 +215,9 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
         *([v, s, "cola", a, f] for v, s, a, f in rows[1:]),
     ]
     path = write(tmp_path / "scores.csv", rows)
-    reading = Reading(columns={"benchmark": "dataset"})
+    columns = ("benchmark=dataset",)
     for scores in ((), ("accuracy", "f1")):
-        source = read_source(path, reading=Reading(columns=reading.columns, scores=scores))
+        source = read_source(path, Request(columns=columns, scores=scores))
         keys = zip(source.rows.variant, source.rows.seed, source.rows.metric, strict=True)
         assert dict(zip(keys, source.rows.score, strict=True)) == {
             (v, s, {"blimp": "accuracy", "ewok": "f1"}[b]): float(cell) for (v, s, b), cell in CELLS.items()
@@ -226,7 +226,7 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
         assert "measured and not compared: cola f1" in analyse(source).warnings
     rows[0][3:] = ["metric", "f1"]
     with pytest.raises(UsageError, match="write --columns score=f1"):
-        read_source(write(path, rows), reading=Reading(columns=reading.columns, scores=("f1",)))
+        read_source(write(path, rows), Request(columns=columns, scores=("f1",)))
 
 
 def test_a_variant_of_which_only_duplicates_are_there_is_called_so(tmp_path: Path):

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import Source, read_source, source_of_frame
-from report.readers.reading import Reading, split_names
+from report.readers.reading import split_names
+from report.request import Request
 
 Scores = dict[tuple[str, int, str], float]
 
@@ -41,54 +42,54 @@ def as_text(path: Path, header: list[str], rows: list[list[Any]], delimiter: str
     path.write_text("\n".join([delimiter.join(header), *lines]) + "\n", encoding="utf-8")
 
 
-def as_long(path: Path) -> Reading:
+def as_long(path: Path) -> Request:
     as_text(
         path, ["family", "variant", "seed", "benchmark", "score"], [["f", *k, v] for k, v in SCORES.items()]
     )
-    return Reading()
+    return Request()
 
 
-def as_german(path: Path) -> Reading:
+def as_german(path: Path) -> Request:
     rows = [[*key, f"{score}".replace(".", ",")] for key, score in SCORES.items()]
     as_text(path, ["Variant", "SEED", "Benchmark", "Score"], rows, ";")
-    return Reading()
+    return Request()
 
 
-def with_tabs(path: Path) -> Reading:
+def with_tabs(path: Path) -> Request:
     as_text(path, ["variant", "seed", "benchmark", "score"], [[*k, v] for k, v in SCORES.items()], "\t")
-    return Reading()
+    return Request()
 
 
-def from_excel(path: Path) -> Reading:
+def from_excel(path: Path) -> Request:
     rows = ["variant;seed;benchmark;score;"]
     rows += [";".join(map(str, (*key, f"{score} %", ""))) for key, score in SCORES.items()]
     path.write_text("\r\n".join(rows), encoding="utf-16")
-    return Reading()
+    return Request()
 
 
-def as_wide(path: Path) -> Reading:
+def as_wide(path: Path) -> Request:
     rows = [[v, s, *(f"{SCORES[v, s, b]}%" for b in BENCHMARKS)] for v, s in RUNS]
     as_text(path, ["variant", "seed", *BENCHMARKS], rows)
-    return Reading(scores=BENCHMARKS)
+    return Request(scores=BENCHMARKS)
 
 
-def with_other_columns(path: Path) -> Reading:
+def with_other_columns(path: Path) -> Request:
     rows = [[0.001, v, s, "x", *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
     as_text(path, ["lr", "Activation function", "config.seed", "variant", *BENCHMARKS], rows)
-    columns = {"variant": "Activation function", "seed": "config.seed"}
-    return Reading(columns=columns, scores=BENCHMARKS)
+    columns = ("variant=Activation function", "seed=config.seed")
+    return Request(columns=columns, scores=BENCHMARKS)
 
 
-def without_seeds(path: Path) -> Reading:
+def without_seeds(path: Path) -> Request:
     rows = [[v, *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
     as_text(path, ["variant", *BENCHMARKS], rows)
-    return Reading(scores=BENCHMARKS)
+    return Request(scores=BENCHMARKS)
 
 
 _WANDB = ["Name", "State", "Notes", "User", "Tags", "Created", "Runtime", "Sweep", "lr"]
 
 
-def as_table_of_runs(path: Path) -> Reading:
+def as_table_of_runs(path: Path) -> Request:
     """W&B's table of runs; one of them crashed, and its score is of another step."""
     rows = [
         [
@@ -107,7 +108,7 @@ def as_table_of_runs(path: Path) -> Reading:
     ]
     rows.append(["none-seed4", "crashed", "", "me", "", "2026", "9", "", "0.1", "1.0", "1.0"])
     as_text(path, [*_WANDB, *BENCHMARKS], rows)
-    return Reading(scores=BENCHMARKS)
+    return Request(scores=BENCHMARKS)
 
 
 SHAPES = (
@@ -116,9 +117,9 @@ SHAPES = (
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_of_a_table_gives_the_same_scores(shape: Callable[[Path], Reading], tmp_path: Path):
+def test_every_shape_of_a_table_gives_the_same_scores(shape: Callable[[Path], Request], tmp_path: Path):
     reading = shape(tmp_path / "scores.csv")
-    source = read_source(tmp_path / "scores.csv", reading=reading)
+    source = read_source(tmp_path / "scores.csv", reading)
     assert read(source) == SCORES
     assert source.rows.family.nunique() == 1
 
@@ -136,7 +137,7 @@ def test_a_column_that_rows_and_a_benchmark_share_is_no_score(tmp_path: Path):
 def test_a_frame_is_read_as_a_file_is(tmp_path: Path):
     as_other = with_other_columns(tmp_path / "scores.csv")
     frame = pd.read_csv(tmp_path / "scores.csv", dtype={"config.seed": int}, keep_default_na=False)
-    assert read(source_of_frame(frame, reading=as_other)) == SCORES
+    assert read(source_of_frame(frame, as_other)) == SCORES
 
 
 def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
@@ -148,9 +149,9 @@ def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
     assert notes[as_long] == notes[with_tabs] == notes[as_wide] == ""
 
 
-def notes_of(shape: Callable[[Path], Reading], tmp_path: Path) -> str:
+def notes_of(shape: Callable[[Path], Request], tmp_path: Path) -> str:
     path = tmp_path / f"{shape.__name__}.csv"
-    return "; ".join(read_source(path, reading=shape(path)).notes)
+    return "; ".join(read_source(path, shape(path)).notes)
 
 
 @pytest.mark.parametrize("header", ["name,model", "Name,method", "run,model", "model,run_name", "model,Name"])
@@ -224,7 +225,7 @@ def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path
     rows = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), *(1 for _ in BOOKKEEPING)] for v, s in RUNS]
     as_text(tmp_path / "a.csv", ["variant", "seed", *BENCHMARKS, *BOOKKEEPING], rows)
     assert read(read_source(tmp_path / "a.csv")) == SCORES
-    asked = read_source(tmp_path / "a.csv", reading=Reading(scores=("blimp", "epoch")))
+    asked = read_source(tmp_path / "a.csv", Request(scores=("blimp", "epoch")))
     assert set(asked.rows.benchmark) == {"blimp", "epoch"}
 
 
@@ -274,7 +275,7 @@ def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
     as_text(tmp_path / "b.csv", ["variant", "seed", "benchmark", "score", "state"], rows)
     with pytest.raises(UsageError, match=r"state says of no run that it finished \(running\)"):
         read_source(tmp_path / "b.csv")
-    assert len(read_source(tmp_path / "b.csv", axes=["state"]).rows) == len(SCORES)
+    assert len(read_source(tmp_path / "b.csv", Request(axis=("state",))).rows) == len(SCORES)
 
 
 @pytest.mark.parametrize(
@@ -304,32 +305,32 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
 @pytest.mark.parametrize(
     ("content", "reading", "message"),
     [
-        (HEADER + GOOD, Reading(columns={"variant": "model"}), r"column in --columns variant= 'model'"),
-        (HEADER + GOOD, Reading(scores=("blimp",)), r"column in --scores 'blimp'"),
-        (HEADER + GOOD, Reading(scores=("seed",)), "leave out --scores, or write --columns score=seed"),
-        (HEADER + GOOD, Reading(names="{variant}-{seed}"), "say which: --columns name=COLUMN"),
-        ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Reading(), "'variant' twice"),
-        (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable table.*Expected 4 fields"),
-        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in row 2"),
-        ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
-        ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
-        ("name,loss\na-1,1\n", Reading(names="{vriant}-{seed}"), "did you mean '{variant}'"),
-        ("name,loss\na-1,1\n", Reading(names="{variant}-{variant}"), "no field twice"),
-        ("name,loss\na-1,1\n", Reading(names="seed{seed}"), "needs {variant}"),
-        ("\ufeff", Reading(), "not a readable table.*No columns"),
+        (HEADER + GOOD, Request(columns=("variant=model",)), r"column in --columns variant= 'model'"),
+        (HEADER + GOOD, Request(scores=("blimp",)), r"column in --scores 'blimp'"),
+        (HEADER + GOOD, Request(scores=("seed",)), "leave out --scores, or write --columns score=seed"),
+        (HEADER + GOOD, Request(names="{variant}-{seed}"), "say which: --columns name=COLUMN"),
+        ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Request(), "'variant' twice"),
+        (HEADER + "gelu,1,blimp,50,51\n", Request(), "not a readable table.*Expected 4 fields"),
+        (HEADER + "gelu,1,blimp\n", Request(), "score '' in row 2"),
+        ("Activation,seed,benchmark,score\na,1,b,1\n", Request(), "--columns variant=Activation: there"),
+        ("name,loss\nfirst,1\n", Request(names="{variant}-{seed}"), "'first' does not fit --names"),
+        ("name,loss\na-1,1\n", Request(names="{vriant}-{seed}"), "did you mean '{variant}'"),
+        ("name,loss\na-1,1\n", Request(names="{variant}-{variant}"), "no field twice"),
+        ("name,loss\na-1,1\n", Request(names="seed{seed}"), "needs {variant}"),
+        ("\ufeff", Request(), "not a readable table.*No columns"),
     ],
 )  # fmt: skip
-def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Reading, message: str):
+def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Request, message: str):
     (tmp_path / "scores.csv").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match=message) as told:
-        read_source(tmp_path / "scores.csv", reading=reading)
+        read_source(tmp_path / "scores.csv", reading)
     assert "\n" not in str(told.value)
 
 
 def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
     (tmp_path / "study.yaml").touch()
     with pytest.raises(UsageError, match="--names is about a table"):
-        read_source(tmp_path, reading=Reading(names="{variant}"))
+        read_source(tmp_path, Request(names="{variant}"))
 
 
 # ---- Result files of other tools, each written as its documentation, or the tool itself, has them.

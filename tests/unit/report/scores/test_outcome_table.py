@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.part import Page
 from report.parts.power import PART
-from scores.metrics import Declared
+from report.request import Request
 from tests.unit.report import rendering
 
 VARIANTS, FAMILIES, SEEDS = ("gelu", "kan", "relu", "swish"), ("gpt_neo", "roberta"), (1, 2, 3, 4, 5)
@@ -59,8 +59,8 @@ def section_of(analysis: Analysis) -> str:
     return section.body
 
 
-def read(path: Path, **declared) -> Analysis:
-    return analyse(read_source(path), Request(declared=Declared(**declared)))
+def read(path: Path, margin: str = "") -> Analysis:
+    return analyse(read_source(path), Request(margin=(margin,) if margin else ()))
 
 
 def numbers(analysis: Analysis, name: str) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def test_another_unit_or_direction_changes_no_ratio(scores: Path, tmp_path: Path
         is_lower = better == "lower"
         said = {"benchmark": "quality", "lower_is_better": is_lower, "unit": "nats"}
         table.assign(score=table.score * factor, **said).to_csv(other)
-        after = numbers(read(other, margins={"quality": 0.02 * abs(factor)}), "metrics")
+        after = numbers(read(other, f"quality={0.02 * abs(factor)}"), "metrics")
         in_unit_of_before = after.detectable_difference / abs(factor)
         np.testing.assert_allclose(in_unit_of_before, before.detectable_difference)
         for name in ("signal_to_noise", "seeds_for_half_of_the_verdicts", "seeds_for_every_verdict"):
@@ -201,7 +201,7 @@ def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path
     assert analyse(source).metric(benchmark).chance is None
     found = analyse(replace(source, baselines={"glue": known}))
     assert found.metric(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
-    said = Request(declared=Declared(chances={"glue": 40.0}))
+    said = Request(chance=("glue=40",))
     assert analyse(replace(source, baselines={"glue": known}), said).metric(benchmark).chance == 40
     del known["cola"]
     assert analyse(replace(source, baselines={"glue": known})).metric(benchmark).chance is None

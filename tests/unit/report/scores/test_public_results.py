@@ -15,10 +15,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.page import answer
+from report.request import Request
 from report.significance.axes import Benchmark
 from report.significance.comparison import (
     AT_CHANCE,
@@ -28,7 +29,6 @@ from report.significance.comparison import (
     NEGLIGIBLE,
     Comparison,
 )
-from scores.metrics import Declared
 from tests.unit.report.significance.comparing import table
 
 # Mean and standard deviation of ten seeds, in percent: experiments/results/babylm_seed_stats/summary.json of
@@ -109,7 +109,7 @@ def one(analysis: Analysis, benchmark: str, variant: str, family: str | None = N
     return next(c for c in analysis.of(place, scope) if c.contrast.compared == variant)
 
 
-PEER_REQUEST = {"baseline": "mlp", "declared": Declared(chances={"ewok": 50.0, "blimp_supplement": 50.0})}
+PEER_REQUEST = {"baseline": "mlp", "chance": ("ewok=50", "blimp_supplement=50")}
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_a_leaderboard_of_bits_per_byte(tmp_path: Path, name: str):
     assert (found.metric.better, found.metric.unit) == ("lower", "bits per byte")
     assert found.is_better
     assert found.verdict == DIFFERENT
-    wide = analysis_of(tmp_path / "stacks.csv", baseline=worse, declared=Declared(margins={"val_bpb": 0.01}))
+    wide = analysis_of(tmp_path / "stacks.csv", baseline=worse, margin=("val_bpb=0.01",))
     assert one(wide, "val_bpb", better).verdict == NEGLIGIBLE
 
 

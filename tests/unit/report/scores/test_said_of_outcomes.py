@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError, run_cli
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
 from report.command import main
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.part import Page
 from report.parts import phenomena
+from report.request import Request
 from report.significance.comparison import EQUIVALENT
 from scores.metrics import Declared, Metric, find_direction, find_metric, looks_like_a_loss
 
@@ -221,7 +222,7 @@ def test_every_metric_of_a_benchmark_has_a_direction_of_its_own(tmp_path: Path, 
 
 def test_a_flag_may_name_a_metric_that_stands_beside_the_compared_one(tmp_path: Path):
     frame = tasks(("accuracy", 40), ("toxicity", 30)).assign(task="t", primary=[True] * 6 + [False] * 6)
-    analysis = analysis_of(tmp_path, frame, declared=Declared(lower_is_better={"toxicity": True}))
+    analysis = analysis_of(tmp_path, frame, lower_is_better=("toxicity",))
     (benchmark,) = analysis.benchmarks
     assert analysis.direction(benchmark, "toxicity") == "lower"
     assert analysis.direction(benchmark, "accuracy") == "higher"
@@ -269,10 +270,10 @@ def test_what_nobody_named_is_not_called_equivalent(tmp_path: Path):
 
 
 def test_columns_and_flags_say_the_same(tmp_path: Path):
-    frame = table("val_loss", LOSSES)
-    by_columns = metric_of(tmp_path, frame.assign(lower_is_better="true", unit="nats", chance=9.2))
-    said = Declared(lower_is_better={"val_loss": True}, units={"val_loss": "nats"}, chances={"val_loss": 9.2})
-    assert by_columns == metric_of(tmp_path, frame, declared=said)
+    frame = table("val_loss", LOSSES).assign(unit="nats")
+    by_columns = metric_of(tmp_path, frame.assign(lower_is_better="true", chance=9.2))
+    by_flags = metric_of(tmp_path, frame, lower_is_better=("val_loss",), chance=("val_loss=9.2",))
+    assert by_columns == by_flags
     assert (by_columns.better, by_columns.unit, by_columns.chance) == ("lower", "nats", 9.2)
 
 

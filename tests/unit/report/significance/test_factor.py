@@ -15,12 +15,13 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from report.analyse import analyse
-from report.analysis import Analysis, Request
-from report.exports import number_tables
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.sources import read_source
+from report.request import Request
 from report.significance.axes import Benchmark, Combination, Setting
 from report.significance.factor import Relabelling, levels, listed_heads
+from report.write import number_tables
 from scores.rows import ROW_COLUMNS, with_primary, write_rows
 from scores.store import write_baselines
 from tests.unit.report import rendering
@@ -60,7 +61,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "heads"
     for run_id, rows in scores().groupby("run_id"):
         write_rows(rows, folder / str(run_id) / "eval" / "rows.parquet")
-        (folder / str(run_id) / "provenance.json").write_text(json.dumps({"parameters": 10_000_000}))
+        (folder / str(run_id) / "provenance.json").write_text(
+            json.dumps({"parameters": {"total": 10_000_000}})
+        )
     write_baselines(folder / str(run_id), {"glue": {"rte": {"accuracy": 52.7}}})
     write_plan(folder)
     return folder
@@ -77,10 +80,8 @@ def write_plan(folder: Path, **report: object) -> None:
         "families": list(FAMILIES),
         "variants": list(FFNS),
         "seeds": list(SEEDS),
-        "evaluation": {
-            "suites": ["blimp", "glue"],
-            "finetune": {"head": ["linear", "mlp", "fourier-kan frozen grid_size=10"]},
-        },
+        "heads": list(HEADS),
+        "evaluation": {"suites": ["blimp", "glue"]},
         "report": {"margin": 1.0, **report},
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
@@ -179,7 +180,7 @@ def test_one_head_alone_is_what_a_table_of_that_head_gives(made: Path, tmp_path:
 
 def test_both_are_compared_within_a_seed(made: Path):
     contrasts = (f"kan/{FOURIER} - kan/linear", f"kan/linear+kan/{FOURIER} - gelu/linear+gelu/{FOURIER}")
-    found, rows = kept(made, factor="both", contrasts=contrasts), scores()
+    found, rows = kept(made, factor="both", contrast=contrasts), scores()
     assert str(found.variants[0]) == "gelu/linear"
     assert set(found.variants) == {Combination(ffn, head) for ffn, head in product(FFNS, HEADS)}
     assert found.families == FAMILIES
@@ -263,13 +264,13 @@ def test_the_study_names_the_factor(study: Path):
     ("request_", "message"),
     [
         (
-            {"factor": "head", "contrasts": ("mlp width=99 - linear",)},
+            {"factor": "head", "contrast": ("mlp width=99 - linear",)},
             "unknown head 'mlp width=99'; Available: linear",
         ),
-        ({"factor": "head", "contrasts": ("mlp width=128 - mlp",)}, "names a head twice"),
+        ({"factor": "head", "contrast": ("mlp width=128 - mlp",)}, "names a head twice"),
         ({"factor": "head", "baseline": "liner"}, "unknown baseline .* 'liner'; did you mean 'linear'"),
         ({"factor": "both", "baseline": "gelu"}, "unknown baseline .* 'gelu'.*gelu/linear"),
-        ({"factor": "head", "contrasts": ("mlpp - linear",)}, "unknown head 'mlpp'; did you mean 'mlp'"),
+        ({"factor": "head", "contrast": ("mlpp - linear",)}, "unknown head 'mlpp'; did you mean 'mlp'"),
         ({"factor": "head", "head": "mlp"}, "--head keeps one head and --factor head compares heads"),
         ({"head": "ml"}, "unknown head in .* 'ml'; did you mean 'mlp'"),
     ],

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.inputs.study_checks import FailedRun, failed_runs
 from report.significance.arms import ArmTable
@@ -46,7 +46,7 @@ def analysed(cells: dict[tuple[str, str], list[float]]) -> tuple[tuple[FailureCo
     variants = list(dict.fromkeys(variant for _, variant in cells))
     alone = compare_with_baseline(claims.tables[NAME], variants[0], variants[1:], claims.inference)
     failed = [
-        FailedRun(run_id=f"{family}/{variant}/seed{seed}-0", has_diverged=True)
+        FailedRun(f"{family}/{variant}/seed{seed}-0", family, variant, has_diverged=True)
         for (family, variant), of_arm in cells.items()
         for seed, score in enumerate(of_arm, start=1)
         if math.isnan(score)
@@ -93,7 +93,7 @@ def test_families_are_counted_whatever_was_scored_in_which():
     tables = {n: ArmTable.of_scores(x, n) for n, x in ((NAME, scores), (other, more))}
     claims = MultipleComparisons(tables, list(tables), Inference())
     alone = [c for t in tables.values() for c in compare_with_baseline(t, "a", ["b"], Inference())]
-    failed = [FailedRun(run_id="g/b/seed3-0", has_diverged=True)]
+    failed = [FailedRun("g/b/seed3-0", "g", "b", has_diverged=True)]
     found = count_failures(failed, [], claims.correct(alone))
     assert [(c.family, c.num_diverged) for c in found if c.variant == "b"] == [(None, 1), ("f", 0), ("g", 1)]
 
@@ -120,9 +120,9 @@ def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
     ):
         write_state(tmp_path, f"gpt_neo/kan/seed{seed}-a", CellState(name=name))
     found = failed_runs(tmp_path, None)
-    assert [(run.family, run.variant, run.seed, run.has_diverged) for run in found] == [
-        ("gpt_neo", "kan", 1, True),
-        ("gpt_neo", "kan", 3, False),
+    assert [(run.family, run.variant, run.run_id[-7:], run.has_diverged) for run in found] == [
+        ("gpt_neo", "kan", "seed1-a", True),
+        ("gpt_neo", "kan", "seed3-a", False),
     ]
     assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-a"})) == ()
 

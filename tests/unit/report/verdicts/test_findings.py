@@ -22,7 +22,7 @@ from benchmarks.simulated import (
     judged_by_holm,
     may_claim,
 )
-from report.analyse import analyse
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.page import answer
 from report.significance.arms import ArmTable

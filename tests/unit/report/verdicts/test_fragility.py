@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from report.analyse import analyse
-from report.analysis import Analysis, Request
+from report.analysis import Analysis
+from report.compute import analyse
 from report.inputs.sources import read_source
 from report.page import make_card
 from report.parts.sensitivity import PART
+from report.request import Request
 from tests.unit.report.significance.comparing import table
 
 
