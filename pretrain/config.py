@@ -63,6 +63,18 @@ class ModelConfig(Section):
     """Whether Llama's output embeddings are its input embeddings; none = yes. Those of other families are."""
 
 
+class ResolvedModelConfig(ModelConfig):
+    """The architecture, with what the family decides where the user did not.
+
+    ``hidden_dropout``, ``initializer_range`` and ``tie_word_embeddings`` stay None in a family without them.
+    """
+
+    max_position_embeddings: int = Field(gt=0)
+    """Rows of the position table."""
+    attention_dropout: Fraction
+    """Dropout on attention weights."""
+
+
 class DataConfig(Section):
     """The text, its tokens, and how they are packed."""
 
@@ -248,7 +260,7 @@ _LACKS = {
 
 
 class RunConfig(Section):
-    """Everything that defines one pretraining run."""
+    """What a user wrote of one pretraining run; None where the project is to decide."""
 
     short_names: ClassVar = {
         ("model", "ffn"): "ffn",
@@ -308,3 +320,13 @@ class RunConfig(Section):
                 f"{model.attention_dropout} differ, and {self.family} has one dropout for both; give one of "
                 "them"
             )
+
+
+class ResolvedConfig(RunConfig):
+    """What runs: everything that defines one pretraining run, as its folder has it.
+
+    ``pretrain.resolution.resolve`` alone makes one, once for each run; whatever builds, names or trains a run
+    takes this type, so a type checker refuses a configuration with choices still open.
+    """
+
+    model: ResolvedModelConfig

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from base.errors import UsageError
 from base.text.corruption import IGNORE, Masker, SpanCorruptor
-from pretrain.config import RunConfig, TrainConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.shapes import Shapes, measure
 
@@ -198,7 +198,7 @@ class BatchSource:
         fixed_shapes: Whether the tensors of every step have the same shapes; see ``pretrain.data.shapes``.
     """
 
-    config: RunConfig
+    config: ResolvedConfig
     masker: Masker | SpanCorruptor | None
     pad_token_id: int
     process: int = 0

@@ -26,7 +26,7 @@ from base.files import sha256_of
 from base.run.folder_names import RunFolder
 from base.text.corruption import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData
 from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
@@ -61,7 +61,7 @@ class Loop:
 
     def __init__(
         self,
-        config: RunConfig,
+        config: ResolvedConfig,
         accelerator: Accelerator,
         loss: nn.Module,
         source: BatchSource,

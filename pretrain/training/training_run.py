@@ -23,7 +23,7 @@ from base.run.manifest import write_completion
 from base.text.tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source_fingerprint import source_fingerprint
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.data import corpus
 from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
@@ -31,7 +31,6 @@ from pretrain.data.step_batches import BatchSource
 from pretrain.data.text_summary import in_one_line
 from pretrain.model.build import build, build_masker, cost_facts, special_token_ids
 from pretrain.model.objective import build_loss
-from pretrain.resolution import resolve
 from pretrain.run import provenance
 from pretrain.run.model_card import model_card
 from pretrain.run.run_folder import (
@@ -58,7 +57,7 @@ from pretrain.training.update import total_steps
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""
 
-ScorerBuilder = Callable[[RunConfig, PreTrainedModel, PreTrainedTokenizerBase], Scorer]
+ScorerBuilder = Callable[[ResolvedConfig, PreTrainedModel, PreTrainedTokenizerBase], Scorer]
 """Makes what scores a run's model, of its configuration, its model and its tokenizer."""
 
 
@@ -75,7 +74,7 @@ class Session:
         build_scorer: Makes what scores the model on its way.
     """
 
-    config: RunConfig
+    config: ResolvedConfig
     path: Path
     data: PreparedData
     accelerator: Accelerator
@@ -83,7 +82,7 @@ class Session:
     build_scorer: ScorerBuilder | None
 
 
-def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
+def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     """Train the model of a run, or continue it, or find it finished.
 
     Args:
@@ -100,7 +99,6 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     load_own_variant(config.model)
-    config = resolve(config)
     if config.train.eval_every and build_scorer is None:
         raise UsageError("train.eval_every needs a scorer: give train() eval's, or leave eval_every out")
     path = run_dir(config)
@@ -124,7 +122,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     return path
 
 
-def _is_finished(path: Path, config: RunConfig) -> bool:
+def _is_finished(path: Path, config: ResolvedConfig) -> bool:
     """Whether a run is finished, which is printed.
 
     Raises:
@@ -170,7 +168,7 @@ def _run(session: Session) -> None:
     accelerator.end_training()
 
 
-def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> None:
+def _start_tracker(config: ResolvedConfig, accelerator: Accelerator, path: Path) -> None:
     """Begin to log to the run's tracker, if it has one.
 
     Raises:
@@ -197,7 +195,7 @@ def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> N
         ) from error
 
 
-def _pretrain(session: Session, config: RunConfig) -> None:
+def _pretrain(session: Session, config: ResolvedConfig) -> None:
     """Build, train and save; ``config`` may cut a step into other forward passes than the session's."""
     data, path, accelerator = session.data, session.path, session.accelerator
     main = accelerator.is_main_process
@@ -251,7 +249,7 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
             provenance.note(loop.path, {"torch_compile_failure": failure})
 
 
-def _facts(session: Session, config: RunConfig) -> dict[str, Any]:
+def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
     """What a run's record says of how it is trained, and on what."""
     accelerator = session.accelerator
     return {
@@ -267,7 +265,7 @@ def _facts(session: Session, config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _finish(folder: RunFolder, results: dict[str, Any], config: RunConfig) -> None:
+def _finish(folder: RunFolder, results: dict[str, Any], config: ResolvedConfig) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
     provenance.finish(folder.path, {"results": results})
     write_completion(folder, results, config_hash(config), source_fingerprint(config.model.ffn))
@@ -279,7 +277,7 @@ def _finish(folder: RunFolder, results: dict[str, Any], config: RunConfig) -> No
     )
 
 
-def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
+def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
     """What is trained, on what, where to, in four lines."""
     counts, split = facts["parameters"], loop.data.train
     precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
@@ -302,7 +300,7 @@ def save_model(
     folder: Path,
     network: PreTrainedModel,
     data: PreparedData,
-    config: RunConfig,
+    config: ResolvedConfig,
     parameters: dict[str, int],
     results: dict[str, Any],
 ) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from base.errors import UsageError
-from pretrain.config import RunConfig
-from pretrain.resolution import load_config
-from pretrain.run.run_folder import write_config
+from pretrain.config import ResolvedConfig, RunConfig
+from pretrain.resolution import load_config, resolve
+from pretrain.run.run_folder import read_run, write_config
 
 
 @pytest.fixture
@@ -124,12 +125,24 @@ def test_a_variant_with_another_width_stays_paired_with_the_base(write):
     assert load_config(path, ["--ffn", "relu"]).model.paired_intermediate_size is None
 
 
+def test_what_runs_is_another_type_than_what_was_written():
+    written = RunConfig.model_validate({"family": "roberta", "data": {"block_size": 64}})
+    runs = resolve(written)
+    assert (written.model.max_position_embeddings, written.model.attention_dropout) == (None, None)
+    assert (runs.model.max_position_embeddings, runs.model.attention_dropout) == (65, 0.1)
+    assert isinstance(runs, ResolvedConfig)
+    assert not isinstance(written, ResolvedConfig)
+    with pytest.raises(ValidationError, match="max_position_embeddings"):
+        ResolvedConfig(**dict(runs) | {"model": dict(written.model)})
+
+
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, family):
     config = load_config(write(VARIANTS), ["--ffn", "kan", "--family", family])
     write_config(tmp_path / "run", config)
     saved = tmp_path / "run" / "config.yaml"
     assert load_config(saved) == config
+    assert read_run(saved.parent) == config
     assert "variants" not in yaml.safe_load(saved.read_text())
 
 
