@@ -26,8 +26,8 @@ class ModelConfig(Section):
 
     ffn: str = BASELINE
     """FFN variant of every layer: a name of `ffn-ablations list variants`, or path/to/mine.py:SPEC."""
-    ffn_file: str | None = Field(None, exclude_if=lambda file: file is None)
-    """Where a variant of your own is, as path/to/mine.py:SPEC; --ffn with the path sets it."""
+    ffn_file: Unlisted[str | None] = Field(None, exclude_if=lambda file: file is None)
+    """Where a variant of your own is, as path/to/mine.py:SPEC; set by --ffn with the path."""
     ffn_source: Unlisted[str | None] = Field(None, exclude_if=lambda source: source is None)
     """What that file computes, as the fingerprint of its code; set by loading it. An edited formula is so
     another run; comments and the file's place are not."""

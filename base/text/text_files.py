@@ -175,16 +175,6 @@ def check_split(path: Path, txt_split: TextSplit) -> None:
         )
 
 
-def has_blank_lines(path: Path) -> bool:
-    """Whether the first thousand lines of a .txt have empty ones between them; False for other formats."""
-    if not is_plain_text(path):
-        return False
-    with _open(path) as file:
-        lines = [bool(line.strip()) for line in itertools.islice(_text_lines(file, path), 1000)]
-    written = [number for number, is_text in enumerate(lines) if is_text]
-    return bool(written) and not all(lines[written[0] : written[-1]])
-
-
 def is_read_anew(path: Path) -> bool:
     """Whether a .txt is read into other documents than before byte order marks and CR LF were known.
 

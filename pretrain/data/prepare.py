@@ -58,10 +58,10 @@ TOKENS_TO_COUNT = 2**22
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Tokenizer and packed splits of one corpus, and what was found in its text."""
+    """Tokenizer and packed splits of one corpus, and what its text holds."""
 
     fingerprint: str
-    found: TextSummary
+    text: TextSummary
     tokenizer: PreTrainedTokenizerFast
     train: PackedSplit
     validation: PackedSplit
@@ -124,7 +124,7 @@ def find(config: ResolvedConfig) -> tuple[str, list[str]]:
     if not corpus.files(data)["train"]:
         return corpus.describe(data), []
     text = read_text(config)
-    return in_one_line(data, text), doubts(data, text)
+    return in_one_line(data, text), list(doubts(data, text))
 
 
 def read_text(config: ResolvedConfig) -> TextSummary:

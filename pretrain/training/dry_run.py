@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,6 @@ from base.run.folder_names import RunFolder
 from base.text.corruption import NUM_SENTINELS
 from ffn_variants.registry import get_variant
 from pretrain.config import OptimConfig, ResolvedConfig
-from pretrain.config_sources import say_once
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
@@ -71,6 +73,13 @@ def check_warmup(optim: OptimConfig, max_steps: int) -> None:
             f"note: a warm-up of {warmup:,} steps outlasts the run of {max_steps:,}, whose rate ends at "
             f"{(max_steps - 1) / warmup:.0%} of optim.learning_rate; lower optim.warmup_steps, or add steps"
         )
+
+
+@lru_cache(maxsize=64)
+def say_once(note: str) -> None:
+    """Tell a user one line on stderr, from one of several processes, however many configs it holds for."""
+    if os.environ.get("RANK", "0") == "0":
+        print(note, file=sys.stderr)
 
 
 def check_all_usable(configs: Iterable[ResolvedConfig], num_processes: int = 1) -> None:

@@ -130,7 +130,8 @@ def _is_finished(path: Path, config: ResolvedConfig) -> bool:
             source of its variant.
     """
     check_same_config(path, config)
-    provenance.check_same_source(path, config.model.ffn)
+    if change := provenance.source_change(path, config.model.ffn):
+        raise UsageError(f"{path} {change}")
     if is_finished(path):
         if os.environ.get("RANK", "0") == "0":
             provenance.keep_variant_file(path, config.model.ffn)
@@ -235,7 +236,8 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
     """Train to the end; returns final figures.
 
     Raises:
-        UsageError: If the loss diverges, which the folder then records.
+        UsageError: If the loss diverges, which the folder then records; or for an operation without a kernel
+            that ``train.deterministic`` asks for.
     """
     main = loop.accelerator.is_main_process
     try:
@@ -244,6 +246,13 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
         if main:
             mark_failed(loop.path, diverged, loop.newest)
         raise UsageError(describe_failure(loop.path) or f"{loop.path}: {diverged}") from None
+    except RuntimeError as error:
+        operation, has_none, _ = str(error).partition(" does not have a deterministic implementation")
+        if not has_none:
+            raise
+        raise UsageError(
+            f"train.deterministic: {operation} has no deterministic kernel here; leave it out"
+        ) from error
     finally:
         if main and (failure := compile_failure()):
             provenance.note(loop.path, {"torch_compile_failure": failure})
@@ -267,7 +276,7 @@ def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
 
 def _finish(folder: RunFolder, results: dict[str, Any], config: ResolvedConfig) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
-    provenance.finish(folder.path, {"results": results})
+    provenance.finish(folder.path, results)
     write_completion(folder, results, config_hash(config), source_fingerprint(config.model.ffn))
     compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
     print(
@@ -281,13 +290,13 @@ def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Pat
     """What is trained, on what, where to, in four lines."""
     counts, split = facts["parameters"], loop.data.train
     precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
-    per_step = round(loop.state.rows_per_step * split.num_tokens / len(split.input_ids))
+    per_step = round(loop.source.rows_per_step * split.num_tokens / len(split.input_ids))
     resumed = f", continued at step {loop.state.step:,}" if loop.state.step else ""
     return "\n".join(
         [
             f"{config.family}, {config.model.ffn}, seed {config.seed}: {counts['total']:,} parameters "
             f"(ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
-            f"data    {in_one_line(config.data, loop.data.found)}; {split.num_tokens:,} tokens in "
+            f"data    {in_one_line(config.data, loop.data.text)}; {split.num_tokens:,} tokens in "
             f"{len(split.input_ids):,} packed rows of {config.data.block_size}",
             f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
             f"device  {facts['device']}, {precision}",

@@ -36,21 +36,15 @@ def test_flags_win_over_overrides_over_yaml_over_defaults(write):
 
 
 @pytest.mark.parametrize(
-    ("train", "flags", "rows", "note"),
+    ("train", "flags", "rows"),
     [
-        ("per_device_train_batch_size: 4", [], 16, "a step has 16, which train.batch_size changes"),
-        ("per_device_train_batch_size: 4", ["--train.batch-size", "8"], 8, ""),
-        ("per_device_train_batch_size: 4, batch_size: 8", [], 8, ""),
-        ("batch_size: 8", ["--train.per-device-train-batch-size", "2"], 8, ""),
-        ("logging_steps: 8", ["--train.per-device-train-batch-size", "2"], 16, "a step has 16, which"),
+        ("per_device_train_batch_size: 4", [], 16),
+        ("per_device_train_batch_size: 4", ["--train.batch-size", "8"], 8),
+        ("batch_size: 8", ["--train.per-device-train-batch-size", "2"], 8),
     ],
 )
-def test_rows_of_a_step_are_not_those_of_a_pass(write, capsys, train, flags, rows, note):
-    config = load_config(write(f"train: {{{train}}}"), flags)
-    assert config.train.batch_size == rows
-    said = capsys.readouterr().err
-    assert note in said
-    assert bool(note) == bool(said)
+def test_rows_of_a_step_are_not_those_of_a_pass(write, train, flags, rows):
+    assert load_config(write(f"train: {{{train}}}"), flags).train.batch_size == rows
 
 
 def test_passes_of_a_step_are_not_given(write):

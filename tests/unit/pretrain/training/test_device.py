@@ -151,5 +151,7 @@ def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tmp_pat
         return torch.zeros(2).put_(torch.tensor([1]), torch.tensor([1.0]))
 
     monkeypatch.setattr(Loop, "_update", update)
-    with pytest.raises(RuntimeError, match=r"put_ does not have a deterministic implementation"):
+    with pytest.raises(
+        UsageError, match=r"^train.deterministic: put_ has no deterministic kernel here; leave it"
+    ):
         train(load_config(None, [*TINY, "--runs-dir", str(tmp_path)]))
