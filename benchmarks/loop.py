@@ -47,10 +47,10 @@ from torch import Tensor, nn
 
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import RunConfig, TrainConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData, prepare_data
-from pretrain.data.step_batches import BatchSource, Step, cut_step, stage
+from pretrain.data.step_batches import BatchSource, Step, cut_step, pinned
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
@@ -105,7 +105,7 @@ class ComparedLoop(Loop):
 class BareUpdates:
     """The model's own work: forward pass, backward pass, clipping and optimizer, written down plainly."""
 
-    def __init__(self, config: RunConfig, accelerator: Accelerator, loss: PackedLoss):
+    def __init__(self, config: ResolvedConfig, accelerator: Accelerator, loss: PackedLoss):
         self.accelerator = accelerator
         self.loss = loss.to(accelerator.device).train()
         self.optimizer = build_optimizer(self.loss.model, config.optim)
@@ -146,7 +146,7 @@ def now() -> float:
     return time.perf_counter()
 
 
-def set_up(config: RunConfig, data: PreparedData, path: Path) -> tuple[ComparedLoop, BareUpdates]:
+def set_up(config: ResolvedConfig, data: PreparedData, path: Path) -> tuple[ComparedLoop, BareUpdates]:
     """Set up a run as train.py does, and bare updates of a copy of its model."""
     accelerator = build_accelerator(config, path)
     use_compiled_kernels(config.train.torch_compile)
@@ -160,14 +160,14 @@ def set_up(config: RunConfig, data: PreparedData, path: Path) -> tuple[ComparedL
     return ComparedLoop(config, accelerator, loss, source, data, path), bare
 
 
-def batch_source(config: RunConfig, data: PreparedData, on_gpu: bool) -> BatchSource:
+def batch_source(config: ResolvedConfig, data: PreparedData, on_gpu: bool) -> BatchSource:
     """Cuts batches as train.py does, for a CPU or for a GPU."""
     masker = build_masker(config, data.tokenizer)
     pad_token_id: int = data.tokenizer.pad_token_id  # type: ignore[assignment]
     return BatchSource(config, masker, pad_token_id, fixed_shapes=on_gpu)
 
 
-def batch_seconds(config: RunConfig, data: PreparedData, on_gpu: bool, steps: int) -> float:
+def batch_seconds(config: ResolvedConfig, data: PreparedData, on_gpu: bool, steps: int) -> float:
     """Median processor time of making a whole step, for one process.
 
     For a GPU all its rows are one forward pass. Memory is pinned only where there is one.
@@ -178,8 +178,8 @@ def batch_seconds(config: RunConfig, data: PreparedData, on_gpu: bool, steps: in
     for number in range(steps + 1):
         began = time.process_time()
         step = source.step(data.train, number)
-        if on_gpu:
-            stage(step.batches, torch.cuda.is_available())
+        if on_gpu and torch.cuda.is_available():
+            pinned(step.batches)
         if number:  # the first one counts through the corpus
             seconds.append(time.process_time() - began)
     return statistics.median(seconds)
@@ -247,7 +247,7 @@ def hook_parts(loop: Loop, watch: Stopwatch) -> None:
     setattr(loop.accelerator, "clip_grad_norm_", clip_grad_norm_)  # noqa: B010
 
 
-def without_pauses(config: RunConfig, steps: int) -> RunConfig:
+def without_pauses(config: ResolvedConfig, steps: int) -> ResolvedConfig:
     """The configuration of a run of so many steps that neither evaluates nor saves before its end."""
     train = {"eval_steps": steps, "save_steps": None, "save_minutes": None}
     return config.model_copy(
@@ -289,7 +289,7 @@ def parts_table(name: str, parts: dict[str, float]) -> str:
     return "\n".join([f"| part of a step | {name}, ms | share |", "| --- | --: | --: |", *rows])
 
 
-def batches_table(name: str, config: RunConfig, steps: int) -> str:
+def batches_table(name: str, config: ResolvedConfig, steps: int) -> str:
     """What it takes to make a step."""
     data = prepare_data(config)
     for_cpu, for_gpu = (batch_seconds(config, data, on_gpu, steps) for on_gpu in (False, True))

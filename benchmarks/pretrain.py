@@ -45,7 +45,7 @@ from transformers import (
 )
 
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.prepare import PreparedData, prepare_data
 from pretrain.data.step_batches import BatchSource, cut_step
@@ -63,7 +63,7 @@ TRAINERS = {"trainer": False, "trainer-packed": True}
 class OurCase:
     """Updates of this project's loop."""
 
-    def __init__(self, config: RunConfig, data: PreparedData, path: Path):
+    def __init__(self, config: ResolvedConfig, data: PreparedData, path: Path):
         accelerator = build_accelerator(config, path)
         config = with_rows_per_pass(config, cut_step(config.train, 1, torch.cuda.is_available())[1])
         set_seed(config.seed)
@@ -122,7 +122,7 @@ class CountingCollator(DataCollatorForLanguageModeling):
 class TrainerCase:
     """Updates of transformers.Trainer on the stock model, with documents padded to block_size, or packed."""
 
-    def __init__(self, config: RunConfig, data: PreparedData, path: Path, is_packed: bool):
+    def __init__(self, config: ResolvedConfig, data: PreparedData, path: Path, is_packed: bool):
         set_seed(config.seed)
         network = stock_model(config, data)
         self.parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -167,7 +167,7 @@ class TrainerCase:
         return tokens
 
 
-def stock_model(config: RunConfig, data: PreparedData) -> transformers.PreTrainedModel:
+def stock_model(config: ResolvedConfig, data: PreparedData) -> transformers.PreTrainedModel:
     """The model of the configuration as transformers ships it."""
     sizes = build(config, len(data.tokenizer), special_token_ids(data.tokenizer)).config.to_dict()
     for ours in ("model_type", "ffn", "ffn_options", "paired_intermediate_size", "architectures"):
@@ -177,13 +177,13 @@ def stock_model(config: RunConfig, data: PreparedData) -> transformers.PreTraine
     return RobertaForMaskedLM(RobertaConfig(**sizes))
 
 
-def first_documents(config: RunConfig, limit: int = 4000) -> list[str]:
+def first_documents(config: ResolvedConfig, limit: int = 4000) -> list[str]:
     """The first documents of the corpus."""
     texts: Iterator[str] = iter(corpus.documents(config.data, "train"))
     return list(itertools.islice(texts, limit))
 
 
-def packed_rows(config: RunConfig, data: PreparedData) -> Dataset:
+def packed_rows(config: ResolvedConfig, data: PreparedData) -> Dataset:
     """The first documents of the corpus, one behind the other, cut into rows of block_size."""
     encoded, size = data.tokenizer(first_documents(config))["input_ids"], config.data.block_size
     tokens = list(itertools.chain.from_iterable(encoded))
@@ -191,7 +191,7 @@ def packed_rows(config: RunConfig, data: PreparedData) -> Dataset:
     return Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * size] * len(rows)})
 
 
-def padded_documents(config: RunConfig, data: PreparedData) -> Dataset:
+def padded_documents(config: ResolvedConfig, data: PreparedData) -> Dataset:
     """The first documents of the corpus, each cut or padded to block_size."""
     chosen = first_documents(config)
     encoded = data.tokenizer(chosen, truncation=True, padding="max_length", max_length=config.data.block_size)

@@ -23,7 +23,7 @@ from base.run.manifest import read_completion, refuse_archived
 from base.text.tokens import FOR_OTHERS
 from eval.identity import weights_hash
 from ffn_variants.bundle import bundle_code
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.run.run_folder import read_run
 from scores.rows import NO_HEAD, read_table
 from scores.run_scores import decimals, suite_means
@@ -111,7 +111,7 @@ Percentages, but for losses and perplexities. They are of this one training; ano
 """
 
 
-def make_card(run: RunFolder, config: RunConfig, repo: str, licence: str | None) -> str:
+def make_card(run: RunFolder, config: ResolvedConfig, repo: str, licence: str | None) -> str:
     """Return the card, Markdown with the hub's metadata.
 
     Args:
@@ -156,7 +156,7 @@ def make_card(run: RunFolder, config: RunConfig, repo: str, licence: str | None)
     return f"---\n{metadata.to_yaml()}\n---\n\n{body}\n"
 
 
-def _use(config: RunConfig, repo: str) -> str:
+def _use(config: ResolvedConfig, repo: str) -> str:
     auto = AUTO_CLASSES[get_family(config.family).objective]
     installed = (
         "`trust_remote_code=True` is needed there too, for the variant's own file."
@@ -184,7 +184,7 @@ are not needed: {installed}
 {FOR_OTHERS}"""
 
 
-def _configuration(config: RunConfig) -> str:
+def _configuration(config: ResolvedConfig) -> str:
     """The recipe as YAML, without what it says of the machine."""
     values = config.model_dump(mode="json", exclude={"output"})
     if file := values["model"].get("ffn_file"):
@@ -192,7 +192,7 @@ def _configuration(config: RunConfig) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
-def _places(config: RunConfig) -> list[str]:
+def _places(config: ResolvedConfig) -> list[str]:
     """Paths of the machine of the training, the longest first, which a card shortens to names."""
     values = [getattr(getattr(config, section), field) for section, field in _PATHS]
     paths = [path for value in values for path in ([value] if isinstance(value, str) else value or [])]

@@ -26,7 +26,7 @@ from ffn_ablations.flags_as_keywords import (
     typed_values,
 )
 from ffn_ablations.runs import Run, Runs, as_runs
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig, RunConfig
 from pretrain.run.run_folder import run_dir
 from pretrain.training.seeds import find_configs, train_in_turn
 from pretrain.training.training_run import train as train_run
@@ -70,7 +70,7 @@ def train(
     return runs[0] if seeds is None else runs
 
 
-def _train(configs: list[RunConfig]) -> None:
+def _train(configs: list[ResolvedConfig]) -> None:
     build_scorer = None
     if configs[0].train.eval_every:
         find_pairs(configs[0])

@@ -26,8 +26,8 @@ class ModelConfig(Section):
 
     ffn: str = BASELINE
     """FFN variant of every layer: a name of `ffn-ablations list variants`, or path/to/mine.py:SPEC."""
-    ffn_file: str | None = Field(None, exclude_if=lambda file: file is None)
-    """Where a variant of your own is, as path/to/mine.py:SPEC; --ffn with the path sets it."""
+    ffn_file: Unlisted[str | None] = Field(None, exclude_if=lambda file: file is None)
+    """Where a variant of your own is, as path/to/mine.py:SPEC; set by --ffn with the path."""
     ffn_source: Unlisted[str | None] = Field(None, exclude_if=lambda source: source is None)
     """What that file computes, as the fingerprint of its code; set by loading it. An edited formula is so
     another run; comments and the file's place are not."""
@@ -61,6 +61,18 @@ class ModelConfig(Section):
     """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
     tie_word_embeddings: Unlisted[bool | None] = None
     """Whether Llama's output embeddings are its input embeddings; none = yes. Those of other families are."""
+
+
+class ResolvedModelConfig(ModelConfig):
+    """The architecture, with what the family decides where the user did not.
+
+    ``hidden_dropout``, ``initializer_range`` and ``tie_word_embeddings`` stay None in a family without them.
+    """
+
+    max_position_embeddings: int = Field(gt=0)
+    """Rows of the position table."""
+    attention_dropout: Fraction
+    """Dropout on attention weights."""
 
 
 class DataConfig(Section):
@@ -248,7 +260,7 @@ _LACKS = {
 
 
 class RunConfig(Section):
-    """Everything that defines one pretraining run."""
+    """What a user wrote of one pretraining run; None where the project is to decide."""
 
     short_names: ClassVar = {
         ("model", "ffn"): "ffn",
@@ -308,3 +320,13 @@ class RunConfig(Section):
                 f"{model.attention_dropout} differ, and {self.family} has one dropout for both; give one of "
                 "them"
             )
+
+
+class ResolvedConfig(RunConfig):
+    """What runs: everything that defines one pretraining run, as its folder has it.
+
+    ``pretrain.resolution.resolve`` alone makes one, once for each run; whatever builds, names or trains a run
+    takes this type, so a type checker refuses a configuration with choices still open.
+    """
+
+    model: ResolvedModelConfig

@@ -6,10 +6,7 @@ names is run where the caller consents for the user.
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from base.sections import Typed
 from ffn_variants.registry import is_registered
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variant_files import absolute_place, check_consent, is_loaded, load_variant, names_file
-from pretrain.config import ModelConfig, TrainConfig
+from pretrain.config import ModelConfig
 
 _FFN, _FILE, _SOURCE = ("model", "ffn"), ("model", "ffn_file"), ("model", "ffn_source")
 
@@ -72,9 +69,7 @@ def read_sources(
     of_variant = variants.get(ffn) if isinstance(ffn, str) else None
     if of_variant is not None and not isinstance(of_variant, dict):
         raise UsageError(f"{name}: variants.{ffn}: not a mapping of sections")
-    values = _with_variant(values, of_variant or {})
-    _tell_of_rows(values, typed)
-    return Sources(values, typed, tuple(map(str, variants)), name)
+    return Sources(_with_variant(values, of_variant or {}), typed, tuple(map(str, variants)), name)
 
 
 def load_own_variant(model: ModelConfig) -> None:
@@ -92,39 +87,15 @@ def is_unknown_here(model: ModelConfig) -> bool:
     return model.ffn_file is not None and not is_registered(model.ffn)
 
 
-def _tell_of_rows(values: dict[str, Any], typed: Typed) -> None:
-    """Say how many rows a step has where the rows of a pass are given and may have been meant as these."""
-    train = typed.onto(values).get("train") or {}
-    size = train.get("per_device_train_batch_size", "auto")
-    if str(size).isdigit() and "batch_size" not in train:
-        say_once(
-            f"note: train.per_device_train_batch_size {size} is the most rows of one forward pass; a step "
-            f"has {TrainConfig().batch_size}, which train.batch_size changes"
-        )
-
-
-@lru_cache(maxsize=64)  # a study reads the same files for every cell
-def say_once(note: str) -> None:
-    """Tell a user one line on stderr, from one of several processes, however many configs it holds for."""
-    if os.environ.get("RANK", "0") == "0":
-        print(note, file=sys.stderr)
-
-
 def _with_typed_file(typed: Typed) -> Typed:
     """Load a variant's file that flags name, and put the variant's name, place and source in its stead."""
-    ffn, file = typed.values.get(_FFN), typed.values.get(_FILE)
-    flag = _FILE
-    if isinstance(ffn, str) and names_file(ffn):
-        if file is not None:
-            raise UsageError(f"--ffn {ffn} and --model.ffn-file {file} were both given; leave one out")
-        ffn, file, flag = None, ffn, _FFN
-    if file is None:
+    if _FILE in typed.values:
+        raise UsageError(f"{typed.names[_FILE]} follows from --ffn path/to/mine.py:SPEC; leave it out")
+    place = typed.values.get(_FFN)
+    if not (isinstance(place, str) and names_file(place)):
         return typed
-    spec = load_variant(str(file))
-    if ffn not in (None, spec.name):
-        raise UsageError(f"--ffn {ffn} and --model.ffn-file, which holds {spec.name!r}: leave one out")
-    name = typed.names[flag]
-    typed = typed.given(name, _FFN, spec.name).given(name, _FILE, absolute_place(str(file)))
+    spec, name = load_variant(place), typed.names[_FFN]
+    typed = typed.given(name, _FFN, spec.name).given(name, _FILE, absolute_place(place))
     return typed.given(name, _SOURCE, source_fingerprint(spec.name))
 
 

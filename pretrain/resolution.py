@@ -14,7 +14,13 @@ from base.families import Budget, get_family
 from base.sections import Typed, check
 from base.text.corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
-from pretrain.config import ModelConfig, RunConfig, SplineConfig
+from pretrain.config import (
+    ModelConfig,
+    ResolvedConfig,
+    ResolvedModelConfig,
+    RunConfig,
+    SplineConfig,
+)
 from pretrain.config_sources import Sources, is_unknown_here, read_sources
 from pretrain.optimizers import get_optimizer
 
@@ -27,7 +33,7 @@ def load_config(
     args: Sequence[str] | None = None,
     overrides: dict[str, Any] | None = None,
     trust_remote_code: bool = False,
-) -> RunConfig:
+) -> ResolvedConfig:
     """Read one run's configuration.
 
     Args:
@@ -49,7 +55,7 @@ def load_config(
     return resolve_sources(read_sources(path, overrides, typed, trust_remote_code))
 
 
-def resolve_sources(sources: Sources, is_begun: bool = False) -> RunConfig:
+def resolve_sources(sources: Sources, is_begun: bool = False) -> ResolvedConfig:
     """Check what is given for a run, and settle what is left open.
 
     Args:
@@ -136,8 +142,12 @@ def _check_span_corruption(config: RunConfig) -> None:
         )
 
 
-def resolve(config: RunConfig) -> RunConfig:
-    """Fill in fields whose default depends on other fields, so that the saved config says what was run."""
+def resolve(config: RunConfig) -> ResolvedConfig:
+    """Fill in fields whose default depends on other fields, so that the saved config says what was run.
+
+    For RoBERTa with ``data.block_size`` 512 and no field of ``model:`` given: 513 positions, both dropouts
+    0.1, an initializer_range of 0.02.
+    """
     model, train, family = config.model, config.train, get_family(config.family)
     dropouts = dict.fromkeys(("hidden_dropout", "attention_dropout"), family.dropout)
     if family.has_one_dropout:
@@ -153,11 +163,12 @@ def resolve(config: RunConfig) -> RunConfig:
         train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
     has = {"max_position_embeddings", *family.config_fields}
     missing = {name: defaults[name] for name in defaults if name in has and getattr(model, name) is None}
-    model = _within_budget(model.model_copy(update=missing), family.has_ffn_biases)
-    return config.model_copy(update={"model": model, "train": train})
+    settled = ResolvedModelConfig(**dict(model) | missing)
+    parts: dict[str, Any] = {"model": _within_budget(settled, family.has_ffn_biases), "train": train}
+    return ResolvedConfig(**dict(config) | parts)
 
 
-def _within_budget(model: ModelConfig, biases: bool) -> ModelConfig:
+def _within_budget(model: ResolvedModelConfig, biases: bool) -> ResolvedModelConfig:
     """Put in the width that the budget asks for; the other weights stay paired with the baseline's.
 
     The baseline's width stays in ``paired_intermediate_size``, so a result of this is solved to itself.

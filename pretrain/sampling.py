@@ -1,4 +1,4 @@
-"""Text from a trained model: continuations of a prompt, or the words that a model puts into a gap."""
+"""Text from a trained model: continuations of a prompt, and the samples of a model card."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel, pipeline
+from transformers.pipelines import PipelineException
 
 from base.errors import UsageError
 from base.families import FAMILIES, family_of
 from base.records import peek_record
 from base.text.tokens import as_prompts, read
 from ffn_variants.models.loading import load_language_model
-from pretrain.data.tokenizer import sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
 
@@ -55,10 +55,7 @@ def load_causal_model(folder: Path, trust_remote_code: bool = False) -> tuple[Pr
     family = family_of(str(peek_record(folder / "config.json").get("model_type")))
     if family and family.objective != "causal":
         causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
-        raise UsageError(
-            f"{folder}: {family.name} fills gaps and continues no text; its README.md shows some, or name a "
-            f"{causal} run"
-        )
+        raise UsageError(f"{folder}: {family.name} fills gaps and continues no text; name a {causal} run")
     return load_language_model(folder, "causal", None, trust_remote_code)
 
 
@@ -90,13 +87,12 @@ def continue_texts(
     reader = as_prompts(tokenizer)
     ids = [read(reader, prompt)["input_ids"] or [tokenizer.bos_token_id] for prompt in prompts]
     positions = model.config.max_position_embeddings
-    longest = max(range(len(ids)), key=lambda place: len(ids[place]))
-    room = positions - len(ids[longest])
+    longest = max(map(len, ids))
+    room = positions - longest
     if room < 1:
-        num_tokens = len(read(tokenizer, prompts[longest], add_special_tokens=False)["input_ids"])
         raise UsageError(
-            f"the prompt has {num_tokens} tokens, and the model sees {positions} with {tokenizer.bos_token} "
-            f"and what it adds; shorten the prompt to {num_tokens + room - 1} tokens or fewer"
+            f"the prompt has {longest} tokens, and the model sees {positions} with what it adds; shorten the "
+            f"prompt by {1 - room} tokens or more"
         )
     sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": 0} if temperature else {}
     batch = tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt").to(model.device)
@@ -117,53 +113,13 @@ def continue_texts(
     return [tokenizer.decode(text, skip_special_tokens=True) for text in texts]
 
 
-def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3) -> list[tuple[str, float]]:
-    """The likeliest tokens for the ``{mask}`` of a sentence, with their probabilities.
-
-    A masked model reads a mask there. A T5 reads a sentinel, and the tokens are those with which its decoder
-    begins to fill the gap.
-
-    Args:
-        model: A masked model or a T5; in evaluation mode afterwards.
-        tokenizer: The model's.
-        sentence: A text with one ``{mask}``.
-        num: Tokens to return.
-
-    Raises:
-        UsageError: If the sentence is longer than the model's positions.
-    """
-    # The space before a word belongs to its token.
-    is_t5 = model.config.is_encoder_decoder
-    text = sentence.replace(" {mask}", sentinel(0) if is_t5 else str(tokenizer.mask_token))
-    ids = torch.tensor([tokenizer(text)["input_ids"]], device=model.device)
-    family = family_of(model.config.model_type)
-    unused = family.first_position(model.config.pad_token_id) if family else 0
-    positions = model.config.max_position_embeddings - unused
-    if ids.shape[1] > positions:
-        raise UsageError(
-            f"the sentence has {ids.shape[1]} tokens, and the model sees {positions}; shorten it"
-        )
-    with torch.no_grad():
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if is_t5:
-            (gap,) = tokenizer.convert_tokens_to_ids([sentinel(0)])
-            inputs["decoder_input_ids"] = ids.new_tensor([[model.config.decoder_start_token_id, gap]])
-            place = 1
-        else:
-            (place,) = (ids[0] == tokenizer.mask_token_id).nonzero()[0].tolist()
-        logits = model.eval()(**inputs).logits[0, place]
-    best = logits.float().softmax(0).topk(num)
-    return [
-        (tokenizer.decode([token]).strip(), probability)
-        for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-
-
 def sample_section(model: PreTrainedModel, tokenizer: Any, objective: str) -> str:
-    """What the model writes, as Markdown for its card: three stories, or three gaps filled."""
+    """What the model writes, as Markdown for its card: three stories, or the words of three gaps."""
+    if objective == "span_corruption":
+        return "None: transformers has no pipeline for an encoder-decoder that fills spans."
     try:
         return _stories(model, tokenizer) if objective == "causal" else _gaps(model, tokenizer)
-    except UsageError as error:  # positions for a few tokens only; no reason to lose a trained model
+    except (UsageError, PipelineException) as error:  # positions for a few tokens only; no reason to fail
         return f"None: {error}."
 
 
@@ -181,14 +137,13 @@ def _stories(model: PreTrainedModel, tokenizer: Any) -> str:
 
 
 def _gaps(model: PreTrainedModel, tokenizer: Any) -> str:
-    rows = [
-        f"| {sentence.format(mask='___')} | {_words(fill_gap(model, tokenizer, sentence))} |"
-        for sentence in GAPPED_SENTENCES
-    ]
-    return "\n".join(["| sentence | likeliest words |", "| --- | --- |", *rows])
-
-
-def _words(candidates: list[tuple[str, float]]) -> str:
-    return ", ".join(
-        f"{word.replace('|', '/') or '(space)'} {probability:.0%}" for word, probability in candidates
-    )
+    # Cut to the model's positions, where a row may lose its mask, which the pipeline then says.
+    options: Any = {"top_k": 3, "tokenizer_kwargs": {"truncation": True}}
+    fill = pipeline("fill-mask", model=model.eval(), tokenizer=tokenizer, device=model.device, **options)
+    rows = ["| sentence | likeliest words |", "| --- | --- |"]
+    for sentence in GAPPED_SENTENCES:
+        # The space before a word belongs to its token.
+        words = fill(sentence.replace(" {mask}", str(tokenizer.mask_token)))
+        shown = [f"{word['token_str'].strip().replace('|', '/')} {word['score']:.0%}" for word in words]
+        rows.append(f"| {sentence.format(mask='___')} | {', '.join(shown)} |")
+    return "\n".join(rows)

@@ -22,12 +22,11 @@ from base.run.folder_names import RunFolder, StudyFolder
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.work_units import check_sources
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
 from pretrain.model.build import build, cost_facts
-from pretrain.resolution import resolve
 from pretrain.run.run_folder import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
@@ -193,20 +192,16 @@ def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
     return Cost(parameters, tokens, flops, speeds.get(shape_of(cell.config)))
 
 
-def shape_of(config: RunConfig) -> Shape:
+def shape_of(config: ResolvedConfig) -> Shape:
     """Return what runs of the same speed have in common: family, variant and sizes, tokens of a step."""
-    resolved = resolve(config)
-    return (
-        config.family,
-        resolved.model.model_dump_json(),
-        resolved.data.block_size * config.train.batch_size,
-    )
+    tokens_per_step = config.data.block_size * config.train.batch_size
+    return config.family, config.model.model_dump_json(), tokens_per_step
 
 
 _COSTS: dict[tuple[Shape, int], tuple[int, int]] = {}
 
 
-def model_costs(config: RunConfig) -> tuple[int, int]:
+def model_costs(config: ResolvedConfig) -> tuple[int, int]:
     """Return a model's parameters, and the FLOPs of its forward pass for one token in a row of training.
 
     The vocabulary is taken to be as large as was asked for, also where a small text yields fewer.
@@ -223,7 +218,7 @@ def model_costs(config: RunConfig) -> tuple[int, int]:
 _LETTERS: dict[str, int] = {}
 
 
-def num_tokens(config: RunConfig) -> int | None:
+def num_tokens(config: ResolvedConfig) -> int | None:
     """Return about how many tokens a run trains on; None for text that is not here, or a part of the hub's.
 
     They are those of full rows where the number of steps is given, else the letters of the text by 4.
@@ -238,14 +233,14 @@ def num_tokens(config: RunConfig) -> int | None:
     return None
 
 
-def _letters(config: RunConfig) -> int:
+def _letters(config: ResolvedConfig) -> int:
     key = config.data.model_dump_json()
     if key not in _LETTERS:
         _LETTERS[key] = read_text(config).characters
     return _LETTERS[key]
 
 
-def finished_speeds(runs_dir: Path, configs: Iterable[RunConfig]) -> dict[Shape, Speed]:
+def finished_speeds(runs_dir: Path, configs: Iterable[ResolvedConfig]) -> dict[Shape, Speed]:
     """Return by shape how fast finished runs trained, in every study below the folder of runs.
 
     Args:

@@ -580,8 +580,8 @@ TYPED: list[tuple[str, str]] = [
         for command in ("ffn_variants.check", "pretrain.train tiny.yaml --ffn")
         for place, words in OWN_VARIANTS.items()
     ),
-    ("pretrain.train tiny.yaml --ffn mine.py:MINE --model.ffn-file mine.py:MINE", "leave one out"),
-    ("pretrain.train tiny.yaml --ffn kan --model.ffn-file mine.py:MINE", "holds 'mine': leave one out"),
+    ("pretrain.train tiny.yaml --ffn mine.py:MINE --model.ffn-file mine.py:MINE", "leave it out"),
+    ("pretrain.train tiny.yaml --ffn kan --model.ffn-file mine.py:MINE", "leave it out"),
     ("pretrain.train tiny.yaml --ffn mine.py:MINE --model.ffn-options init 3", "takes no options"),
     ("pretrain.generate folder --trust-remote-cod", "did you mean --trust-remote-code?"),
     # Looking into a run.

@@ -176,16 +176,6 @@ def check_split(path: Path, txt_split: TextSplit) -> None:
         )
 
 
-def has_blank_lines(path: Path) -> bool:
-    """Whether the first thousand lines of a .txt have empty ones between them; False for other formats."""
-    if not is_plain_text(path):
-        return False
-    with _open(path) as file:
-        lines = [bool(line.strip()) for line in itertools.islice(_text_lines(file, path), 1000)]
-    written = [number for number, is_text in enumerate(lines) if is_text]
-    return bool(written) and not all(lines[written[0] : written[-1]])
-
-
 def begins_as_jsonl(path: Path) -> bool:
     """Whether a .txt begins as lines of JSON do: by its bytes alone it could be taken for a .jsonl."""
     # A broken archive is told by whoever reads all of it.

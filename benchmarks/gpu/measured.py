@@ -30,7 +30,7 @@ from base.errors import run_cli
 from benchmarks.gpu.roofline import BODY, COPIES, DEVICES, OTHER, PARTS, VOCABULARY, part_of
 from benchmarks.gpu.workload import CASES, RUN_TOKENS, build_loop, build_network
 from ffn_variants.kernels.compilation import use_compiled_kernels
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.step_batches import one_ahead
 from pretrain.training.loop import Loop
 
@@ -61,7 +61,7 @@ class Measured:
     run_s: float
 
 
-def measure(config: RunConfig, updates: int) -> Measured:
+def measure(config: ResolvedConfig, updates: int) -> Measured:
     """Train a few steps of a configuration, without the profiler and with it."""
     use_compiled_kernels(config.train.torch_compile)
     with tempfile.TemporaryDirectory() as folder:

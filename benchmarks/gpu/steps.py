@@ -34,7 +34,7 @@ from eval.scoring import log_likelihood
 from eval.scoring.text_batches import ScoredText
 from ffn_variants.kernels import compilation
 from ffn_variants.splines import b_splines
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.step_batches import BatchSource
 from pretrain.model.objective import build_loss
@@ -71,7 +71,7 @@ class Case:
 
 
 @functools.cache
-def config_of(case: Case) -> RunConfig:
+def config_of(case: Case) -> ResolvedConfig:
     """Read the shipped configuration of a case's family."""
     path = ROOT / "configs" / f"{case.family.replace('_', '-')}.yaml"
     size = ["--train.batch-size", str(case.rows), "--train.per-device-train-batch-size", str(case.rows)]

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from base.families import get_family
 from base.text.corruption import NUM_SENTINELS, Masker, SpanCorruptor
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.step_batches import BatchSource
 from pretrain.model.build import build
@@ -59,7 +59,7 @@ class Case:
         """Flags that set the FFN's options."""
         return ["--model.ffn-options", "grid_size", str(self.grid_size)] if self.grid_size else []
 
-    def config(self, *flags: str) -> RunConfig:
+    def config(self, *flags: str) -> ResolvedConfig:
         """The run's configuration, with a whole step in one forward pass."""
         path = ROOT / "configs" / f"{self.family.replace('_', '-')}.yaml"
         whole = ["--train.per-device-train-batch-size", "112", "--optim.max-steps", "1000"]
@@ -106,14 +106,16 @@ def attended(rows: PackedSplit, causal: bool, tile: int = 128) -> float:
     return float(computed.sum() / (rows.position_ids.size * rows.position_ids.shape[1]))
 
 
-def build_network(config: RunConfig) -> PreTrainedModel:
+def build_network(config: ResolvedConfig) -> PreTrainedModel:
     """The model of a configuration, on the CPU, with a vocabulary as large as is asked for."""
     torch.manual_seed(0)
     span = get_family(config.family).objective == "span_corruption"
     return build(config, config.data.vocab_size + (NUM_SENTINELS if span else 0))
 
 
-def build_loop(config: RunConfig, network: PreTrainedModel, folder: Path, accelerator: Any = None) -> Loop:
+def build_loop(
+    config: ResolvedConfig, network: PreTrainedModel, folder: Path, accelerator: Any = None
+) -> Loop:
     """The project's own loop of a configuration, on the accelerator's device and on random rows."""
     vocab_size = config.data.vocab_size
     rows = packed_rows(3 * config.train.batch_size, config.data.block_size, vocab_size)

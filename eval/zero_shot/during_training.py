@@ -15,11 +15,11 @@ from eval.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
 from eval.zero_shot.text_task import TextTask, find_suite_tasks
 from ffn_variants.kernels.compilation import eager_kernels
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from scores.suites import SUITES
 
 
-def find_pairs(config: RunConfig) -> list[TextTask]:
+def find_pairs(config: ResolvedConfig) -> list[TextTask]:
     """Find what ``train.eval_suite`` scores.
 
     Raises:
@@ -48,7 +48,9 @@ class TrainingScorer:
         UsageError: For a suite that does not exist or has no data.
     """
 
-    def __init__(self, config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, config: ResolvedConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
         self._suite = config.train.eval_suite
         self._tasks = find_pairs(config)
         kind = get_family(config.family).objective

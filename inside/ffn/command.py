@@ -20,7 +20,6 @@ from base.sections import Section
 from eval.command import find_runs
 from inside.ffn.measure import RunInspection, inspect_run
 from inside.ffn.page import Groups, document
-from pretrain.resolution import resolve
 from pretrain.run.run_folder import RESULT_NEUTRAL, read_run
 from report.document.document import refuse_file, write_document
 
@@ -125,7 +124,7 @@ def group_runs(runs: Sequence[tuple[Path, RunInspection]]) -> tuple[Groups, list
 
 def _fields(path: Path) -> pd.DataFrame:
     """A row of all fields that decide a run's result, by their names in full."""
-    config = resolve(read_run(path)).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+    config = read_run(path).model_dump(mode="json", exclude=RESULT_NEUTRAL)
     return pd.json_normalize(config).drop(columns=[*FOLLOWS], errors="ignore").astype(str)
 
 

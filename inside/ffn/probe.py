@@ -17,7 +17,7 @@ from base.run.folder_names import RunFolder
 from base.text.corruption import IGNORE
 from eval.zero_shot.text_task import evenly_spaced
 from ffn_variants.kernels.compilation import eager_kernels
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.packing import PackedSplit, pack
 from pretrain.data.step_batches import Batch, BatchSource
@@ -46,7 +46,7 @@ class HeldOutText:
     pad_token_id: int
 
 
-def read_held_out(run: RunFolder, config: RunConfig, num_tokens: int | None = None) -> HeldOutText:
+def read_held_out(run: RunFolder, config: ResolvedConfig, num_tokens: int | None = None) -> HeldOutText:
     """Pack the documents that a run's training held out.
 
     Args:
@@ -76,7 +76,7 @@ def read_held_out(run: RunFolder, config: RunConfig, num_tokens: int | None = No
     return HeldOutText(batches, len(tokens), num_targets, pad)
 
 
-def untrained(config: RunConfig, like: PreTrainedModel) -> PreTrainedModel:
+def untrained(config: ResolvedConfig, like: PreTrainedModel) -> PreTrainedModel:
     """Build a run's model as its training began: the seed decides every weight.
 
     Args:

@@ -47,6 +47,8 @@ def cut_pieces(lengths: np.ndarray, block_size: int) -> np.ndarray:
     Returns:
         (pieces, 2) start in the flat token array, and length.
     """
+    # Documents of 5 and 11 tokens in rows of 4 are pieces of 4, 1 and 4, 4, 3: `counts` is 2, 3, `owner` is
+    # 0, 0, 1, 1, 1, and `offset`, a piece's place in its document, is 0, 4, 0, 4, 8.
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
     counts = -(-lengths // block_size)
     owner = np.repeat(np.arange(len(lengths)), counts)
@@ -73,6 +75,8 @@ class OpenRows:
 
     def best_fit(self, length: int) -> int:
         """The fewest free tokens that hold ``length``; 0 where no row does."""
+        # Of rows with 3 and 7 free tokens `_sizes` is 0b10001000. For a piece of 4, shifted by 4, it is
+        # 0b1000, whose lowest bit is number 3: the fewest free tokens that hold it are 4 + 3.
         fitting = self._sizes >> length
         return length + (fitting & -fitting).bit_length() - 1 if fitting else 0
 
@@ -125,9 +129,13 @@ def fill_rows(lengths: np.ndarray, block_size: int) -> np.ndarray:
         (pieces, 3): start in the flat token array, length and row, sorted by row. Each piece is a document or
         a part of one.
     """
+    # Documents a, b and c of 6 tokens and rows of 10: no two fit into one row, so that there are three rows,
+    # 60% filled. Their 18 tokens fit into 2. The third row is given up, and c is cut to fill the gaps of the
+    # others: aaaaaacc.. and bbbbbbcccc.
     pieces = cut_pieces(lengths, block_size)
     rows, filled = best_fit(pieces[:, 1], block_size)
     total = int(filled.sum())
+    # As few rows as TARGET_FILL wants, but never fewer than hold all tokens.
     num_wanted = max(-(-total // block_size), int(total / (TARGET_FILL * block_size)))
     fullest_first = np.argsort(-filled, kind="stable")
     place = np.empty(len(filled), np.int64)  # of a row in that order; the first num_wanted are kept
@@ -146,6 +154,8 @@ def _fill_gaps(pieces: np.ndarray, gaps: np.ndarray) -> np.ndarray:
         open_rows.add(row, gap)
     placed = []
     for start, length in pieces[np.argsort(-pieces[:, 1], kind="stable")].tolist():
+        # A gap of just the right size is kept for what fits it; what fits nowhere goes into the largest gap,
+        # which cuts it into as few parts as there can be.
         while length:
             free = open_rows.best_fit(length) or open_rows.largest()
             row, used = open_rows.take(free), min(free, length)
@@ -176,6 +186,7 @@ def pack(
     input_ids = np.full((num_rows, block_size), pad_token_id, tokens.dtype)
     position_ids = np.zeros((num_rows, block_size), np.uint16 if block_size <= 2**16 else np.uint32)
     counting = np.arange(block_size, dtype=position_ids.dtype)
+    # Pieces are sorted by their rows: within a row each starts where the one before ended.
     last, offset = -1, 0
     for start, length, row in pieces_in_rows.tolist():
         offset = offset if row == last else 0

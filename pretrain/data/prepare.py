@@ -30,7 +30,7 @@ from base.families import get_family
 from base.printing import ProgressBar
 from base.records import peek_record, read_record, write_record
 from base.text.tokens import refuse_unread
-from pretrain.config import DataConfig, RunConfig
+from pretrain.config import DataConfig, ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import Split
 from pretrain.data.packing import PackedSplit, pack
@@ -58,10 +58,10 @@ TOKENS_TO_COUNT = 2**22
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Tokenizer and packed splits of one corpus, and what was found in its text."""
+    """Tokenizer and packed splits of one corpus, and what its text holds."""
 
     fingerprint: str
-    found: TextSummary
+    text: TextSummary
     tokenizer: PreTrainedTokenizerFast
     train: PackedSplit
     validation: PackedSplit
@@ -85,7 +85,7 @@ class RowsSummary:
     validation: SplitSizes
 
 
-def prepare_data(config: RunConfig) -> PreparedData:
+def prepare_data(config: ResolvedConfig) -> PreparedData:
     """Tokenizer and packed rows of a run, from the cache or built into it.
 
     Files of another size than their summary says are made again from the text. Several processes may call
@@ -107,14 +107,14 @@ def prepare_data(config: RunConfig) -> PreparedData:
     return prepared
 
 
-def cached_summary(config: RunConfig) -> dict[str, Any] | None:
+def cached_summary(config: ResolvedConfig) -> dict[str, Any] | None:
     """Sizes of prepared data, or None where it has not been prepared yet, or is not here."""
     with contextlib.suppress(AbsentError):
         return peek_record(_rows_folder(_cache_folder(config), config.data) / ROWS_SUMMARY) or None
     return None
 
 
-def find(config: RunConfig) -> tuple[str, list[str]]:
+def find(config: ResolvedConfig) -> tuple[str, list[str]]:
     """What the text of a run holds, in one line, and doubts about it; reads it where it is not prepared yet.
 
     Raises:
@@ -124,10 +124,10 @@ def find(config: RunConfig) -> tuple[str, list[str]]:
     if not corpus.files(data)["train"]:
         return corpus.describe(data), []
     text = read_text(config)
-    return in_one_line(data, text), doubts(data, text)
+    return in_one_line(data, text), list(doubts(data, text))
 
 
-def read_text(config: RunConfig) -> TextSummary:
+def read_text(config: ResolvedConfig) -> TextSummary:
     """Count what the text of a run holds, by reading it unless just this text is prepared already."""
     return read_record(_cache_folder(config) / TEXT_SUMMARY, TextSummary) or read_through(config.data)
 
@@ -183,7 +183,7 @@ def _target_counts(split: PackedSplit, vocab_size: int, never: Sequence[int]) ->
     return counts
 
 
-def _cache_folder(config: RunConfig) -> Path:
+def _cache_folder(config: ResolvedConfig) -> Path:
     parts = (tokens_fingerprint(config.data), corpus.layout(config.data))
     return Path(config.output.runs_dir) / ".cache" / "-".join(filter(None, parts))
 

@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from base.errors import UsageError
 from base.text.corruption import IGNORE, Masker, SpanCorruptor
-from pretrain.config import RunConfig, TrainConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.shapes import Shapes, measure
-
-MOST_SHOWN = 12
 
 ROWS_ON_A_CPU = 16
 """Of a forward pass, where its number is ``auto``: more are no faster there."""
@@ -40,60 +36,19 @@ def cut_step(train: TrainConfig, num_processes: int, on_gpu: bool = False) -> tu
         on_gpu: Whether they run on GPUs, where ``auto`` is all of a process's rows.
 
     Raises:
-        UsageError: If the rows cannot be shared equally; names the numbers of processes that can share them.
+        UsageError: If the rows cannot be shared equally; names fewer processes that can.
     """
     rows, remainder = divmod(train.batch_size, num_processes)
     if remainder:
-        able = [number for number in range(1, train.batch_size + 1) if train.batch_size % number == 0]
-        shown = ", ".join(map(str, able[:MOST_SHOWN])) + (", ..." if len(able) > MOST_SHOWN else "")
+        able = [number for number in range(1, num_processes) if train.batch_size % number == 0]
         raise UsageError(
             f"train.batch_size {train.batch_size}: {num_processes} processes cannot share so many rows "
-            f"equally; start {shown}, or give a multiple of {num_processes}"
+            f"equally; start {able[-1]}, or give a multiple of {num_processes}"
         )
     most = train.per_device_train_batch_size
     if most == "auto":
         most = rows if on_gpu else ROWS_ON_A_CPU
     return rows, min(rows, most)
-
-
-@dataclass(frozen=True)
-class Staged:
-    """Batches on the host, all their numbers one behind the other.
-
-    Attributes:
-        numbers: (numbers,) int32, in pinned memory where a GPU is to fetch it. Half of what int64 would be,
-            and enough for any place or token id.
-        shapes: Of every batch, the shapes of its tensors by their names, in the order of the numbers.
-    """
-
-    numbers: Tensor
-    shapes: tuple[dict[str, tuple[int, ...]], ...]
-
-    def to(self, device: torch.device) -> list[dict[str, Tensor]]:
-        """The batches on a device, in one copy that the host does not wait for.
-
-        They are int64, ``document_starts`` int32.
-        """
-        # The memory is given to no other step before that copy is done: torch's allocator of pinned memory
-        # records an event behind every such copy and looks at it before it gives a block out again.
-        numbers = self.numbers.to(device, non_blocking=True)
-        wide, batches, first = numbers.long(), [], 0  # widened all at once
-        for shapes in self.shapes:
-            batch = {}
-            for name, shape in shapes.items():
-                end = first + math.prod(shape)
-                source = numbers if name == "document_starts" else wide
-                batch[name], first = source[first:end].view(shape), end
-            batches.append(batch)
-        return batches
-
-
-def stage(batches: Sequence[dict[str, Tensor]], pin: bool = True) -> Staged:
-    """Put batches into one piece of memory, pinned for a GPU or not."""
-    parts = [tensor.numpy().reshape(-1) for batch in batches for tensor in batch.values()]
-    numbers = torch.from_numpy(np.concatenate(parts, dtype=np.int32, casting="same_kind"))
-    shapes = tuple({name: tuple(tensor.shape) for name, tensor in batch.items()} for batch in batches)
-    return Staged(numbers.pin_memory() if pin else numbers, shapes)
 
 
 Result = TypeVar("Result")
@@ -108,6 +63,8 @@ def one_ahead(make: Callable[[int], Result], numbers: Iterable[int]) -> Generato
         make: Must be a function of its argument alone; what it raises is raised where its result is due.
         numbers: What to call it with, in order.
     """
+    # `due` holds the one result that is being made, or nothing at the end. The next is begun before this one
+    # is handed out, so that it is made while the caller works.
     upcoming = iter(numbers)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as thread:
         due = [thread.submit(make, number) for number in itertools.islice(upcoming, 1)]
@@ -129,6 +86,15 @@ document_starts (C + 1,) int32: the places where the documents begin in the flat
 0, the padding of a row as one document; behind them B * T, up to the end."""
 
 
+def pinned(batches: Iterable[Batch]) -> list[Batch]:
+    """Put batches where a GPU fetches them from by itself, so that the host need not wait for the copies.
+
+    No memory is given to another step before its copy is done: torch's allocator of pinned memory records an
+    event behind every such copy and looks at it before it gives a block out again.
+    """
+    return [{name: tensor.pin_memory() for name, tensor in batch.items()} for batch in batches]
+
+
 @dataclass(frozen=True)
 class Step:
     """One process's share of a step.
@@ -137,13 +103,11 @@ class Step:
         batches: Forward passes, in order.
         num_targets: Predicted tokens of the whole step, over all processes.
         num_tokens: Tokens of the whole step without padding.
-        staged: The batches once more, for a GPU to fetch in one copy; None where there is none.
     """
 
     batches: list[Batch]
     num_targets: int
     num_tokens: int
-    staged: Staged | None = None
 
 
 @functools.lru_cache(maxsize=2)
@@ -163,6 +127,8 @@ def rows_of_step(num_rows: int, rows_per_step: int, seed: int, step: int) -> np.
     Returns:
         (rows_per_step,) row numbers.
     """
+    # With 5 rows in all and 2 a step, step 2 has the places 4 and 5: the last row of the first permutation
+    # and the first of the second. So no step is cut short where an epoch ends.
     places = np.arange(step * rows_per_step, (step + 1) * rows_per_step)
     epochs = places // num_rows
     rows = [
@@ -198,7 +164,7 @@ class BatchSource:
         fixed_shapes: Whether the tensors of every step have the same shapes; see ``pretrain.data.shapes``.
     """
 
-    config: RunConfig
+    config: ResolvedConfig
     masker: Masker | SpanCorruptor | None
     pad_token_id: int
     process: int = 0
@@ -212,6 +178,9 @@ class BatchSource:
 
     def step(self, split: PackedSplit, step: int) -> Step:
         """The share of this process in a step; ``step`` counts the steps already done."""
+        # Every process draws and masks all rows of a step, though it takes its share alone: of 16 rows, with
+        # 2 processes and 4 rows a pass, the second one has the passes 8-11 and 12-15. So masks do not depend
+        # on how many share a step, and each process knows the number of targets to divide by.
         seed = self.config.seed
         rows = rows_of_step(len(split.input_ids), self.rows_per_step, seed, step)
         rng = np.random.default_rng([MASKS, seed, step])
@@ -229,6 +198,7 @@ class BatchSource:
         num_rows = len(split.input_ids)
         examples = self._examples(split, np.arange(num_rows), rng)
         size = self.config.train.per_device_eval_batch_size
+        # Of 3 processes with 16 rows a pass the second one has the rows 16-31, 64-79, ...
         for start in range(self.process * size, num_rows, size * self.num_processes):
             yield self._batch(split, examples, slice(start, start + size))
 

@@ -11,14 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from base.printing import first_few
-from base.text.text_files import (
-    END_OF_DOCUMENT,
-    MOST_CHARACTERS,
-    format_of,
-    has_blank_lines,
-    is_plain_text,
-    other_files,
-)
+from base.text.text_files import END_OF_DOCUMENT, MOST_CHARACTERS, format_of, is_plain_text
 from pretrain.config import DataConfig
 from pretrain.data import corpus
 
@@ -32,7 +25,6 @@ _SPLITS = {
     "blank-lines": "split at blank lines",
     "file": "one a file",
 }
-_HELD_OUT_NAMES = ("valid", "dev", "test", "heldout", "held_out", "held-out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,45 +100,24 @@ def in_one_line(data: DataConfig, text: TextSummary) -> str:
     )
 
 
-def doubts(data: DataConfig, text: TextSummary) -> list[str]:
-    """What looks wrong with files of text, a line each with what to do."""
-    return [f"note: {doubt}" for doubt in _doubts(data, text)] if corpus.files(data)["train"] else []
-
-
-def _doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
-    files = corpus.files(data)
-    trained, cure = set(files["train"]), _cure(data, files["train"])
-    if same := next((path for path in files["validation"] if path in trained), None):
-        yield f"{same} is trained on and held out; its loss says nothing about new text"
-    elif text.shared:
-        yield f"{text.shared:,} of {text.validation:,} held-out documents are also trained on"
-    if len(trained) < len(files["train"]):
-        yield f"{Counter(files['train']).most_common(1)[0][0]} is read more than once"
+def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
+    """What looks wrong with files of text, a line each with what to do; nothing of a text without files."""
+    files = corpus.files(data)["train"]
+    if not files:
+        return
+    cure = _cure(data, files)
+    if text.shared:
+        yield f"note: {text.shared:,} of {text.validation:,} held-out documents are also trained on"
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
-        yield f"the longest document has {text.longest:,} characters; if it is many, {cure}"
+        yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"
     if text.characters and text.characters < SHORT_DOCUMENT * text.train:
         mean = text.characters / text.train
-        yield f"a document has {mean:.0f} characters on average; if that is no text, {cure}"
+        yield f"note: a document has {mean:.0f} characters on average; if that is no text, {cure}"
     if corpus.held_out_share(data) and text.validation < FEW_HELD_OUT:
         yield (
-            f"only {text.validation} held out; give more by --data.validation-files or a larger "
+            f"note: only {text.validation} held out; give more by --data.validation-files or a larger "
             f"--data.validation-fraction (now {data.validation_fraction:g})"
         )
-    if data.txt_split == "lines" and (spaced := next(filter(has_blank_lines, files["train"]), None)):
-        yield f"{spaced} has empty lines; if they end a document, set --data.txt-split blank-lines"
-    yield from _doubts_of_folders(data, files["train"])
-
-
-def _doubts_of_folders(data: DataConfig, trained: list[Path]) -> Iterator[str]:
-    if data.source != "files":
-        return
-    folders = [path for path in map(Path, data.train_files) if path.is_dir()]
-    if unknown := sum((other_files(folder) for folder in folders), Counter()):
-        endings = ", ".join(f"{number} {ending}" for ending, number in unknown.most_common(5))
-        yield f"left out as of no known format: {endings}"
-    held_out = next((path for path in trained if path.name.lower().startswith(_HELD_OUT_NAMES)), None)
-    if folders and held_out:
-        yield f"{held_out} sounds held out and is trained on; if it is, name it by --data.validation-files"
 
 
 def _cure(data: DataConfig, files: Iterable[Path]) -> str:

@@ -11,12 +11,13 @@ import ffn_variants
 from base.families import BASELINE, get_family
 from base.text.corruption import Masker, SpanCorruptor, corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import ModelConfig, RunConfig
+from pretrain.config import ModelConfig, ResolvedConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
-from pretrain.resolution import resolve
 
 
-def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None = None) -> PreTrainedModel:
+def build(
+    config: ResolvedConfig, vocab_size: int, token_ids: dict[str, int] | None = None
+) -> PreTrainedModel:
     """Build the model of a run; its weights come from torch's global generator, so seed that first.
 
     Args:
@@ -25,9 +26,8 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
         token_ids: pad_token_id, bos_token_id and eos_token_id; by default those of ``data.tokenizer``, or of
             a trained one.
     """
-    model, family = resolve(config).model, get_family(config.family)
+    model, family = config.model, get_family(config.family)
     ids = token_ids or _token_ids(config)
-    rows: Any = model.max_position_embeddings
     shared: dict[str, Any] = {
         "vocab_size": vocab_size,
         "hidden_size": model.hidden_size,
@@ -36,7 +36,7 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
         "num_hidden_layers": model.num_hidden_layers,
         "num_attention_heads": model.num_attention_heads,
         # The config's number is that for a pad id of 0, as no config depends on what is in a folder.
-        "max_position_embeddings": rows
+        "max_position_embeddings": model.max_position_embeddings
         + family.first_position(ids["pad_token_id"])
         - family.first_position(),
         **ids,
@@ -47,7 +47,7 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
     return ffn_variants.build_model(config.family, model.ffn, options, **shared, **of_family)
 
 
-def _token_ids(config: RunConfig) -> dict[str, int]:
+def _token_ids(config: ResolvedConfig) -> dict[str, int]:
     if config.data.tokenizer is None:
         return {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     return special_token_ids(load_tokenizer(config.data.tokenizer, get_family(config.family).objective))
@@ -58,13 +58,13 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     return {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
 
 
-def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Masker | SpanCorruptor | None:
+def build_masker(config: ResolvedConfig, tokenizer: PreTrainedTokenizerFast) -> Masker | SpanCorruptor | None:
     """The corruption of a masked model's or an encoder-decoder's input; None for a causal model."""
     kind = get_family(config.family).objective
     if kind == "causal":
         return None
     if kind == "span_corruption":
-        train, ids = resolve(config).train, special_token_ids(tokenizer)
+        train, ids = config.train, special_token_ids(tokenizer)
         spans = (train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
         return SpanCorruptor(
             add_sentinels(tokenizer), ids["bos_token_id"], ids["eos_token_id"], ids["pad_token_id"], *spans
@@ -73,7 +73,7 @@ def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Maske
     return Masker(len(tokenizer), special, int(tokenizer.mask_token_id), config.train.mlm_probability)  # type: ignore[arg-type]
 
 
-def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
+def cost_facts(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, Any]:
     """Parameters and FLOPs of a run's model, and of one of its FFNs.
 
     Args:
@@ -85,7 +85,7 @@ def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
         rows of block_size tokens, of which a T5 reads a part in its encoder and a part in its decoder;
         ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
     """
-    model = resolve(config).model
+    model = config.model
     parameters = ffn_variants.count_parameters(network)
     num_ffns = sum(bool(ffn_modules(module)) for module in network.modules())
     spec, options = ffn_variants.get_variant(model.ffn), model.ffn_options or {}
@@ -112,12 +112,12 @@ def _active(parameters: int, spec: ffn_variants.FFNSpec, model: ModelConfig) -> 
     return spec.num_active_params(model.hidden_size, model.intermediate_size, **(model.ffn_options or {}))
 
 
-def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, int]:
+def _flops_per_token(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, int]:
     """FLOPs of the forward pass in training, for one token of the text."""
     length = config.data.block_size
     if get_family(config.family).objective != "span_corruption":
         return ffn_variants.count_flops(network, length)
-    train = resolve(config).train
+    train = config.train
     of_encoder, of_decoder = corrupted_lengths(
         length,
         train.mlm_probability,
@@ -128,7 +128,7 @@ def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, i
     return {"total": sum(parts.values()), **parts}
 
 
-def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
+def describe_costs(config: ResolvedConfig, facts: dict[str, Any]) -> list[str]:
     """Say in two lines what the model costs, and one of its FFNs beside the baseline's; cautions follow.
 
     Args:

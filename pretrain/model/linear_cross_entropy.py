@@ -69,6 +69,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         may_ignore: bool,
     ) -> Tensor:
         """The loss; and its gradients where ``needs_gradient``, from products in ``dtype``."""
+        # Why gradients are made here already: the logits of a chunk are there now, and would have to be made
+        # again in the backward pass. The loss is a sum, so a later factor on it only scales them.
         exact = torch.promote_types(dtype, torch.float32)
         length = _chunk_length(len(hidden), len(weight), _of_device(CHUNK_NUMBERS, hidden))
         rows = torch.nn.functional.pad(hidden.to(dtype), (0, 0, 0, -len(hidden) % length))
@@ -82,6 +84,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_rows = torch.empty_like(rows) if needs_gradient else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if needs_gradient else None
         grad_bias = torch.zeros_like(bias, dtype=exact) if needs_gradient and bias is not None else None
+        # `span` rows share a buffer of logits, filled chunk by chunk. Each chunk's gradients go into those of
+        # the inputs at once, and the whole buffer's into those of the weights by one product: a (V, D) sum is
+        # then gone through once in a span and not once in a chunk.
         span = length * (_of_device(CHUNKS_PER_PRODUCT, hidden) if needs_gradient else 1)
         buffer = rows.new_empty(min(span, len(rows)), len(weight))
         for first in range(0, len(rows), span):
@@ -89,6 +94,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(first, group.stop, length):
                 chunk = slice(start, start + length)
                 logits = torch.mm(rows[chunk], factor.t(), out=buffer[start - first :][:length])
+                # Without the rows that fill up the last chunk, where targets have no such rows.
                 real = logits[: len(targets) - start]
                 if losses is not None:
                     _losses_and_gradient(logits, bias, targets[chunk], losses[chunk])
@@ -130,20 +136,27 @@ def _chunk_length(rows: int, classes: int, numbers: int) -> int:
 
     A CPU's library makes new kernels for every new size of a product, which takes as long as ten products.
     """
+    # 1,000 rows of 10,000 classes on a CPU: 209 rows have 2**21 logits, which makes 5 chunks of 200 rows, and
+    # multiples of 64 make that 256. So there are 4 chunks, and 24 rows fill up the last.
     most = max(ROWS, numbers // classes)
     chunks = max(1, math.ceil(rows / most))
     return max(1, math.ceil(rows / chunks / ROWS)) * ROWS
 
 
-def _loss(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+def _exact(logits: Tensor, bias: Tensor | None) -> Tensor:
+    """Logits with their bias, in float32 at least."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if bias is not None:
-        exact = exact + bias
-    return torch.nn.functional.cross_entropy(exact, targets, reduction="sum")
+    return exact if bias is None else exact + bias
+
+
+def _loss(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(_exact(logits, bias), targets, reduction="sum")
 
 
 def _loss_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
     """Replace (N, V) logits without bias by the gradient of their summed cross-entropy; return that sum."""
+    # The gradient is the probabilities, less 1 at the target. Its probability p is exp(-loss), so p - 1 is
+    # expm1(-loss).
     losses = _losses_and_probabilities(logits, bias, targets)
     # 1 is subtracted before rounding, as nearly nothing is left of a probability near 1.
     logits[torch.arange(len(targets), device=targets.device), targets] = torch.expm1(-losses).to(logits.dtype)
@@ -153,10 +166,8 @@ def _loss_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor) -> 
 @compiled
 def _losses_and_probabilities(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
     """Replace (N, V) logits without bias by probabilities; return the (N,) losses."""
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if bias is not None:
-        exact = exact + bias
-    largest = exact.amax(1, keepdim=True)
+    exact = _exact(logits, bias)
+    largest = exact.amax(1, keepdim=True)  # subtracted, so that no exponential overflows
     exponentials = torch.exp(exact - largest)
     sums = exponentials.sum(1, keepdim=True)
     losses = sums.log() + largest - exact.gather(1, targets.unsqueeze(1))
@@ -171,9 +182,7 @@ def _losses_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor, l
     Both are 0 where the target is ``IGNORE``. The same as above in one function: fewer launches on a GPU, but
     more passes where it is not compiled.
     """
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if bias is not None:
-        exact = exact + bias
+    exact = _exact(logits, bias)
     targets = targets.unsqueeze(1)
     is_predicted = targets != IGNORE
     # Not gather: what reads logits by an index makes Inductor keep a copy of all of them.

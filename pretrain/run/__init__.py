@@ -1,1 +1,5 @@
-"""The run folder: its name, its lock, what it says of itself."""
+"""What a run's folder holds.
+
+``run_folder`` names it, locks it and reads its configuration back; ``provenance`` records where the run comes
+from; ``model_card`` describes the saved model.
+"""

@@ -8,7 +8,7 @@ from base.families import AUTO_CLASSES, PIPELINES, Objective, get_family
 from base.text.tokens import FOR_OTHERS
 from ffn_variants import get_variant
 from ffn_variants.variant_files import variant_file
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.run.run_folder import to_yaml
 
@@ -23,7 +23,7 @@ _READ_FIRST = """# needs ffn-ablations; the feed-forward variant is ffn_{ffn}.py
 # read it first, as trust_remote_code=True runs it"""
 
 
-def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str) -> str:
+def model_card(config: ResolvedConfig, counts: dict[str, int], results: dict[str, Any], samples: str) -> str:
     """Markdown with the metadata block of the Hugging Face hub.
 
     Args:
@@ -90,6 +90,6 @@ tokenizer = AutoTokenizer.from_pretrained(folder{trust})"""
     return f"{code}\n\n{_WRITING.format(trust=trust)}" if is_causal else code
 
 
-def _without_own_places(config: RunConfig) -> RunConfig:
+def _without_own_places(config: ResolvedConfig) -> ResolvedConfig:
     """The configuration without the place of a variant's file, of which a copy lies beside the weights."""
     return config.model_copy(update={"model": config.model.model_copy(update={"ffn_file": None})})

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from base.errors import UsageError
 from base.files import CODE_ROOT, SNAPSHOT, write_atomically
 from base.records import peek_record, read_record, write_record
 from base.run.folder_names import RunFolder
@@ -67,7 +66,7 @@ def note(path: Path, session_facts: dict[str, Any], run_facts: dict[str, Any] | 
 
 def finish(path: Path, results: dict[str, Any]) -> None:
     """Record the end of the session, and what the run came to."""
-    note(path, {"ended": _now()}, results)
+    note(path, {"ended": _now()}, {"results": results})
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -84,16 +83,6 @@ def source_facts(ffn: str) -> dict[str, Any]:
         "variant_formula": spec.formula,
         "variant_reference": spec.reference,
     }
-
-
-def check_same_source(path: Path, ffn: str) -> None:
-    """Refuse to take a run for what its variant computes now, where it was trained through another source.
-
-    Raises:
-        UsageError: Naming both sources and every cure.
-    """
-    if change := source_change(path, ffn):
-        raise UsageError(f"{path} {change}")
 
 
 def source_change(path: Path, ffn: str) -> str | None:

@@ -19,9 +19,9 @@ from base.files import damage, remove_leftovers, sole_holder, write_text
 from base.run.folder_names import RunFolder
 from base.run.manifest import config_hashes, read_completion
 from base.sections import Typed
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.config_sources import Sources
-from pretrain.resolution import resolve, resolve_sources
+from pretrain.resolution import resolve_sources
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
@@ -52,7 +52,7 @@ RESULT_NEUTRAL: dict[str, Any] = {
 """Fields that cannot change the trained model; they are left out of the hash and of the comparison."""
 
 
-def config_hash(config: RunConfig) -> str:
+def config_hash(config: ResolvedConfig) -> str:
     """Eight hexadecimal digits over every field that can change the result and is not at its default.
 
     So a field that a later version adds leaves the hashes of all runs as they are; the default of a field
@@ -63,12 +63,12 @@ def config_hash(config: RunConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def run_dir(config: RunConfig) -> Path:
+def run_dir(config: ResolvedConfig) -> Path:
     """Folder of a run: ``<runs_dir>/<study>/<family>/<variant>/`` and ``seed<N>-<hash>`` or ``run_name``."""
     return Path(config.output.runs_dir) / config.output.study / run_id(config)
 
 
-def run_id(config: RunConfig) -> str:
+def run_id(config: ResolvedConfig) -> str:
     """What a run is called in its study: ``<family>/<variant>/`` and ``seed<N>-<hash>`` or ``run_name``."""
     name = config.output.run_name or f"seed{config.seed}-{config_hash(config)}"
     return f"{config.family}/{config.model.ffn}/{name}"
@@ -98,7 +98,7 @@ def sole_writer(path: Path, work: str = "trains in") -> Iterator[None]:
         yield
 
 
-def read_run(path: Path) -> RunConfig:
+def read_run(path: Path) -> ResolvedConfig:
     """The configuration of the run in a folder.
 
     Raises:
@@ -120,7 +120,7 @@ def read_run(path: Path) -> RunConfig:
     return config
 
 
-def _contradiction(folder: RunFolder, config: RunConfig) -> str | None:
+def _contradiction(folder: RunFolder, config: ResolvedConfig) -> str | None:
     """Where another configuration than this is recorded, as the end of a sentence."""
     present = config_hash(config)
     for place, recorded in config_hashes(folder).items():
@@ -129,7 +129,7 @@ def _contradiction(folder: RunFolder, config: RunConfig) -> str | None:
     return None
 
 
-def check_same_config(path: Path, config: RunConfig) -> None:
+def check_same_config(path: Path, config: ResolvedConfig) -> None:
     """Refuse to go on in a folder that holds a run with another configuration.
 
     Raises:
@@ -144,7 +144,7 @@ def check_same_config(path: Path, config: RunConfig) -> None:
         )
 
 
-def write_config(path: Path, config: RunConfig) -> None:
+def write_config(path: Path, config: ResolvedConfig) -> None:
     """Save the resolved configuration; a valid input of the training command."""
     write_text(RunFolder(path).config_file, to_yaml(config))
 
@@ -154,8 +154,8 @@ def to_yaml(config: BaseModel) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def _decisive(config: RunConfig, exclude_defaults: bool = False) -> dict[str, Any]:
-    return resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL, exclude_defaults=exclude_defaults)
+def _decisive(config: ResolvedConfig, exclude_defaults: bool = False) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude=RESULT_NEUTRAL, exclude_defaults=exclude_defaults)
 
 
 def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> str | None:
@@ -182,7 +182,7 @@ def is_finished(path: Path) -> bool:
     return read_completion(run) is not None and not damages and _has_config(path)
 
 
-def prepare_folder(path: Path, config: RunConfig) -> None:
+def prepare_folder(path: Path, config: ResolvedConfig) -> None:
     """Prepare a folder for training; only its sole writer may.
 
     A configuration that is not there, or is damaged, is written. With a damaged model a finished run counts

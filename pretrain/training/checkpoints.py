@@ -34,22 +34,18 @@ class LoopState:
         tokens: Tokens trained on, without padding.
         time_s: Seconds spent, over all sessions.
         compile_s: How many of them went into compiling kernels.
-        rows_per_step: Packed rows of a step; a resumed run must keep it.
         losses: Losses of the steps since the last logged line, in nats per target token.
         grad_norms: Gradient norms of the same steps, before clipping.
         first_loss: Loss of the first step, which is that of the untrained model.
-        metrics: SHA-256 of ``metrics.jsonl`` up to there.
     """
 
     step: int = 0
     tokens: int = 0
     time_s: float = 0.0
     compile_s: float = 0.0
-    rows_per_step: int = 0
     losses: list[float] = field(default_factory=list)
     grad_norms: list[float] = field(default_factory=list)
     first_loss: float | None = None
-    metrics: str = ""
 
     def fetch(self, unread: list[Tensor]) -> None:
         """Fetch what the device has computed since, and forget where it was; this waits for the device.
@@ -145,21 +141,28 @@ def load_newest(folder: Path, run: str = "", tidy: bool = True) -> tuple[dict[st
 
 def restore(
     content: dict[str, Any], path: Path, model: nn.Module, optimizer: Optimizer, scheduler: LambdaLR
-) -> None:
-    """Put a checkpoint's content into a model, its optimizer and its schedule.
+) -> LoopState:
+    """Put a checkpoint's content into a model, its optimizer and its schedule; returns where the loop was.
 
     Raises:
-        UsageError: If its weights have other names or shapes than the model's.
+        UsageError: If its weights have other names or shapes than the model's, or its state other fields.
     """
     try:
         model.load_state_dict(content["weights"])
-    except RuntimeError as error:
+        state = LoopState(**content["state"])
+    except (RuntimeError, TypeError) as error:
         raise UsageError(
             f"{path} was written by another version of this project ({' '.join(str(error).split())[:300]}); "
             "give another --run-name"
         ) from None
     optimizer.load_state_dict(content["optimizer"])
     scheduler.load_state_dict(content["scheduler"])
+    return state
+
+
+def all_finite(model: nn.Module) -> bool:
+    """Whether every weight is a number; waits for the device."""
+    return bool(torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all())
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.system import cpp_compiler
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.step_batches import cut_step
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
@@ -27,7 +27,7 @@ LACKS_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocat
 """In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
 
 
-def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
+def build_accelerator(config: ResolvedConfig, path: Path) -> Accelerator:
     """Devices, precision and trackers.
 
     Raises:
@@ -95,8 +95,8 @@ def set_numerics(deterministic: bool) -> None:
 
 
 def fit_to_memory(
-    run: Callable[[RunConfig], None],
-    config: RunConfig,
+    run: Callable[[ResolvedConfig], None],
+    config: ResolvedConfig,
     num_processes: int = 1,
     on_gpu: bool = False,
     earlier_rows: int | None = None,
@@ -140,7 +140,9 @@ def fit_to_memory(
         attempt = with_rows_per_pass(config, rows, min(rows, config.train.per_device_eval_batch_size))
 
 
-def with_rows_per_pass(config: RunConfig, rows: int, evaluation_rows: int | None = None) -> RunConfig:
+def with_rows_per_pass(
+    config: ResolvedConfig, rows: int, evaluation_rows: int | None = None
+) -> ResolvedConfig:
     """A configuration with so many rows in a forward pass at most, of training and of evaluation."""
     sizes = {"per_device_train_batch_size": rows}
     if evaluation_rows is not None:
@@ -155,7 +157,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
 
 
-def _fits(run: Callable[[RunConfig], None], config: RunConfig) -> bool:
+def _fits(run: Callable[[ResolvedConfig], None], config: ResolvedConfig) -> bool:
     """Run; returns whether memory sufficed. Where it did not, that of the attempt is free again."""
     try:
         run(config)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +17,13 @@ from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.text.corruption import NUM_SENTINELS
 from ffn_variants.registry import get_variant
-from pretrain.config import OptimConfig, RunConfig
-from pretrain.config_sources import say_once
+from pretrain.config import OptimConfig, ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
 from pretrain.data.step_batches import cut_step
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build, cost_facts, describe_costs
-from pretrain.resolution import resolve
 from pretrain.run.provenance import source_change
 from pretrain.run.run_folder import run_dir, to_yaml
 from pretrain.training.stopping import describe_failure
@@ -36,7 +37,7 @@ FAR_BEYOND = 4
 """Times the memory of this machine, which may not be the one that trains."""
 
 
-def check_usable(config: RunConfig, num_processes: int = 1) -> None:
+def check_usable(config: ResolvedConfig, num_processes: int = 1) -> None:
     """Refuse a run that cannot be, before anything costs time.
 
     Raises:
@@ -46,7 +47,7 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     """
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
-    _check_memory(resolve(config))
+    _check_memory(config)
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
@@ -74,7 +75,14 @@ def check_warmup(optim: OptimConfig, max_steps: int) -> None:
         )
 
 
-def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> None:
+@lru_cache(maxsize=64)
+def say_once(note: str) -> None:
+    """Tell a user one line on stderr, from one of several processes, however many configs it holds for."""
+    if os.environ.get("RANK", "0") == "0":
+        print(note, file=sys.stderr)
+
+
+def check_all_usable(configs: Iterable[ResolvedConfig], num_processes: int = 1) -> None:
     """Refuse runs of which one cannot be; those that differ in the seed alone are looked at once.
 
     Raises:
@@ -85,19 +93,19 @@ def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> No
         check_usable(config, num_processes)
 
 
-def count_roughly(config: RunConfig) -> int:
+def count_roughly(config: ResolvedConfig) -> int:
     """Parameters of a run's model without norms and most biases, from its sizes alone."""
     model, data = config.model, config.data
     width, layers = model.hidden_size, model.num_hidden_layers
     spec = get_variant(model.ffn)
     ffn = spec.multiply_adds(width, model.intermediate_size, **spec.resolve(model.ffn_options))
-    embeddings = (data.vocab_size + (model.max_position_embeddings or data.block_size)) * width
+    embeddings = (data.vocab_size + model.max_position_embeddings) * width
     if get_family(config.family).objective == "span_corruption":
         return embeddings + layers * (12 * width * width + 2 * ffn)
     return embeddings + layers * (4 * width * width + ffn)
 
 
-def _check_memory(config: RunConfig) -> None:
+def _check_memory(config: ResolvedConfig) -> None:
     parameters = count_roughly(config)
     needed, there = parameters * BYTES_A_PARAMETER, psutil.virtual_memory().total
     if needed > FAR_BEYOND * there:
@@ -126,13 +134,13 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"{existing} is a file, and --runs-dir {folder} must be a folder; give another one")
 
 
-def describe_runs(configs: Sequence[RunConfig], num_processes: int = 1) -> str:
+def describe_runs(configs: Sequence[ResolvedConfig], num_processes: int = 1) -> str:
     """What the first run would be, and the folders of those that differ from it in the seed alone."""
     others = [f"{f'seed {config.seed}':<17}{_folder(config)}" for config in configs[1:]]
     return "\n".join([describe_run(configs[0], num_processes), *others])
 
 
-def describe_run(config: RunConfig, num_processes: int = 1) -> str:
+def describe_run(config: ResolvedConfig, num_processes: int = 1) -> str:
     """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
 
     Raises:
@@ -159,14 +167,14 @@ def describe_run(config: RunConfig, num_processes: int = 1) -> str:
     )
 
 
-def _folder(config: RunConfig) -> str:
+def _folder(config: ResolvedConfig) -> str:
     """The folder of a run and what is there."""
     path = run_dir(config)
     state = "finished" if RunFolder(path).is_complete else "started" if path.exists() else "new"
     return f"{path} ({source_change(path, config.model.ffn) or describe_failure(path) or state})"
 
 
-def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
+def vocab_size(config: ResolvedConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
     """Return the size of a run's vocabulary, and a note where it may turn out smaller."""
     objective = get_family(config.family).objective
     added = NUM_SENTINELS if objective == "span_corruption" else 0
@@ -179,7 +187,7 @@ def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, 
     return (summary["vocab_size"] if summary else config.data.vocab_size) + added, note
 
 
-def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
+def _budget(config: ResolvedConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
     """Tokens of a step and of the run."""
     rows_per_step, block_size = config.train.batch_size, config.data.block_size
     share, _ = cut_step(config.train, num_processes)
@@ -204,18 +212,18 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
     ]
 
 
-def hub_budget(config: RunConfig) -> int:
+def hub_budget(config: ResolvedConfig) -> int:
     """Return about how many tokens a run on all of the hub's text trains on."""
     rows = _hub_rows(config)
     rows_per_step = config.train.batch_size
     return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * HUB_TOKENS)
 
 
-def _hub_rows(config: RunConfig) -> int:
+def _hub_rows(config: ResolvedConfig) -> int:
     return round(HUB_TOKENS / (TARGET_FILL * config.data.block_size))
 
 
-def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, int] | None:
+def _corpus_size(config: ResolvedConfig, summary: dict[str, Any] | None) -> tuple[int, int] | None:
     """Rows and tokens of the training text, about right for a hub's that is not prepared yet."""
     if summary:
         return summary["train"]["num_rows"], summary["train"]["num_tokens"]

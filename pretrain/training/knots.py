@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ffn_variants.splines.spline_layer import SplineLayer, sparsity_penalty, spline_layers
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 
 NUM_TOKENS = 4096
 """Of the rows that knots are placed and coefficients pruned by; six quantiles of a spline need no more."""
@@ -30,7 +30,7 @@ class SplineSchedule:
         max_steps: Its steps.
     """
 
-    def __init__(self, config: RunConfig, model: nn.Module, max_steps: int) -> None:
+    def __init__(self, config: ResolvedConfig, model: nn.Module, max_steps: int) -> None:
         splines = config.splines
         self.penalty, self.prune_below = splines.penalty, splines.prune_below
         self.layers = spline_layers(model)

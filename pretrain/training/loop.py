@@ -22,17 +22,18 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from base.files import sha256_of
 from base.run.folder_names import RunFolder
 from base.text.corruption import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData
-from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
+from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, pinned
+from pretrain.model.objective import SummedLoss
 from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import (
     LoopState,
+    all_finite,
     load_newest,
     restore,
     save_checkpoint,
@@ -61,9 +62,9 @@ class Loop:
 
     def __init__(
         self,
-        config: RunConfig,
+        config: ResolvedConfig,
         accelerator: Accelerator,
-        loss: nn.Module,
+        loss: SummedLoss,
         source: BatchSource,
         data: PreparedData,
         path: Path,
@@ -78,13 +79,24 @@ class Loop:
         self.loss: nn.Module = accelerator.prepare(loss).train()
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
-        self.splines = SplineSchedule(config, loss.model, self.max_steps)  # type: ignore[bad-argument-type]
         self.stop = stop or StopRequest()
         self.score = score
+        self.splines = SplineSchedule(config, self.model, self.max_steps)
+        self.optimizer = build_optimizer(self.model, config.optim)
+        self.scheduler = build_scheduler(self.optimizer, config.optim, self.max_steps)
+        self.update = Update(accelerator, self.loss, self.optimizer, self.splines, config.optim.max_grad_norm)
+        self.state = LoopState()
+        self.newest: Path | None = None
+        self._resume()
         self.results: dict[str, Any] = {}
+        self.learning_rate = 0.0
         self._unread: list[Tensor] = []
         self._compiled_parts: set[str] = set()
-        self.newest = self._start()
+        # Begun anew by ``run``, as the clock starts there; these show and write nothing.
+        self.metrics: MetricsFile | None = None
+        self.progress = StepProgress(self.max_steps, self.state.step, shown=False)
+        self.timer = Timer()
+        self.saved_s = time.monotonic()
 
     def run(self) -> dict[str, Any]:
         """Train to the end.
@@ -98,7 +110,7 @@ class Loop:
         """
         train, main = self.config.train, self.accelerator.is_main_process
         state = self.state
-        self.metrics = MetricsFile(self.folder.metrics_file, state.step, state.metrics) if main else None
+        self.metrics = MetricsFile(self.folder.metrics_file, state.step) if main else None
         name = f"{self.config.model.ffn}, seed {self.config.seed}"
         self.progress = StepProgress(self.max_steps, state.step, main, name)
         self.timer = Timer()
@@ -109,6 +121,8 @@ class Loop:
                 with self._compiling_apart("update"):
                     self._unread.append(self._update(step))
                 self._count(step)
+                # A line first, as it fetches the losses that an evaluation and a checkpoint rely on: a run
+                # that diverged ends there. The last step needs no checkpoint, as the model itself is saved.
                 is_last = state.step == self.max_steps
                 is_logged = is_last or self._is_due(train.logging_steps)
                 if is_logged:
@@ -134,15 +148,14 @@ class Loop:
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
         step = self.source.step(self.data.train, number)
-        return replace(step, staged=stage(step.batches)) if self._on_gpu else step
+        return replace(step, batches=pinned(step.batches)) if self._on_gpu else step
 
     def _update(self, step: Step) -> Tensor:
         """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
         self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
         self._seed_dropout()
-        staged = step.staged
-        batches = staged.to(self.accelerator.device) if staged else self._on_device(step.batches)
-        result = self.update(batches, max(1, step.num_targets))
+        result = self.update(self._on_device(step.batches), max(1, step.num_targets))
+        # Before the schedule goes on: the line of a step has the rate that it was made with.
         self.learning_rate = float(self.scheduler.get_last_lr()[0])
         self.scheduler.step()
         return result
@@ -196,10 +209,8 @@ class Loop:
         return self.accelerator.device.type == "cuda"
 
     def _on_device(self, batches: Iterable[Batch]) -> list[Batch]:
-        device = self.accelerator.device
-        if self._on_gpu:
-            return stage(list(batches)).to(device)
-        return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in batches]
+        device, ready = self.accelerator.device, pinned(batches) if self._on_gpu else batches
+        return [{name: tensor.to(device, non_blocking=True) for name, tensor in b.items()} for b in ready]
 
     def _log_step(self) -> None:
         if problem := self._problem():
@@ -234,7 +245,7 @@ class Loop:
         state = self.state
         line = {"step": state.step, "max_steps": self.max_steps, **values}
         line |= {
-            "epoch": round(state.step * state.rows_per_step / len(self.data.train.input_ids), 4),
+            "epoch": round(state.step * self.source.rows_per_step / len(self.data.train.input_ids), 4),
             "tokens": state.tokens,
             "time_s": round(state.time_s + self.timer.elapsed(), 3),
             "compile_s": round(state.compile_s, 3),
@@ -253,6 +264,8 @@ class Loop:
     def _problem(self) -> Diverged | None:
         """What is wrong with the steps since the last logged line; waits for the device."""
         state = self.state
+        # With a vocabulary of 10,000 guessing has a loss of 9.2; at max_loss_ratio 4 the limit is 37. A first
+        # loss above that of guessing raises the limit, so that a bad start is no divergence.
         state.fetch(self._unread)
         usual_loss = max(math.log(self.model.config.vocab_size), state.first_loss or 0.0)
         limit = (self.config.train.max_loss_ratio or math.inf) * usual_loss
@@ -267,6 +280,7 @@ class Loop:
         """
         minutes = (time.monotonic() - self.saved_s) / 60
         train = self.config.train
+        # Two reasons, as steps take from milliseconds to minutes: neither alone bounds what a kill costs.
         if self._is_due(train.save_steps) or minutes >= (train.save_minutes or math.inf):
             self._save()
         signum = self._signal_to_stop(is_logged)
@@ -287,17 +301,17 @@ class Loop:
     def _save(self) -> None:
         """Write a checkpoint, by one process and without waiting for the others.
 
-        A run that diverged gets none: the next logged line, which all processes reach together, ends it. One
-        that cannot be written, as on a full disk, costs a warning and not the run.
+        A run that diverged, or whose last update left a weight that is no number, gets none, so that the good
+        ones stay: the next logged line, which all processes reach together, ends it. One that cannot be
+        written, as on a full disk, costs a warning and not the run.
         """
         self.saved_s = time.monotonic()
         if not self.accelerator.is_main_process:
             return
         with self.timer.paused():
-            if self._problem():
+            if self._problem() or not all_finite(self.model):
                 return
-            file, folder = self.folder.metrics_file, self.folder.checkpoints_dir
-            self.state.metrics = sha256_of(file) if file.is_file() else ""
+            folder = self.folder.checkpoints_dir
             state = asdict(self.state) | {"time_s": self.state.time_s + self.timer.elapsed()}
             content = snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash)
             try:
@@ -321,18 +335,10 @@ class Loop:
             self.stop.signum = signal.SIGTERM
         return self.stop.signum if count > 0 else None
 
-    def _start(self) -> Path | None:
-        """Go to the newest checkpoint, or to the beginning; returns the checkpoint."""
-        optim = self.config.optim
-        self.optimizer = build_optimizer(self.model, optim)
-        self.scheduler = build_scheduler(self.optimizer, optim, self.max_steps)
-        self.update = Update(self.accelerator, self.loss, self.optimizer, self.splines, optim.max_grad_norm)
-        self.state = LoopState(rows_per_step=self.source.rows_per_step)
+    def _resume(self) -> None:
+        """Go on from the newest checkpoint, where there is one."""
         with self.accelerator.main_process_first():
             newest = load_newest(self.folder.checkpoints_dir, self.run_hash, self.accelerator.is_main_process)
-        if newest is None:
-            return None
-        content, path = newest
-        restore(content, path, self.model, self.optimizer, self.scheduler)
-        self.state = LoopState(**content["state"])
-        return path
+        if newest is not None:
+            content, self.newest = newest
+            self.state = restore(content, self.newest, self.model, self.optimizer, self.scheduler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 from base.files import write_text
 from base.printing import ProgressBar, duration
-from base.records import parse_json, set_aside
+from base.records import parse_json
 
 SECONDS_BETWEEN_LINES = 5.0
 """In a log file, more lines than this tell nobody anything."""
@@ -25,18 +24,13 @@ class MetricsFile:
     Args:
         path: The file.
         last_step: Lines of later steps are dropped: a resumed run writes them again.
-        sha256: Of the lines up to there; those of another run are set aside. Empty where not known.
     """
 
-    def __init__(self, path: Path, last_step: int, sha256: str = "") -> None:
+    def __init__(self, path: Path, last_step: int) -> None:
         self.path = path
         if path.is_file():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            text = "".join(f"{line}\n" for line in lines if _step(line) <= last_step)
-            if sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256:
-                set_aside(path, f"its lines up to step {last_step} are not those of this run")
-            else:
-                write_text(path, text)
+            write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= last_step))
 
     def append(self, values: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

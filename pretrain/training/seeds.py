@@ -18,12 +18,12 @@ from typing import Any
 from base.config_input import note_on_one, parse_seeds
 from base.errors import UsageError, as_usage_error
 from base.sections import Typed
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig, RunConfig
 from pretrain.config_sources import read_sources
 from pretrain.resolution import resolve_sources
 
 
-def configs_of_seeds(typed: Typed) -> list[RunConfig]:
+def configs_of_seeds(typed: Typed) -> list[ResolvedConfig]:
     """Read the configuration of every run that a command line asks for.
 
     Args:
@@ -52,7 +52,7 @@ def find_configs(
     typed: Typed,
     several: Sequence[str] | None,
     trust_remote_code: bool = False,
-) -> list[RunConfig]:
+) -> list[ResolvedConfig]:
     """Put together the configuration of every run that is asked for.
 
     Args:
@@ -84,7 +84,7 @@ def find_configs(
     return configs
 
 
-def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any]) -> None:
+def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedConfig], Any]) -> None:
     """Train one run after the other; a failing one is reported and never stops the next.
 
     Several processes end with the first that fails: whether the others failed too is not known to each.

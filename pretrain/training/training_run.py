@@ -23,7 +23,7 @@ from base.run.manifest import write_completion
 from base.text.tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source_fingerprint import source_fingerprint
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.data import corpus
 from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
@@ -31,7 +31,6 @@ from pretrain.data.step_batches import BatchSource
 from pretrain.data.text_summary import in_one_line
 from pretrain.model.build import build, build_masker, cost_facts, special_token_ids
 from pretrain.model.objective import build_loss
-from pretrain.resolution import resolve
 from pretrain.run import provenance
 from pretrain.run.model_card import model_card
 from pretrain.run.run_folder import (
@@ -58,7 +57,7 @@ from pretrain.training.update import total_steps
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""
 
-ScorerBuilder = Callable[[RunConfig, PreTrainedModel, PreTrainedTokenizerBase], Scorer]
+ScorerBuilder = Callable[[ResolvedConfig, PreTrainedModel, PreTrainedTokenizerBase], Scorer]
 """Makes what scores a run's model, of its configuration, its model and its tokenizer."""
 
 
@@ -75,7 +74,7 @@ class Session:
         build_scorer: Makes what scores the model on its way.
     """
 
-    config: RunConfig
+    config: ResolvedConfig
     path: Path
     data: PreparedData
     accelerator: Accelerator
@@ -83,7 +82,7 @@ class Session:
     build_scorer: ScorerBuilder | None
 
 
-def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
+def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     """Train the model of a run, or continue it, or find it finished.
 
     Args:
@@ -100,7 +99,6 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     load_own_variant(config.model)
-    config = resolve(config)
     if config.train.eval_every and build_scorer is None:
         raise UsageError("train.eval_every needs a scorer: give train() eval's, or leave eval_every out")
     path = run_dir(config)
@@ -124,7 +122,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     return path
 
 
-def _is_finished(path: Path, config: RunConfig) -> bool:
+def _is_finished(path: Path, config: ResolvedConfig) -> bool:
     """Whether a run is finished, which is printed.
 
     Raises:
@@ -132,7 +130,8 @@ def _is_finished(path: Path, config: RunConfig) -> bool:
             source of its variant.
     """
     check_same_config(path, config)
-    provenance.check_same_source(path, config.model.ffn)
+    if change := provenance.source_change(path, config.model.ffn):
+        raise UsageError(f"{path} {change}")
     if is_finished(path):
         if os.environ.get("RANK", "0") == "0":
             provenance.keep_variant_file(path, config.model.ffn)
@@ -170,7 +169,7 @@ def _run(session: Session) -> None:
     accelerator.end_training()
 
 
-def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> None:
+def _start_tracker(config: ResolvedConfig, accelerator: Accelerator, path: Path) -> None:
     """Begin to log to the run's tracker, if it has one.
 
     Raises:
@@ -197,7 +196,7 @@ def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> N
         ) from error
 
 
-def _pretrain(session: Session, config: RunConfig) -> None:
+def _pretrain(session: Session, config: ResolvedConfig) -> None:
     """Build, train and save; ``config`` may cut a step into other forward passes than the session's."""
     data, path, accelerator = session.data, session.path, session.accelerator
     main = accelerator.is_main_process
@@ -237,7 +236,8 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
     """Train to the end; returns final figures.
 
     Raises:
-        UsageError: If the loss diverges, which the folder then records.
+        UsageError: If the loss diverges, which the folder then records; or for an operation without a kernel
+            that ``train.deterministic`` asks for.
     """
     main = loop.accelerator.is_main_process
     try:
@@ -246,12 +246,19 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
         if main:
             mark_failed(loop.path, diverged, loop.newest)
         raise UsageError(describe_failure(loop.path) or f"{loop.path}: {diverged}") from None
+    except RuntimeError as error:
+        operation, has_none, _ = str(error).partition(" does not have a deterministic implementation")
+        if not has_none:
+            raise
+        raise UsageError(
+            f"train.deterministic: {operation} has no deterministic kernel here; leave it out"
+        ) from error
     finally:
         if main and (failure := compile_failure()):
             provenance.note(loop.path, {"torch_compile_failure": failure})
 
 
-def _facts(session: Session, config: RunConfig) -> dict[str, Any]:
+def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
     """What a run's record says of how it is trained, and on what."""
     accelerator = session.accelerator
     return {
@@ -267,9 +274,9 @@ def _facts(session: Session, config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _finish(folder: RunFolder, results: dict[str, Any], config: RunConfig) -> None:
+def _finish(folder: RunFolder, results: dict[str, Any], config: ResolvedConfig) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
-    provenance.finish(folder.path, {"results": results})
+    provenance.finish(folder.path, results)
     write_completion(folder, results, config_hash(config), source_fingerprint(config.model.ffn))
     compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
     print(
@@ -279,17 +286,17 @@ def _finish(folder: RunFolder, results: dict[str, Any], config: RunConfig) -> No
     )
 
 
-def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
+def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
     """What is trained, on what, where to, in four lines."""
     counts, split = facts["parameters"], loop.data.train
     precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
-    per_step = round(loop.state.rows_per_step * split.num_tokens / len(split.input_ids))
+    per_step = round(loop.source.rows_per_step * split.num_tokens / len(split.input_ids))
     resumed = f", continued at step {loop.state.step:,}" if loop.state.step else ""
     return "\n".join(
         [
             f"{config.family}, {config.model.ffn}, seed {config.seed}: {counts['total']:,} parameters "
             f"(ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
-            f"data    {in_one_line(config.data, loop.data.found)}; {split.num_tokens:,} tokens in "
+            f"data    {in_one_line(config.data, loop.data.text)}; {split.num_tokens:,} tokens in "
             f"{len(split.input_ids):,} packed rows of {config.data.block_size}",
             f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
             f"device  {facts['device']}, {precision}",
@@ -302,7 +309,7 @@ def save_model(
     folder: Path,
     network: PreTrainedModel,
     data: PreparedData,
-    config: RunConfig,
+    config: ResolvedConfig,
     parameters: dict[str, int],
     results: dict[str, Any],
 ) -> None:

@@ -14,7 +14,7 @@ from base.run.folder_names import RUN_NAME, RunFolder
 from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
 from ffn_variants.variant_files import absolute_place, check_consent, load_variant, names_file, variant_file
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, Stage
 from scores.suites import SUITES
@@ -67,7 +67,7 @@ class Cell:
 class RunCell(Cell):
     """Pretraining of one family with one FFN variant, and its evaluation."""
 
-    config: RunConfig
+    config: ResolvedConfig
     variant_file: OwnVariant | None = None
     """Its variant, where that is in a file of the user's."""
 

@@ -14,8 +14,8 @@ from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
-from pretrain.config import RunConfig
-from pretrain.resolution import load_config, resolve
+from pretrain.config import ResolvedConfig
+from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir
 from slurm.study.cells import Cell, RunCell, at_seed, own_variant, variant_place
 from slurm.study.ffn_levels import SIZE, Level, Point, find, has, leaves, num_steps
@@ -69,7 +69,7 @@ class Expansion:
             places=tuple((point.axis, point.level) for point in points),
         )
 
-    def _run_config(self, family: str, points: tuple[Point, ...], level: Level) -> RunConfig:
+    def _run_config(self, family: str, points: tuple[Point, ...], level: Level) -> ResolvedConfig:
         identity = {
             "family": family,
             "seed": self.config.all_seeds[0],
@@ -137,14 +137,14 @@ def check_folders(path: Path, cells: Sequence[Cell]) -> None:
             )
 
 
-def check_length(evaluation: EvalConfig, config: RunConfig) -> None:
+def check_length(evaluation: EvalConfig, config: ResolvedConfig) -> None:
     """Refuse to read more of a text than the model has positions for.
 
     Raises:
         UsageError: If the study's evaluation asks for that.
     """
-    length, model = evaluation.finetune.max_length, resolve(config).model
-    positions = (model.max_position_embeddings or 0) - get_family(config.family).first_position()
+    length = evaluation.finetune.max_length
+    positions = config.model.max_position_embeddings - get_family(config.family).first_position()
     if length is not None and length > positions:
         raise UsageError(
             f"evaluation.finetune.max_length {length} is longer than the {positions} positions of the model; "

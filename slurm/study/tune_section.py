@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from base.config_input import deep_merge, parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, check
-from pretrain.config import OptimConfig, RunConfig, SplineConfig
-from pretrain.resolution import check_fit
+from pretrain.config import OptimConfig, ResolvedConfig, RunConfig, SplineConfig
+from pretrain.resolution import check_fit, resolve
 from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, SHARED, TUNE
 from scores.tuning_grid import Point, Value, is_number, widest
@@ -215,12 +215,13 @@ def with_values(cell: RunCell, point: Point, part: Part) -> RunCell:
     if before:
         longer = cell.config.train.batch_size / values["train"]["batch_size"]
         values["optim"]["max_steps"] = max(1, round(before * longer))
-    config = check(RunConfig, values, source=f"tune, for {cell.variant}")
-    check_fit(config, "tune: ")
+    written = check(RunConfig, values, source=f"tune, for {cell.variant}")
+    check_fit(written, "tune: ")
+    config = resolve(written)
     return replace(cell, config=config, run_dir=run_dir(config))
 
 
-def compared_data(config: RunConfig) -> RunConfig:
+def compared_data(config: ResolvedConfig) -> ResolvedConfig:
     """Return a tuning run's config with the held-out text of the runs that are compared."""
     data = config.data.model_copy(update={"validation_part": COMPARED_ON})
     return config.model_copy(update={"data": data})

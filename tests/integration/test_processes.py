@@ -138,6 +138,6 @@ def test_processes_that_cannot_share_a_step_are_refused_before_anything_is_writt
     process.start()
     process.join(100)
     assert process.exitcode == 2
-    told = "train.batch_size 8: 3 processes cannot share so many rows equally; start 1, 2, 4, 8, or give"
+    told = "train.batch_size 8: 3 processes cannot share so many rows equally; start 2, or give"
     assert log.read_text().startswith(f"error: {told}")
     assert not runs_dir.exists()

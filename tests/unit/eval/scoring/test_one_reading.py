@@ -100,11 +100,10 @@ def test_a_tokenizer_in_python_reads_text_too():
 
 
 def test_texts_are_tokenised_in_one_place(repository: Path):
-    """Calls of a tokenizer on a name: elsewhere they are of constants, or of a gap that is to be filled."""
+    """Calls of a tokenizer on a name: elsewhere they are of constants."""
     known = {
         "base/text/tokens.py",  # what stands around "a"
         "pretrain/data/tokenizer.py",  # the same
-        "pretrain/sampling.py",  # fill_gap, whose mask is a special token
     }
     calling = {
         path.relative_to(repository).as_posix()

@@ -28,9 +28,9 @@ def test_auto_is_all_rows_of_a_process_on_a_gpu(processes, on_gpu, rows):
 
 
 def test_rows_that_processes_cannot_share_are_refused():
-    with pytest.raises(UsageError, match=r"3 processes cannot share .* start 1, 2, 4, 8, 16, or give a mult"):
+    with pytest.raises(UsageError, match=r"3 processes cannot share .* start 2, or give a multiple of 3"):
         cut_step(TrainConfig(batch_size=16), 3)
-    with pytest.raises(UsageError, match=r"start 1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 18, ..., or"):
+    with pytest.raises(UsageError, match=r"start 6, or give a multiple of 7"):
         cut_step(TrainConfig(batch_size=360), 7)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from base.errors import UsageError
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig, RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import (
     RESULT_NEUTRAL,
@@ -41,7 +41,6 @@ def test_hash_covers_every_field_that_can_change_the_result_and_nothing_else():
     """Walks over all fields, so that a new one is either hashed or named as neutral."""
     config = load_config(None)
     plain = config_hash(config)
-    assert plain == config_hash(RunConfig())  # resolved or not
     for section in RunConfig.model_fields:
         part = getattr(config, section)
         fields = type(part).model_fields if hasattr(part, "model_copy") else [None]
@@ -70,10 +69,12 @@ def test_hashes_never_change():
 
 
 def test_a_field_that_a_later_version_adds_leaves_the_hashes_as_they_are():
-    class Later(RunConfig):
+    class Later(ResolvedConfig):
         novelty: float = 0.5
 
-    assert config_hash(Later()) == config_hash(RunConfig()) != config_hash(Later(novelty=0.6))
+    config = load_config(None)
+    later = Later(**dict(config))
+    assert config_hash(later) == config_hash(config) != config_hash(Later(**dict(config), novelty=0.6))
 
 
 def test_read_run(tmp_path):

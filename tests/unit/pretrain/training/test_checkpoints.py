@@ -55,14 +55,16 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     )
 
 
-@pytest.mark.parametrize("change", ["shape", "absent"])
+@pytest.mark.parametrize("change", ["shape", "absent", "state"])
 def test_weights_of_another_version_are_refused_in_one_line(tmp_path, change):
     content, path = load_newest(save(tmp_path).parent)
     if change == "shape":
         content["weights"]["0.bias"] = content["weights"]["0.bias"][:1]
-    else:
+    elif change == "absent":
         del content["weights"]["0.bias"]
-    with pytest.raises(UsageError, match=r"by another version of this project \(.*0.bias.*\); give"):
+    else:
+        content["state"]["rows_per_step"] = 16
+    with pytest.raises(UsageError, match=r"another version of this project \(.*(0.bias|rows_per_).*\); give"):
         restore(content, path, *make())
 
 

@@ -14,7 +14,6 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
 from base.errors import UsageError
-from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.training.device import build_accelerator, choose_precision, set_numerics
 from pretrain.training.loop import Loop
@@ -44,14 +43,14 @@ def test_a_mac_trains_on_its_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         AcceleratorState._reset_state()
         assert Accelerator().device.type == "mps"
         PartialState._reset_state()
-        assert build_accelerator(RunConfig(), tmp_path).device.type == "cpu"
+        assert build_accelerator(load_config(None), tmp_path).device.type == "cpu"
     finally:
         PartialState._reset_state()
         AcceleratorState._reset_state()
 
 
 def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = RunConfig.model_validate({"train": {"compile_model": True}})
+    config = load_config(None, ["--train.compile-model"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("CXX", sys.executable)  # is there
     assert build_accelerator(config, tmp_path).device.type == "cpu"
@@ -82,7 +81,7 @@ def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path
     for name, value in (world | {"ACCELERATE_USE_CPU": "true"}).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ReachedError):
-        build_accelerator(RunConfig(), tmp_path)
+        build_accelerator(load_config(None), tmp_path)
     assert given["timeout"] >= datetime.timedelta(hours=12)
 
 
@@ -116,7 +115,7 @@ def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_is_in_full_precision(monkeypat
 def test_a_device_of_accelerates_variable_is_checked(fresh, monkeypatch, tmp_path, name) -> None:
     monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", name)
     with pytest.raises(UsageError, match=f"{name}' (is no device|cannot be used here)"):
-        build_accelerator(RunConfig(), tmp_path)
+        build_accelerator(load_config(None), tmp_path)
 
 
 def test_sums_of_narrow_products_are_wide(fresh) -> None:
@@ -152,5 +151,7 @@ def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tmp_pat
         return torch.zeros(2).put_(torch.tensor([1]), torch.tensor([1.0]))
 
     monkeypatch.setattr(Loop, "_update", update)
-    with pytest.raises(RuntimeError, match=r"put_ does not have a deterministic implementation"):
+    with pytest.raises(
+        UsageError, match=r"^train.deterministic: put_ has no deterministic kernel here; leave it"
+    ):
         train(load_config(None, [*TINY, "--runs-dir", str(tmp_path)]))

@@ -7,9 +7,8 @@ import torch
 
 from base.errors import UsageError
 from pretrain.config import OptimConfig
-from pretrain.config_sources import say_once
 from pretrain.resolution import load_config
-from pretrain.training.dry_run import check_usable, check_warmup
+from pretrain.training.dry_run import check_usable, check_warmup, say_once
 from pretrain.training.update import build_scheduler
 
 

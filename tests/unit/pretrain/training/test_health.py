@@ -70,6 +70,20 @@ def test_step_norm_and_checkpoint_are_named_and_kept(tiny, monkeypatch, save_ste
         train(config)
 
 
+def test_weights_that_are_no_numbers_replace_no_checkpoint(tiny, monkeypatch):
+    """The losses up to a checkpoint are finite, and the update behind the last of them is not."""
+
+    def spoil(loop, step, update=Loop._update):
+        result = update(loop, step)
+        if loop.state.step == 5:
+            next(loop.model.parameters()).data[0] = math.nan
+        return result
+
+    monkeypatch.setattr(Loop, "_update", spoil)
+    with pytest.raises(UsageError, match=r"from step_0000003$"):
+        train(tiny("--train.save-steps", "3"))
+
+
 def test_a_loss_that_explodes_without_leaving_the_numbers_stops_the_run(tiny):
     flags = ["--optim.learning-rate", "20", "--optim.max-steps", "40"]
     with pytest.raises(

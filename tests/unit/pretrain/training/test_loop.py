@@ -27,7 +27,6 @@ from pretrain.data.step_batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
-from pretrain.run.run_folder import run_dir
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import MetricsFile
 from pretrain.training.training_run import train
@@ -280,19 +279,6 @@ def test_metrics_after_the_checkpoint_and_torn_lines_are_dropped(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     MetricsFile(path, last_step=2).append({"step": 3})
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
-
-
-def test_another_runs_metrics_are_told_and_not_gone_on_with(tiny, monkeypatch, capsys):
-    """As after two unfinished runs exchanged their files: its curve would be another run's."""
-    config = tiny()
-    train_until(5, config, monkeypatch)
-    path = run_dir(config)
-    file = path / "metrics.jsonl"
-    file.write_text(file.read_text().replace('"loss": ', '"loss": 1'))
-    train(config)
-    assert "its lines up to step 4 are not those of this run" in capsys.readouterr().err
-    assert (path / "metrics.jsonl.broken").is_file()
-    assert {line["step"] for line in lines(path)} == {5, 6}
 
 
 def test_data_is_built_once_and_shared(tiny, capsys):
