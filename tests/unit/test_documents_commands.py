@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
@@ -30,8 +31,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*[a-z0-9]|(?<![\w-])--[a-z](?![\w-])"
 OTHER_COMMANDS = {"--version", "--help", "--logdir", "--num_processes", "--multi_gpu", "--cpu"}
 """Of accelerate, tensorboard and every command."""
 PLACEHOLDERS = {"--flag", "--no-flag"}
-IN_RUNS = ("eval/items/", "eval/rows.", "eval/done.json", "eval/explanations/", "eval/classifiers/")
-"""What lies in a run's folder, and begins as a package's path does."""
+IN_RUNS = ("eval/items/", "eval/loss", "eval/rows.", "eval/done.json", "eval/explanations/", "eval/classifiers/")
+"""What lies in a run's folder, or is a metric of a tracker, and begins as a package's path does."""
 SUFFIXES = (".csv", ".html", ".json", ".md", ".py", ".yaml")
 TOP = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))
 
@@ -124,10 +125,11 @@ def test_flags_named_by_themselves_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_paths_named_in_prose_exist(page: Path) -> None:
-    codes = [code for code in texts(page) if re.fullmatch(rf"(?:{'|'.join(TOP)})/[\w/.-]*", code)]
-    absent = [code for code in codes if not (ROOT / code).exists() and code not in NAMED_AND_ABSENT]
-    assert [code for code in absent if not code.startswith(IN_RUNS)] == []
+def test_paths_exist(page: Path) -> None:
+    words = [word.partition(":")[0] for code in texts(page) for word in code.split()]
+    paths = {word for word in words if re.fullmatch(rf"(?:{'|'.join(TOP)})/[\w/.-]*", word)}
+    absent = [path for path in paths if not (ROOT / path).exists() and path not in NAMED_AND_ABSENT]
+    assert [path for path in absent if not path.startswith(IN_RUNS)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -148,6 +150,17 @@ def _prefixes(name: str) -> list[str]:
     return [".".join(parts[:size]) for size in range(len(parts) - 1, 0, -1)]
 
 
+def test_reading_orders_of_packages_name_their_modules() -> None:
+    orders = 0
+    for path in MODULES.values():
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if path.name == "__init__.py" and "Reading order: " in docstring:
+            orders += 1
+            here = {other.stem for other in path.parent.iterdir()} | set(PACKAGES)
+            assert set(re.findall(r"``([a-z_]+)``", docstring)) <= here, path
+    assert orders > 5
+
+
 def test_a_planted_mistake_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
@@ -157,7 +170,7 @@ def test_a_planted_mistake_is_found(tmp_path: Path) -> None:
         test_commands_and_their_flags_exist,
         test_other_programs_exist,
         test_flags_named_by_themselves_exist,
-        test_paths_named_in_prose_exist,
+        test_paths_exist,
     ):
         with pytest.raises(AssertionError):
             check(page)
