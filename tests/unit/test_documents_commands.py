@@ -31,7 +31,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*[a-z0-9]|(?<![\w-])--[a-z](?![\w-])"
 OTHER_COMMANDS = {"--version", "--help", "--logdir", "--num_processes", "--multi_gpu", "--cpu"}
 """Of accelerate, tensorboard and every command."""
 PLACEHOLDERS = {"--flag", "--no-flag"}
-IN_RUNS = ("eval/items/", "eval/loss", "eval/rows.", "eval/done.json", "eval/explanations/", "eval/classifiers/")
+IN_RUNS = ("eval/items/", "eval/loss", "eval/rows.", "eval/done.json", "eval/expl", "eval/classifiers/")
 """What lies in a run's folder, or is a metric of a tracker, and begins as a package's path does."""
 SUFFIXES = (".csv", ".html", ".json", ".md", ".py", ".yaml")
 TOP = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))
