@@ -1,1 +1,4 @@
-"""Markdown and HTML: tables, numbers with signs, pages."""
+"""Pages as data, and their one writer: Markdown, HTML, JSON, figures and tables.
+
+Reading order: ``document``, ``markdown`` (numbers and tables as text), ``html``.
+"""

@@ -1,1 +1,1 @@
-"""What draws the figures of a report."""
+"""Figures that several parts draw, and the style of all; other figures are drawn in their part."""

@@ -1,1 +1,6 @@
-"""What a report is made of: rows, runs, studies and tables, read and checked."""
+"""Read and check what a report is made of: a study's folder, a rows file, or a table.
+
+Reading order: ``sources`` (the entry), ``study_design`` and ``study_axes`` (what was to be run),
+``run_facts`` (cost and curves of runs), ``study_checks``, ``looks``, ``chosen_rates`` (tuning),
+``relabel`` (another factor).
+"""

@@ -1,1 +1,1 @@
-"""Reads other people's scores into rows: a table of any shape, or result files of lm-eval."""
+"""Read scores of other tools into rows: tables of any shape, and result files of lm-eval."""

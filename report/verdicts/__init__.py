@@ -1,1 +1,4 @@
-"""What is claimed of differences, and how far it holds."""
+"""All comparisons of a report together: what they show, the order of metrics, and the runs that failed.
+
+Reading order: ``findings``, ``ranking``, ``failed_runs``.
+"""
