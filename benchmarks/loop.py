@@ -50,7 +50,7 @@ from ffn_variants.models.layers import ffn_modules
 from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData, prepare_data
-from pretrain.data.step_batches import BatchSource, Step, cut_step, pinned
+from pretrain.data.step_batches import BatchSource, Step, cut_step, stage
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
@@ -178,8 +178,8 @@ def batch_seconds(config: ResolvedConfig, data: PreparedData, on_gpu: bool, step
     for number in range(steps + 1):
         began = time.process_time()
         step = source.step(data.train, number)
-        if on_gpu and torch.cuda.is_available():
-            pinned(step.batches)
+        if on_gpu:
+            stage(step.batches, torch.cuda.is_available())
         if number:  # the first one counts through the corpus
             seconds.append(time.process_time() - began)
     return statistics.median(seconds)

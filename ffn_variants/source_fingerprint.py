@@ -18,7 +18,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import json
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from base.files import CODE_ROOT, PACKAGES
+from base.records import read_json
 from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.spec import FFNSpec
 from ffn_variants.variant_files import variant_file
@@ -214,7 +214,7 @@ def is_same_source(name: str, recorded: str | None) -> bool:
 
 def earlier_sources(name: str) -> list[str]:
     """Fingerprints of earlier source of a variant that computed the same."""
-    recorded = json.loads(EARLIER_SOURCES.read_text(encoding="utf-8"))
+    recorded = read_json(EARLIER_SOURCES)
     return [*recorded.get(name, "").split(), *get_variant(name).earlier_sources]
 
 

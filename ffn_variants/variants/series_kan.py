@@ -156,7 +156,7 @@ class PolynomialKANLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # (I, O, n + 1) to all inputs' P_0, then P_1, ...
-        weight = self.get_parameter(self.coefficients_name).permute(1, 2, 0).flatten(1)
+        weight = getattr(self, self.coefficients_name).permute(1, 2, 0).flatten(1)
         return basis_linear(x, weight, self.basis)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from base.errors import UsageError
 from base.text.corruption import IGNORE, Masker, SpanCorruptor
@@ -77,6 +79,47 @@ def one_ahead(make: Callable[[int], Result], numbers: Iterable[int]) -> Generato
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
 ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)
 
+
+@dataclass(frozen=True)
+class Staged:
+    """Batches on the host, all their numbers one behind the other.
+
+    Attributes:
+        numbers: (numbers,) int32, in pinned memory where a GPU is to fetch it. Half of what int64 would be,
+            and enough for any place or token id.
+        shapes: Of every batch, the shapes of its tensors by their names, in the order of the numbers.
+    """
+
+    numbers: Tensor
+    shapes: tuple[dict[str, tuple[int, ...]], ...]
+
+    def to(self, device: torch.device) -> list[dict[str, Tensor]]:
+        """The batches on a device, in one copy that the host does not wait for.
+
+        They are int64, ``document_starts`` int32.
+        """
+        # The memory is given to no other step before that copy is done: torch's allocator of pinned memory
+        # records an event behind every such copy and looks at it before it gives a block out again.
+        numbers = self.numbers.to(device, non_blocking=True)
+        wide, batches, first = numbers.long(), [], 0  # widened all at once
+        for shapes in self.shapes:
+            batch = {}
+            for name, shape in shapes.items():
+                end = first + math.prod(shape)
+                source = numbers if name == "document_starts" else wide
+                batch[name], first = source[first:end].view(shape), end
+            batches.append(batch)
+        return batches
+
+
+def stage(batches: Sequence[dict[str, Tensor]], pin: bool = True) -> Staged:
+    """Put batches into one piece of memory, pinned for a GPU or not."""
+    parts = [tensor.numpy().reshape(-1) for batch in batches for tensor in batch.values()]
+    numbers = torch.from_numpy(np.concatenate(parts, dtype=np.int32, casting="same_kind"))
+    shapes = tuple({name: tuple(tensor.shape) for name, tensor in batch.items()} for batch in batches)
+    return Staged(numbers.pin_memory() if pin else numbers, shapes)
+
+
 Batch = dict[str, torch.Tensor]
 """What ``PackedLoss`` or ``EncoderDecoderLoss`` is called with: token ids and positions or documents (B, T);
 target_index (N,) into the flattened rows that predict, no place twice, and target_ids (N,).
@@ -84,15 +127,6 @@ target_index (N,) into the flattened rows that predict, no place twice, and targ
 With fixed shapes the last of those N are ``IGNORE``, and where there are positions there is also
 document_starts (C + 1,) int32: the places where the documents begin in the flattened (B * T), ascending from
 0, the padding of a row as one document; behind them B * T, up to the end."""
-
-
-def pinned(batches: Iterable[Batch]) -> list[Batch]:
-    """Put batches where a GPU fetches them from by itself, so that the host need not wait for the copies.
-
-    No memory is given to another step before its copy is done: torch's allocator of pinned memory records an
-    event behind every such copy and looks at it before it gives a block out again.
-    """
-    return [{name: tensor.pin_memory() for name, tensor in batch.items()} for batch in batches]
 
 
 @dataclass(frozen=True)
@@ -103,11 +137,13 @@ class Step:
         batches: Forward passes, in order.
         num_targets: Predicted tokens of the whole step, over all processes.
         num_tokens: Tokens of the whole step without padding.
+        staged: The batches once more, for a GPU to fetch in one copy; None where there is none.
     """
 
     batches: list[Batch]
     num_targets: int
     num_tokens: int
+    staged: Staged | None = None
 
 
 @functools.lru_cache(maxsize=2)

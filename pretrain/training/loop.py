@@ -28,7 +28,7 @@ from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import ResolvedConfig
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData
-from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, pinned
+from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
 from pretrain.model.objective import SummedLoss
 from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import (
@@ -148,13 +148,15 @@ class Loop:
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
         step = self.source.step(self.data.train, number)
-        return replace(step, batches=pinned(step.batches)) if self._on_gpu else step
+        return replace(step, staged=stage(step.batches)) if self._on_gpu else step
 
     def _update(self, step: Step) -> Tensor:
         """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
         self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
         self._seed_dropout()
-        result = self.update(self._on_device(step.batches), max(1, step.num_targets))
+        staged = step.staged
+        batches = staged.to(self.accelerator.device) if staged else self._on_device(step.batches)
+        result = self.update(batches, max(1, step.num_targets))
         # Before the schedule goes on: the line of a step has the rate that it was made with.
         self.learning_rate = float(self.scheduler.get_last_lr()[0])
         self.scheduler.step()
@@ -209,8 +211,10 @@ class Loop:
         return self.accelerator.device.type == "cuda"
 
     def _on_device(self, batches: Iterable[Batch]) -> list[Batch]:
-        device, ready = self.accelerator.device, pinned(batches) if self._on_gpu else batches
-        return [{name: tensor.to(device, non_blocking=True) for name, tensor in b.items()} for b in ready]
+        device = self.accelerator.device
+        if self._on_gpu:
+            return stage(list(batches)).to(device)
+        return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in batches]
 
     def _log_step(self) -> None:
         if problem := self._problem():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tupl
         tables: The rows of those that have any.
 
     Returns:
-        The facts, and sentences that name the runs that say nowhere what they are.
+        The facts, and sentences that name the runs that say nowhere what they are, and curves of others.
     """
     facts, notes = [], []
     for run_id, run in runs.items():
@@ -70,6 +70,12 @@ def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tupl
                 f"run left out: {run_id} says that it is {run_name(names)}; was a file copied into it?"
             )
             continue
+        if one.curve and one.eval_loss not in (None, one.curve[-1].loss):
+            notes.append(
+                f"learning curve left out: {run.metrics_file} does not end at the held-out loss of the run; "
+                "was it copied from another?"
+            )
+            one = replace(one, curve=(), grad_norms=())
         facts.append(one)
     return tuple(facts), notes
 

@@ -31,7 +31,7 @@ RUNS_CODE = {
     "os.system",
     "os.popen",
 }
-CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "options.trust_remote_code")
+CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "arguments.trust_remote_code")
 """What may be passed on as consent: never a constant True."""
 KNOWN = {
     ("ffn_variants/variant_files.py", "exec"),  # a variant in a file that was typed, or consented to

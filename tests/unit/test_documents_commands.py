@@ -34,7 +34,7 @@ PLACEHOLDERS = {"--flag", "--no-flag"}
 IN_RUNS = ("eval/items/", "eval/loss", "eval/rows.", "eval/done.json", "eval/expl", "eval/classifiers/")
 """What lies in a run's folder, or is a metric of a tracker, and begins as a package's path does."""
 SUFFIXES = (".csv", ".html", ".json", ".md", ".py", ".yaml")
-TOP = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))
+TOP = (*PACKAGES, "benchmarks", "configs", "docs", "examples", "tests")
 
 
 @cache

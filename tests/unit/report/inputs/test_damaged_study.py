@@ -111,6 +111,7 @@ def exchange(one: Path, other: Path) -> None:
         "eval",
         "eval/done.json",
         "eval/rows.parquet",
+        "metrics.jsonl",
         "COMPLETED",
         ".",
         "eval COMPLETED",

@@ -98,7 +98,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Callable
         (table("blimp"), ["--margin", "blimp=1", "blimp=2"], "--margin names blimp twice"),
         (table("ewok"), ["--chance", "50"], "names no outcome; write --chance NAME=50"),
         (table("ewok"), ["--chance", "ewok=0.5"], "chance 0.5 of ewok is a fraction; write it in percent"),
-        (table("blimp"), ["--lower-is-better", "blimp"], "the accuracy of blimp is better when higher"),
+        (table("blimp"), ["--lower-is-better", "blimp"], "blimp is in percent and better when higher"),
     ],
 )  # fmt: skip
 def test_flags_that_do_not_fit(
@@ -119,8 +119,8 @@ def test_flags_that_do_not_fit(
         (table("x", LOSSES, unit="bits"), "unknown unit of x"),
         (table("x", chance="half"), "is 'half'; it must be a number"),
         (table("x", chance=[50] * 5 + [25]), "chance of x is both 50.0 and 25.0"),
-        (table("blimp", lower_is_better="true"), "the accuracy of blimp is better when higher"),
-        (table("blimp", unit="nats"), "the accuracy of blimp is in percent, not in nats"),
+        (table("blimp", lower_is_better="true"), "blimp is in percent and better when higher"),
+        (table("blimp", unit="nats"), "blimp is in percent and better when higher"),
         (table("blimp", FRACTIONS), "are these fractions? Scores are percentages: add --scale fraction"),
         (in_mixed_scales(), "no score of blimp f kan is above 1; are these fractions?"),
         (tasks(("matthews_correlation", 0.35), ("accuracy", 90)), "no score of lm matthews_correlation is"),
