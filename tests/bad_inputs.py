@@ -347,7 +347,7 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "text-none": ({"text": []}, "must have at least 1"),
     "text-three": ({"text": ["a", "b", "c"]}, "must have at most 2"),
     "labels-bool": ({"labels": [True, False]}, "put each in quotes"),
-    "metrics-unknown": ({"metrics": ["acuracy"]}, "did you mean 'accuracy'?"),
+    "metrics-unknown": ({"metrics": ["acuracy"]}, "must be 'accuracy', 'f1'"),
     "no-source": ({"files": None}, "files"),
     "benchmark-own": ({"benchmark": "glue"}, "has tasks of its own"),
     "segments-one-label": ({"segment_labels": "own"}, "needs multi_label: true"),

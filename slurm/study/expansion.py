@@ -122,9 +122,12 @@ def check_folders(path: Path, cells: Sequence[Cell]) -> None:
     Raises:
         UsageError: Naming two of them.
     """
-    cells_of: dict[Path, Cell] = {}
+    # By its folder, and by its name: kan and kan grid_size=5 are one variant, as 5 is the default.
+    cell_at: dict[Path, Cell] = {}
+    cell_called: dict[str, Cell] = {}
     for cell in cells:
-        other = cells_of.setdefault(cell.run_dir, cell)
+        same_folder = cell_at.setdefault(cell.run_dir, cell)
+        other = same_folder if same_folder is not cell else cell_called.setdefault(cell.label, cell)
         if other is not cell:
             raise UsageError(
                 f"{path}: {other.label} and {cell.label} are one run, {cell.run_dir}: one stands twice, or "

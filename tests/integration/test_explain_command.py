@@ -88,7 +88,7 @@ def test_the_deciding_sentence_is_shown_and_suffices(make_run: Callable[..., Pat
         best = rows.loc[rows.groupby("example")["score"].idxmax(), "text"]
         assert best.isin(DECISIVE.values()).mean() > 0.6
     page = (run / "eval/explanations/mood-swipe-segments-sentences/explanation.html").read_text()
-    assert len(re.findall(r"<h2 .*: (?:right|wrong)</h2>", page)) == 60
+    assert len(re.findall(r"<h2>.*: (?:right|wrong)</h2>", page)) == 60
     assert "in a good mood has probability" in page
     kept = sorted((run / "eval" / "classifiers").rglob("*.safetensors"))
     assert len(kept) == 1

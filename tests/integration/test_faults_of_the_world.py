@@ -125,7 +125,6 @@ def test_a_read_only_archive_is_read_and_what_would_write_says_so(undisturbed_ru
     known = commands(runs)
     reading = {
         "is finished; nothing to do": train(runs),
-        "2 cells": ("slurm.status", f"{runs}/s"),
         "token budget": (*train(runs, "silu"), "--dry-run"),
         "report.md": (*known["report"][:-1], str(tmp_path / "elsewhere")),
     }
