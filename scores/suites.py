@@ -109,11 +109,6 @@ class SuiteSpec:
     noun: str = "tasks"
     means: tuple[MeanSpec, ...] = (MEAN_OF_TASKS,)
 
-    @property
-    def chance(self) -> float | None:
-        """What guessing scores in the primary metric; None where that depends on the task."""
-        return next((metric.chance for metric in self.metrics if metric.name in self.primary[:1]), None)
-
     def find(self, config: Any, run_dir: Any = None) -> list[Any]:
         """List its tasks, by its finder.
 

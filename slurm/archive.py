@@ -144,7 +144,7 @@ def _read_study(study: StudyFolder) -> tuple[str, list[str]]:
 
 def _has_ended(run: RunFolder, state: CellState) -> bool:
     """Whether a cell is done, its scores included, or its training diverged."""
-    return run.has_diverged or (run.is_complete and state.name in ("done", "waiting"))
+    return run.has_diverged or (run.has_marker and state.name in ("done", "waiting"))
 
 
 def _run_files(run: RunFolder) -> dict[str, bytes]:
@@ -160,7 +160,7 @@ def _run_files(run: RunFolder) -> dict[str, bytes]:
         for session in record.get("sessions", [])
     ]
     files[run.provenance_file.name] = _json(record | {"sessions": sessions})
-    if run.is_complete:
+    if run.has_marker:
         from eval.identity import weights_hash  # loads torch, which --help and a restore do without
 
         files[run.archive_marker.name] = _json({"weights": weights_hash(run.path)})

@@ -91,7 +91,7 @@ def launch(options: SubmitArgs) -> int:
 
 def _check_usable(study: Study, options: SubmitArgs) -> None:
     """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
-    untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).is_complete]
+    untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).has_marker]
     processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
     check_all_usable((cell.config for cell in untrained), processes)
     check_folder(study.folder.parent)

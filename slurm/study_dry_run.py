@@ -185,7 +185,7 @@ def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> lis
 
 def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
     """Return what the training of a cell costs, at the speed of finished runs of its shape."""
-    if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).is_complete:
+    if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).has_marker:
         return Cost()
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None
@@ -252,7 +252,7 @@ def finished_speeds(runs_dir: Path, configs: Iterable[ResolvedConfig]) -> dict[S
     for study in sorted(runs_dir.glob("*/")):
         for family, variant in names:
             for run in StudyFolder(study).run_folders(family, variant):
-                record = peek_record(run.provenance_file) if run.is_complete else {}
+                record = peek_record(run.provenance_file) if run.has_marker else {}
                 speed = mapping(record.get("results")).get("mean_tokens_per_s")
                 if isinstance(speed, int | float) and speed > 0:
                     with suppress(UsageError):  # of another version, or a variant that is not known here

@@ -117,11 +117,11 @@ def check_same_texts(study: Study, todo: Todo) -> None:
     Raises:
         UsageError: Naming such a run and the corpus.
     """
-    due = [cell for cell in trained_cells(todo.cells) if not RunFolder(cell.run_dir).is_complete]
+    due = [cell for cell in trained_cells(todo.cells) if not RunFolder(cell.run_dir).has_marker]
     data = {_corpus(cell.config.data.model_dump(mode="json")): cell.config.data for cell in due}
     fingerprints = {corpus: tokens_fingerprint(config) for corpus, config in data.items()}
     for run in StudyFolder(study.folder).run_folders() if due else ():
-        before = recorded_texts(run) if run.is_complete else None
+        before = recorded_texts(run) if run.has_marker else None
         now = fingerprints.get(_corpus(_data_of(run))) if before else None
         if now and before != now:
             corpus = peek_record(run.provenance_file).get("corpus", "its corpus")

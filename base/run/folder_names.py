@@ -106,12 +106,6 @@ class RunFolder:
         return [*(path for path in single if path.is_file()), *self.score_files()]
 
     @property
-    def checkpoints(self) -> dict[int, Path]:
-        """By step the checkpoints that there are, the oldest first."""
-        folders = sorted(self.checkpoints_dir.glob("step_" + "[0-9]" * 7))
-        return {int(path.name.removeprefix("step_")): path for path in folders}
-
-    @property
     def study(self) -> StudyFolder:
         """The study that a run at its own place belongs to; of one that lies elsewhere, any folder."""
         return StudyFolder(self.path.parent.parent.parent)
@@ -132,8 +126,8 @@ class RunFolder:
         return self.config_file.is_file()
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the training has finished."""
+    def has_marker(self) -> bool:
+        """Whether the training has ended; ``pretrain.run.run_folder.is_finished`` looks at the model too."""
         return self.completion_marker.is_file()
 
     @property

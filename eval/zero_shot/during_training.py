@@ -1,4 +1,4 @@
-"""Scores minimal pairs while a model is trained: ``train.py --eval-every 500``."""
+"""Scores minimal pairs while a model is trained: ``ffn-ablations train --eval-every 500``."""
 
 from __future__ import annotations
 

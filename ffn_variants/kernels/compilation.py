@@ -227,8 +227,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _refuse(error: Exception) -> NoReturn:
     raise UsageError(
         f"torch.compile failed on a GPU ({_in_a_line(error)}), without which several variants take a "
-        "multiple of the time; mend Triton, or run eagerly: train.py --train.no-torch-compile, or "
-        "--train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
+        "multiple of the time; mend Triton, or run eagerly: ffn-ablations train --train.no-torch-compile, "
+        "or --train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
     ) from error
 
 
@@ -237,7 +237,7 @@ def _give_up(error: Exception) -> None:
     warnings.warn(
         f"torch.compile failed ({_State.failure}): the FFN runs eagerly, with the same results but slower. "
         "It needs a C++ compiler on a CPU and Triton on a GPU; "
-        "train.py --train.no-torch-compile leaves it out without this warning",
+        "ffn-ablations train --train.no-torch-compile leaves it out without this warning",
         stacklevel=3,
     )
 

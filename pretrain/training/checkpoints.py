@@ -170,6 +170,12 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step_" + "[0-9]" * 7), reverse=True)
 
 
+def newest_step(folder: Path) -> int:
+    """The step of the newest checkpoint; 0 where there is none."""
+    newest = checkpoints(folder)
+    return int(newest[0].name.removeprefix("step_")) if newest else 0
+
+
 def _write(content: dict[str, Any], path: Path) -> None:
     try:
         with path.open("wb") as file:

@@ -170,7 +170,7 @@ def describe_run(config: ResolvedConfig, num_processes: int = 1) -> str:
 def _folder(config: ResolvedConfig) -> str:
     """The folder of a run and what is there."""
     path = run_dir(config)
-    state = "finished" if RunFolder(path).is_complete else "started" if path.exists() else "new"
+    state = "finished" if RunFolder(path).has_marker else "started" if path.exists() else "new"
     return f"{path} ({source_change(path, config.model.ffn) or describe_failure(path) or state})"
 
 

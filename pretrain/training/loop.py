@@ -11,7 +11,6 @@ import contextlib
 import math
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -321,10 +320,10 @@ class Loop:
             try:
                 self.newest = save_checkpoint(folder, content, self.config.train.save_total_limit)
             except OSError as error:
-                warnings.warn(
-                    f"a checkpoint could not be written to {folder} ({error.strerror or error}); training "
-                    "goes on and the next one is tried",
-                    stacklevel=2,
+                # No warning, which Python shows once: a disk that stays full is told at every checkpoint.
+                self.progress.say(
+                    f"warning: a checkpoint could not be written to {folder} ({error.strerror or error}); "
+                    "training goes on and the next one is tried"
                 )
 
     def _signal_to_stop(self, is_logged: bool) -> int | None:

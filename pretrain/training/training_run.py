@@ -42,6 +42,7 @@ from pretrain.run.run_folder import (
     sole_writer,
 )
 from pretrain.sampling import generation_config, sample_section
+from pretrain.training.checkpoints import newest_step
 from pretrain.training.device import build_accelerator, fit_to_memory
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
@@ -181,7 +182,7 @@ def _start_tracker(config: ResolvedConfig, accelerator: Accelerator, path: Path)
     name = {"name": f"{group}/{path.name}", "group": group}
     options: dict[str, Any] = {
         # What an interrupted session had logged beyond its last checkpoint is logged again.
-        "tensorboard": {"purge_step": max(RunFolder(path).checkpoints, default=0) + 1},
+        "tensorboard": {"purge_step": newest_step(RunFolder(path).checkpoints_dir) + 1},
         "wandb": name | {"dir": str(RunFolder(path).logs_dir)},
         "trackio": name,
     }

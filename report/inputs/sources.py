@@ -215,7 +215,7 @@ def _scores(folder: Path, parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, 
 def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
     """Return the runs that have a result, by id."""
     folders = study.run_folders()
-    runs = {x.run_id: x for x in folders if x.is_scored or x.is_complete or x.ledger_file.is_file()}
+    runs = {x.run_id: x for x in folders if x.is_scored or x.has_marker or x.ledger_file.is_file()}
     if not runs:
         hint = (
             "it is one run: give its study's folder"

@@ -47,7 +47,7 @@ def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun
         if state.get("name") == "failed":
             problems[run_id] = False, state.get("error") or "no message"
     for run in study.run_folders():
-        if run.has_diverged and not run.is_complete:
+        if run.has_diverged and not run.has_marker:
             record = peek_record(run.failure_marker)
             problem = f"{record.get('problem', 'the loss diverged')} at step {record.get('step', '?')}"
             problems[run.run_id] = True, problem

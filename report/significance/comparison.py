@@ -139,7 +139,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One of seven, the first that holds; the last three never say that there is no effect."""
+        """The first of seven that holds; inconclusive, at chance and not estimable never say "no effect"."""
         level = 1 - self.confidence
         p = self.p_sequential if self.p_corrected is None else self.p_corrected
         if p is None:

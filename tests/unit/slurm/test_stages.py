@@ -98,7 +98,7 @@ def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
     """Call slurm.submit for the test's study; cells are trained by ``trainer``."""
     monkeypatch.setattr(launch, "_prepare", lambda *_: None)
     monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
-    monkeypatch.setattr(cell_module, "is_finished", lambda run: RunFolder(run).is_complete)
+    monkeypatch.setattr(cell_module, "is_finished", lambda run: RunFolder(run).has_marker)
     monkeypatch.setattr(cell_module, "is_evaluated", lambda *_: True)
     monkeypatch.setattr(stages, "write_report", lambda *_: None)
     monkeypatch.setattr(stages, "summary", lambda _: "")

@@ -60,7 +60,7 @@ def test_what_is_in_a_run(tmp_path):
     run = RunFolder(tmp_path)
     marks = {
         "is_run": "config.yaml",
-        "is_complete": "COMPLETED",
+        "has_marker": "COMPLETED",
         "has_diverged": "FAILED",
         "has_model": "model/config.json",
         "is_backbone": "backbone.yaml",

@@ -105,7 +105,7 @@ def test_finished_ones_are_left_alone(seeds, capsys):
     train_in_turn(seeds("1,2,3"), train)
     assert f"{path} is finished; nothing to do\n" in capsys.readouterr().out
     assert (path / "metrics.jsonl").stat().st_mtime_ns == before
-    assert all(RunFolder(run_dir(config)).is_complete for config in seeds("1,2,3"))
+    assert all(RunFolder(run_dir(config)).has_marker for config in seeds("1,2,3"))
 
 
 @pytest.mark.ci
@@ -124,7 +124,12 @@ def test_failed_ones_stop_no_others(seeds, capsys):
     assert f"error: {diverged} failed: the loss is nan at step 2; lower" in told
     assert f"error: {locked}: another process" in told
     assert "TypeError" in told
-    assert [RunFolder(run_dir(config)).is_complete for config in configs] == [False, False, False, True]
+    assert [RunFolder(run_dir(config)).has_marker for config in configs] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
