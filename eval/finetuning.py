@@ -36,7 +36,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from base.config_input import SEED_END
 from base.sections import Section, Unlisted
-from scores.head_descriptions import DEFAULT_HEAD, HeadChoice, parse_head
+from scores.head_descriptions import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
 from scores.suites import CLASSIFICATION_METRICS, SUITES
 
 METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)
@@ -225,11 +225,12 @@ class FinetuneConfig(Section):
     every model."""
     tasks: tuple[GlueTaskName, ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
-    head: tuple[HeadText, ...] = (DEFAULT_HEAD,)
-    """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
-    rbf-kan, gr-kan, spline-kan, swipe, segment-attention, segment-lstm, space. One with options, or on a
-    frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". The command
-    list heads lists them."""
+    head: tuple[HeadText, ...] = Field(
+        (DEFAULT_HEAD,),
+        description=f"Heads, each of which is trained: {', '.join(HEADS)}. default is transformers' own. One "
+        'with options, or on a frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 '
+        'frozen". The command list heads lists them.',
+    )
     freeze_backbone: bool = False
     """Train every head on frozen vectors; they are computed once, so that a head takes seconds."""
     pooling: Pooling = "auto"
