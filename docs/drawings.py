@@ -37,21 +37,21 @@ OTHERS = torch.special.ndtri((torch.arange(99) + 0.5) / 99)
 def block() -> Figure:
     """A transformer block with the place of the swap, and a function of every variant."""
     names = [name for name in FFN_VARIANTS if name not in LEFT_OUT]
-    lines = -(-len(names) // 3)
-    figure, axes = _canvas(height := 276 + 82 * lines)
+    lines = -(-len(names) // 4)
+    figure, axes = _canvas(height := 276 + 68 * lines)
     _draw_block(axes, height)
     for place, name in enumerate(names):
-        line, column = divmod(place, 3)
-        bottom = height - 276 - 82 * (line + 1) + 14
+        line, column = divmod(place, 4)
+        bottom = height - 276 - 68 * (line + 1) + 12
         panel = figure.add_axes(
-            ((12 + 126 * column) / WIDTH, bottom / height, 112 / WIDTH, 50 / height), facecolor="none"
+            ((10 + 95 * column) / WIDTH, bottom / height, 84 / WIDTH, 40 / height), facecolor="none"
         )
         panel.axhline(0, color="#bbbbbb", linewidth=0.7)
         panel.axvline(0, color="#bbbbbb", linewidth=0.7)
         curves = three_curves(name)
         for curve, colour, dashes in zip(curves, (VERMILION, BLUE, GREEN), DASHES, strict=False):
             panel.plot(X.tolist(), curve, color=colour, linestyle=dashes, linewidth=1.5)
-        panel.set_title(name, fontsize=SIZE, pad=2)
+        panel.set_title(name, fontsize=SMALL, pad=2)
         panel.set_axis_off()
     return figure
 

@@ -27,7 +27,7 @@ MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
 COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
-NAME_IN = 1.05
+NAME_IN = 0.8
 """Widest name of a panel; a longer one is written smaller."""
 ALONE = VariantStyle(BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
@@ -76,7 +76,7 @@ def small_panels(
         for axes in grid[len(variants) :]:
             axes.remove()
         for place, (axes, variant) in enumerate(zip(grid, variants, strict=False)):
-            name = in_two_lines(str(variant), 16)
+            name = in_two_lines(str(variant), 12)
             axes.set_title(name, fontsize=min(SMALL, SMALL * NAME_IN / text_width(name)), pad=2)
             axes.tick_params(labelsize=SMALL - 1.5, labelbottom=place >= len(variants) - columns)
             panels[family, variant] = axes

@@ -119,7 +119,7 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
         _draw_interval(axes, y, comparison, limit, colour, marker)
         if with_numbers:
             axes.text(
-                1.02, y, interval_text(comparison), transform=axes.get_yaxis_transform(), va="center",
+                1.035, y, interval_text(comparison), transform=axes.get_yaxis_transform(), va="center",
                 ha="left", fontsize=SMALL - 0.5, color=colour,
             )  # fmt: skip
     axes.axvline(0, color=GREY, lw=1, zorder=1)
@@ -182,7 +182,7 @@ def _handles(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Any]:
     if any(c.is_primary for c in shown):
         handles += [
             point(ms=5, label="significantly different"),
-            point(ms=5, mfc="white", label="not significantly"),
+            point(ms=5, mfc="white", label="not significantly different"),
         ]
     if not all(c.is_primary for c in shown):
         handles.append(point(**PALE, label="exploratory, no verdict"))

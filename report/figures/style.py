@@ -170,7 +170,8 @@ def use_log_scale(axes: Axes) -> None:
 def label_log_axis(axis: Axis) -> None:
     """Write plain numbers at a logarithmic axis, several even where it spans less than a decade."""
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 6 * low else MaxNLocator(5))
+    subs = (1, 2, 5) if high < 60 * low else (1,)  # of 0.3 to 80 three for each decade would touch
+    axis.set_major_locator(LogLocator(subs=subs) if high > 6 * low else MaxNLocator(5))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
 

@@ -34,7 +34,7 @@ from scores.run_scores import SINGLE_TASK
 from scores.suites import SUITES
 
 MAX_COLUMNS = 4
-TITLE = 9.0  # points
+TITLE = 8.0  # points
 TITLE_WIDTH = 16  # letters
 PANELS_IN, BESIDE_IN = 5.3, 0.1
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +15,18 @@ from PIL import Image
 from report.analysis import Analysis
 from report.compute import analyse
 from report.figures.forest import draw_forest, draw_forests
-from report.figures.style import PALETTE, family_styles, in_two_lines, thin, to_png, to_svg, variant_styles
+from report.figures.style import (
+    PALETTE,
+    STYLE,
+    family_styles,
+    in_two_lines,
+    panels,
+    thin,
+    to_png,
+    to_svg,
+    use_log_scale,
+    variant_styles,
+)
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import read_source
 from report.significance.axes import Benchmark
@@ -148,6 +160,18 @@ def test_overlaps_are_found():
     figure.text(0.99, 0.5, "far too long")
     with pytest.raises(AssertionError, match="leaves"):
         assert_nothing_overlaps(figure)
+
+
+@pytest.mark.parametrize("most", [7, 15, 35, 55, 80, 5_000])
+def test_ticks_of_costs_have_room_however_far_they_reach(most: float):
+    with matplotlib.rc_context(STYLE):
+        figure, grid = panels(3, 2.1, columns=3)
+        for axes in grid:
+            axes.plot([0.33, 0.33 * most], [0, 1])
+            axes.set_yticks([])
+            use_log_scale(axes)
+        assert_nothing_overlaps(figure)
+        assert len({text for text, _ in boxes_of(figure)}) >= 2
 
 
 @pytest.mark.ci
