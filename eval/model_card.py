@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import yaml
 from huggingface_hub import EvalResult, HfApi, ModelCardData
 from huggingface_hub.utils import disable_progress_bars, httpx, logging
@@ -17,6 +18,7 @@ from huggingface_hub.utils import disable_progress_bars, httpx, logging
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, PIPELINES, get_family
 from base.hub import cannot_write
+from base.printing import first_few
 from base.records import peek_record
 from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion, refuse_archived
@@ -25,6 +27,7 @@ from eval.identity import weights_hash
 from ffn_variants.bundle import bundle_code
 from pretrain.config import ResolvedConfig
 from pretrain.run.run_folder import read_run
+from scores.items import foreign_tasks
 from scores.rows import NO_HEAD, read_table
 from scores.run_scores import decimals, suite_means
 from scores.store import read_scores
@@ -75,10 +78,15 @@ def read_results(run: RunFolder, task: str) -> list[EvalResult]:
 def _values(run: RunFolder, rows: pd.DataFrame) -> list[tuple[str, str, float]]:
     """Name, metric and value of each mean over a benchmark's tasks, and of each task if they are few."""
     path, primary = run.items_file(str(rows["benchmark"].iloc[0])), rows[rows["primary"]]
-    items = read_table(path).to_pandas() if path.is_file() else None
+    items = read_table(path) if path.is_file() else pa.table({})
+    if foreign := foreign_tasks(items, rows):
+        raise UsageError(
+            f"{path} does not average to the accuracy of {first_few(foreign, 3)}; evaluate the run again"
+        )
+    counted = items.to_pandas() if items.num_columns else None
     metrics = set(primary["metric"])
     metric = metrics.pop() if len(metrics) == 1 else MEAN
-    means = [(name, metric, value) for name, value in suite_means(rows, items).items()]
+    means = [(name, metric, value) for name, value in suite_means(rows, counted).items()]
     if len(primary) > MOST_TASKS and means:
         return means
     return means + list(primary[["task", "metric", "score"]].itertuples(index=False, name=None))

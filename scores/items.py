@@ -126,22 +126,44 @@ def _grade(
         metrics: Names of ``GRADES``.
         rows: The run's scores on it; items of other tasks are passed over.
     """
-    columns = {"task"}.union(*(GRADES[metric].columns for metric in metrics))
+    columns = {"task", "correct"}.union(*(GRADES[metric].columns for metric in metrics))
     try:
         present = sorted(columns & set(pq.read_schema(path).names)) if path.is_file() else []
         items = read_table(path, present, read_dictionary=["task"]) if present else None
     except (OSError, pa.ArrowInvalid, UsageError):
         items = pa.table({})
+    foreign = some_of(foreign_tasks(items, rows), _SHOWN) if items is not None else ""
     num_items = dict(zip(rows["task"], rows["n_items"], strict=True))
     for metric in metrics:
         if items is None:
             yield metric, None, _ABSENT
         elif "task" not in items.column_names or items["task"].null_count:
             yield metric, None, "which has no readable items"
+        elif foreign:
+            # A task of few items agrees by chance, so none of the others is believed either.
+            yield metric, None, f"whose items of {foreign} do not average to its accuracy, as another run's"
         elif not GRADES[metric].columns.keys() <= set(items.column_names):
             yield metric, None, _OLDER
         else:
             yield metric, *_means(items, GRADES[metric], num_items)
+
+
+def foreign_tasks(items: pa.Table, rows: pd.DataFrame) -> list[str]:
+    """Return the tasks whose items do not average to the accuracy that was recorded: they are another run's.
+
+    Items carry no run id, and two runs have the same tasks with as many items.
+
+    Args:
+        items: Of one run and benchmark; without a column of what is ``correct``, nothing is compared.
+        rows: The run's scores on that benchmark, in percent.
+    """
+    if not {"task", "correct"} <= set(items.column_names):
+        return []
+    table = items.select(["task", "correct"]).to_pandas()
+    means = 100 * pd.to_numeric(table["correct"], "coerce").groupby(table["task"].astype(str)).mean()
+    accuracies = rows[rows["metric"] == "accuracy"].set_index("task")["score"]
+    tasks = means.index.intersection(accuracies.index)
+    return sorted(tasks[~np.isclose(means[tasks], accuracies[tasks], rtol=0, atol=1e-6)])
 
 
 def _means(items: pa.Table, grade: Grade, num_items: Mapping[str, int]) -> tuple[pd.DataFrame | None, str]:

@@ -19,9 +19,11 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError
+from base.printing import first_few
 from base.records import read_record, write_record
 from base.run.folder_names import RUN_NAME, RunFolder, may_be
 from base.run.manifest import config_hashes, read_completion
+from scores.items import foreign_tasks
 from scores.rows import (
     NO_HEAD,
     empty_rows,
@@ -132,12 +134,14 @@ class ResultStore(Scores):
             self._forget_without_items(benchmark)
 
     def _forget_without_items(self, benchmark: str) -> None:
-        """Forget a benchmark whose items cannot be read, so that it is scored again."""
+        """Forget a benchmark whose items cannot be read or are another run's, so that it is scored again."""
         path = self._run.items_file(benchmark)
         try:
-            read_table(path)
+            foreign = foreign_tasks(read_table(path), self.rows[self.rows["benchmark"] == benchmark])
+            reason = f"does not average to the accuracy of {first_few(foreign, 3)}" if foreign else ""
         except UsageError as error:
             reason = str(error).removeprefix(f"{path} ")
+        if reason:
             self.notes.append(f"eval/items/{path.name} {reason}; {benchmark} is scored again")
             self._write({name: x for name, x in self._tasks.items() if _benchmark(name) != benchmark})
             path.unlink(missing_ok=True)

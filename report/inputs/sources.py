@@ -159,6 +159,11 @@ def _read_study(folder: Path) -> Source:
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
         *(*without_items, *cut_input_notes(scored)),
     ]
+    if written is None and study.cell_files():  # a folder of single trainings has neither
+        notes.append(
+            f"{study.study_file.name} is not there, so nothing that the study declares is used, as margins "
+            "or its primary benchmark; run the study's command again, which writes it anew"
+        )
     if design.is_until_decided and not design.decisions and len(design.seeds) > (design.looks or (0,))[0]:
         notes.append(
             f"{study.decisions_file.name} is not there, so comparisons decided with fewer seeds are shown "

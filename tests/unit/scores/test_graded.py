@@ -18,7 +18,9 @@ from scipy.special import softmax
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
+from base.errors import UsageError
 from base.run.folder_names import RunFolder
+from eval.model_card import _values
 from eval.scoring.scorers import SCORERS
 from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask
 from report.compute import analyse
@@ -250,6 +252,10 @@ def infinite(path: Path) -> None:
     change(path, lambda items: items.assign(margin=items.margin.where(items.task != "order", np.inf)))
 
 
+def exchanged(path: Path) -> None:
+    shutil.copy(path.parents[3] / "seed2-0a1b2c3d" / "eval" / "items" / path.name, path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason", "lacking"),
     [
@@ -257,6 +263,7 @@ def infinite(path: Path) -> None:
         (no_parquet, "which has no readable items", PAIR_METRICS),
         (no_task, "which has no readable items", PAIR_METRICS),
         (no_count, "whose items are from before they held what it is made of", ["log_odds_per_token"]),
+        (exchanged, "whose items of agreement, number, order do not average to its accuracy", PAIR_METRICS),
         (no_number, "whose items are not as they should be (Failed to parse string", PAIR_METRICS),
     ],
 )
@@ -270,6 +277,24 @@ def test_runs_that_cannot_be_graded_are_named_and_the_others_are(study: Path, sp
         assert note.startswith(f"blimp: no {metric} of roberta/kan/seed1-0a1b2c3d, {reason}")
     gone = (whole.run_id == "roberta/kan/seed1-0a1b2c3d") & whole.metric.isin(lacking)
     pd.testing.assert_frame_equal(found, whole[~gone].reset_index(drop=True))
+
+
+def test_items_of_another_run_are_scored_again(study: Path):
+    path = items_of(study, "blimp")
+    assert ResultStore(path.parents[2], "weights").notes == []
+    exchanged(path)
+    rows = read_rows(path.parents[1] / "rows.parquet")
+    pairs_alone = rows[rows["benchmark"] == "blimp"]
+    with pytest.raises(UsageError, match=r"does not average to the accuracy of .*; evaluate the run again"):
+        _values(RunFolder(path.parents[2]), pairs_alone)
+    store = ResultStore(path.parents[2], "weights")
+    assert store.notes == [
+        "eval/items/blimp.parquet does not average to the accuracy of agreement, number, order; "
+        "blimp is scored again"
+    ]
+    assert not store.is_done("blimp", "order", {"name": "native"})
+    assert store.is_done("entity-tracking", "regular", {"name": "native"})
+    assert not path.exists()
 
 
 def test_a_task_with_a_score_that_is_not_finite_is_left_out_alone(study: Path):

@@ -197,6 +197,17 @@ def test_a_damaged_file_of_the_study_is_refused_in_a_line(study, how):
     assert "\n" not in str(told.value)
 
 
+def test_what_a_study_declared_is_missed_where_its_file_is_gone(study):
+    state = study / "cells" / "gpt_neo--gelu--seed1-0a1b2c01.json"
+    state.parent.mkdir()
+    state.write_text('{"name": "done"}')
+    (study / "study.yaml").unlink()
+    (note,) = read_source(study).notes
+    assert note.startswith("study.yaml is not there, so nothing that the study declares is used")
+    state.unlink()
+    assert read_source(study).notes == ()
+
+
 @pytest.mark.parametrize("how", CUTS)
 def test_without_the_list_of_a_tuned_study_nothing_is_reported(tmp_path, how):
     """Its folders do not tell tuning runs from those that are compared."""
