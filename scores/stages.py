@@ -68,6 +68,17 @@ class Decisions:
     """What was fixed before the first look: ``looks``, their numbers of seeds, ``variants``, and more."""
     looks: tuple[Look, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a plan that is none: by looks at 12, 8, 4 seeds, or at none, a look would be forgotten.
+
+        Raises:
+            ValueError: If it lacks growing numbers of seeds, or a list of variants.
+        """
+        looks, variants = self.plan.get("looks"), self.plan.get("variants")
+        are_numbers = isinstance(looks, list) and all(type(seeds) is int for seeds in looks)
+        if not are_numbers or not looks or looks != sorted(set(looks)) or not isinstance(variants, list):
+            raise ValueError("it plans no looks")
+
     @property
     def planned(self) -> tuple[int, ...]:
         """Seeds at every look."""

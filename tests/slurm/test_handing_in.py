@@ -165,7 +165,7 @@ def test_a_silent_slurm_is_given_no_cell_twice(
     silent.write_text("#!/bin/sh\nexit 1\n")
     silent.chmod(0o755)
     said = submitted.submit("--no-report")
-    assert "SLURM does not answer here, and 2 cells that were handed to it are left to it" in said
+    assert ": 2 queued" in said
     assert "nothing to submit" in said
     silent.unlink()
     assert submitted.jobs() == jobs

@@ -21,7 +21,7 @@ def test_the_last_job_submits_what_the_next_look_needs(on_cluster: Callable[...,
     words = submitted.last_words()
     assert "look 1 of 2, at 2 seeds" in words
     assert "gelu, relu go on to 4 seeds" in words  # two runs and four pairs decide nothing
-    assert "4 cells are submitted for the next look" in words
+    assert "4 cells are submitted for what comes next" in words
     assert "8 of 8 cells done" in words
     assert "look 2 of 2, at 4 seeds" in words
     assert submitted.status().splitlines()[-1] == "8 cells: 8 done"

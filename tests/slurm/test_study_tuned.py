@@ -54,7 +54,7 @@ def test_the_last_jobs_choose_and_hand_in_what_was_chosen(
     submitted.wait_until_over()
     assert told(submitted.study) == told(here)
     words = submitted.last_words()
-    assert "cells are submitted for the next stage, each variant at its own best" in words
+    assert "cells are submitted for what comes next" in words
     assert "report.md" in words
     num_cells = len(told(here)["cells"])
     assert submitted.status().splitlines()[-1] == f"{num_cells} cells: {num_cells} done"
