@@ -86,8 +86,15 @@ def swap_ffn(
         A model of ours in evaluation mode, on the model's device. ``save_pretrained`` saves it as any other.
 
     Raises:
-        UsageError: For a model of another family, or an unknown variant or option.
+        UsageError: For no model or one of another family, an unknown variant or option, or a width below 1.
     """
+    if not isinstance(model, PreTrainedModel):
+        raise UsageError(
+            f"swap_ffn takes a model of transformers, got {model!r}; load it first, as by "
+            "AutoModelForCausalLM.from_pretrained"
+        )
+    if not (intermediate_size is None or (type(intermediate_size) is int and intermediate_size > 0)):
+        raise UsageError(f"intermediate_size must be at least 1, got {intermediate_size!r}")
     ffn = load_variant(ffn).name if names_file(ffn) else ffn
     family = family_of(model.config.model_type)
     if family is None:

@@ -137,7 +137,7 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     table = _identified(table, context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
-    if is_wide and "score" in table.columns:
+    if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
         table = _without_gaps(table, context)
     family = table["family"] if "family" in table.columns else ONLY_FAMILY
     return TableOfRows(table=table.assign(family=family), notes=tuple(context.notes))
@@ -302,7 +302,11 @@ def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """
     cells = table["score"].astype(str).str.strip()
     is_gap = ~_is_number(cells) & ~cells.str.contains(r"\d")
-    gaps = [f"{place} ({shown(cell) if cell else 'empty'})" for place, cell in cells[is_gap].items()]
+    # Of a wide table the label names column and row; of a long one it is the row's number.
+    places = [place if isinstance(place, str) else f"row {place}" for place in cells.index[is_gap]]
+    gaps = [
+        f"{p} ({shown(cell) if cell else 'empty'})" for p, cell in zip(places, cells[is_gap], strict=True)
+    ]
     if is_gap.all():
         raise context.error(f": no cell of a column of scores holds a number: {some_of(gaps, SHOWN)}")
     context.note(f"{len(gaps)} cell(s) hold no number and count as not scored", gaps)

@@ -277,3 +277,15 @@ def test_fitting_a_linear_map_reaches_the_error_of_least_squares(example):
     least = (columns @ solution - outputs).square().mean() / (outputs - outputs.mean(0)).square().mean()
     error = example.fit(torch.nn.Linear(6, 4), inputs, outputs, 1500, 0.02)
     assert float(least) * (1 - 1e-6) <= error < 1.01 * float(least)
+
+
+@pytest.mark.parametrize("model", ["gpt2", torch.nn.Linear(2, 2)], ids=["a name", "a layer"])
+def test_what_is_no_model_is_refused_in_a_line(model: object) -> None:
+    with pytest.raises(UsageError, match=r"^swap_ffn takes a model of transformers, got [^\n]+$"):
+        swap_ffn(model, "kan")  # type: ignore[bad-argument-type]
+
+
+@pytest.mark.parametrize("width", [0, -3, "a"])
+def test_a_width_that_is_none_is_refused(ours, width: object) -> None:
+    with pytest.raises(UsageError, match=f"intermediate_size must be at least 1, got {width!r}"):
+        swap_ffn(ours("gpt_neo"), "kan", intermediate_size=width)  # type: ignore[bad-argument-type]

@@ -100,7 +100,7 @@ def test_every_shape_and_number_gives_the_same_scores(
 GAPS = ("", "-", "\N{EN DASH}", "n/a", "NaN", "?", "diverged", "OOM")
 
 
-@pytest.mark.parametrize("shape", SHAPES[1:])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("gap", GAPS)
 def test_a_cell_without_a_number_is_named_and_counts_as_missing(
     shape: Callable[[Cells], list[list[Any]]], gap: str, tmp_path: Path
@@ -110,7 +110,8 @@ def test_a_cell_without_a_number_is_named_and_counts_as_missing(
     rows[row - 1][rows[0].index(column)] = gap
     source = read_source(write(tmp_path / "scores.csv", rows))
     assert scores_of(source) == {key: float(cell) for key, cell in CELLS.items() if key != ODD}
-    place = f"{column}, row {row} ({repr(gap) if gap else 'empty'})"
+    place = f"row {row}" if shape is long else f"{column}, row {row}"
+    place += f" ({repr(gap) if gap else 'empty'})"
     assert f"1 cell(s) hold no number and count as not scored: {place}" in source.notes
 
 

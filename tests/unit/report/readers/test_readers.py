@@ -311,7 +311,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + GOOD, Request(names="{variant}-{seed}"), "say which: --columns name=COLUMN"),
         ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Request(), "'variant' twice"),
         (HEADER + "gelu,1,blimp,50,51\n", Request(), "not a readable table.*Expected 4 fields"),
-        (HEADER + "gelu,1,blimp\n", Request(), "score '' in row 2"),
+        (HEADER + "gelu,1,blimp\n", Request(), "holds a number: row 2 .empty"),
         ("Activation,seed,benchmark,score\na,1,b,1\n", Request(), "--columns variant=Activation: there"),
         ("name,loss\nfirst,1\n", Request(names="{variant}-{seed}"), "'first' does not fit --names"),
         ("name,loss\na-1,1\n", Request(names="{vriant}-{seed}"), "did you mean '{variant}'"),

@@ -111,7 +111,7 @@ def test_flags_that_do_not_fit(
     ("frame", "message"),
     [
         (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, np.inf]), "score 'inf' in row 7 is not"),
-        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, "nan"]), "score 'nan' in row 7 is not"),
+        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, "5 (6)"]), "score '5 (6)' in row 7 is not"),
         (tasks(("accuracy", 50), ("perplexity", 20)), "lm mixes accuracy and perplexity, one"),
         (tasks(("bits_per_byte", 1), ("perplexity", 20)), "lm mixes bits_per_byte (bits per byte) and"),
         (table("x", LOSSES, lower_is_better=[True] * 5 + [False]), "lower_is_better of x is both True"),
