@@ -24,6 +24,7 @@ SCHEMAS = {
     **dict.fromkeys(WORKFLOWS, "vendor.github-workflows"),
     **dict.fromkeys(FORMS, "vendor.github-issue-forms"),
     ROOT / ".github/ISSUE_TEMPLATE/config.yml": "vendor.github-issue-config",
+    ROOT / ".github/dependabot.yml": "vendor.dependabot",
     ROOT / "CITATION.cff": "vendor.citation-file-format",
 }
 NOTES = runpy.run_path(str(ROOT / ".ci/release_notes.py"))["main"]
