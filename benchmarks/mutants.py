@@ -1,16 +1,20 @@
-"""Which changes of a line no test notices: mutants of modules, each run against the tests that would be picked.
+"""Which small changes of a line no test notices: mutants, each run against the tests that it concerns.
 
-``make mutants CHANGED=1`` mutates the lines that differ from the main branch, and prints each survivor with
-its file and line; ``python -m benchmarks.mutants eval/scoring/causal.py`` mutates modules that are named. The
-tests are those that ``make test CHANGED=...`` runs for the module, or those after ``--tests``. It all happens
-in a copy of the checkout. The libraries are imported once and every mutant is a fork, so that one costs as
-long as its tests (median 2 s); mutmut's rewritten functions would have other code hashes.
+    make mutants CHANGED=1
+    python -m benchmarks.mutants eval/scoring/causal.py --number 20
+
+Without a file, the lines that differ from the main branch are mutated. Printed is each survivor with its file
+and line. The tests are those of ``make test CHANGED=...``, or those after ``--tests``. A mutant is killed
+when one of them fails, and survives when none has within ``--seconds``. All happens in a copy of the checkout. The
+libraries are imported once and each mutant is a fork, so that it costs a few seconds, as its tests do.
+(mutmut is no choice here: it rewrites functions, whose code is part of a variant's identity.)
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import importlib
 import json
@@ -27,8 +31,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.changed import ROOT, changed_files, tests_by_distance
+from tqdm import tqdm
 
+from tests.changed import ROOT, changed_files, concerned_tests, git, main_branch
+
+# Benchmarks, documents and the tests themselves are not mutated.
+NO_CORE = ("benchmarks/", "docs/", "examples/", "tests/", ".ci/")
+PYTEST_FLAGS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line")
+# Of pytest: all passed; there was no test.
+PASSED = (0, 5)
 # What tests import and no mutant changes: imported once, before all forks.
 PRELOADED = (
     "accelerate",
@@ -46,7 +57,7 @@ PRELOADED = (
     "transformers.models.roberta.modeling_roberta",
     "transformers.models.t5.modeling_t5",
 )
-COMPARISONS = {
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
     ast.Gt: ast.GtE,
@@ -58,7 +69,7 @@ COMPARISONS = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
-ARITHMETIC = {
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
     ast.Mult: ast.Div,
@@ -126,7 +137,7 @@ def _not_mutated(node: ast.AST) -> Iterator[ast.AST]:
         yield from ast.walk(node)
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:
+def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
     """The place to replace, the kind of the change and the new text."""
     match node:
         case ast.Compare():
@@ -169,15 +180,15 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:
 
 
 def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def _replace(source: str, place: ast.AST, kind: str, text: str) -> Mutant:
+def _replace(source: str, place: ast.expr | ast.stmt, kind: str, text: str) -> Mutant:
     raw, starts = source.encode(), [0]
     for line in raw.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     begin = starts[place.lineno - 1] + place.col_offset
-    end = starts[place.end_lineno - 1] + place.end_col_offset
+    end = starts[(place.end_lineno or 0) - 1] + (place.end_col_offset or 0)
     before = raw[begin:end].decode()
     changed = (raw[:begin] + text.encode() + raw[end:]).decode()
     return Mutant(place.lineno, kind, " ".join(before.split()), " ".join(text.split()), changed)
@@ -192,131 +203,129 @@ def _is_valid(source: str) -> bool:
 
 
 class Suite:
-    """Runs tests in a copy of the checkout, each time in a fork of a process that has the libraries."""
+    """Runs tests in a copy of a checkout, each time in a fork of this process, which has the libraries."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        os.chdir(root)
-        sys.path[:] = [str(root), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
+    def __init__(self, copied: Path) -> None:
+        self.root, self.log = copied, copied.parent / "log"
+        os.chdir(copied)
+        sys.path[:] = [str(copied), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
         for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "benchmarks")]:
             del sys.modules[name]
-        for name in ("HF_HUB_OFFLINE", "PYTHONDONTWRITEBYTECODE"):
-            os.environ[name] = "1"
-        os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(root)}
+        os.environ |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
         for module in PRELOADED:
             importlib.import_module(module)
 
-    def run(self, tests: Sequence[str], limit: float) -> tuple[str, float]:
-        """``passed``, ``failed`` or ``timeout``, and the seconds that it took."""
-        started = time.monotonic()
+    def outcome(self, tests: Sequence[str], seconds: float) -> str:
+        """Return ``passed``, ``failed`` or ``timeout``, for a mutant that never ends."""
         with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
             child = os.fork()
             if child == 0:
-                os._exit(self._run_here(tests, folder))
-            status = None
-            while status is None and time.monotonic() - started < limit:
+                os._exit(self._run_here(tests, folder, seconds))
+            status, deadline = None, time.monotonic() + 2 * seconds + 30
+            while status is None and time.monotonic() < deadline:
                 finished, code = os.waitpid(child, os.WNOHANG)
                 status = os.waitstatus_to_exitcode(code) if finished else None
                 time.sleep(0.02)
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             if status is None:
                 os.waitpid(child, 0)
-        outcome = "timeout" if status is None else "passed" if status in (0, 5) else "failed"
-        return outcome, time.monotonic() - started
+        return "timeout" if status is None else "passed" if status in PASSED else "failed"
 
-    def _run_here(self, tests: Sequence[str], folder: str) -> int:
+    def _run_here(self, tests: Sequence[str], folder: str, seconds: float) -> int:
         """In the fork: the exit status of pytest."""
         os.setsid()
-        log = os.open(str(self.root.parent / "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        log = os.open(str(self.log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
             os.dup2(log, stream)
         os.environ |= {"TMPDIR": folder, "HYPOTHESIS_STORAGE_DIRECTORY": folder}
         tempfile.tempdir = None
-        flags = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        flags = [*PYTEST_FLAGS, f"--basetemp={folder}/tests", f"--seconds={seconds}"]
         try:
-            status = int(importlib.import_module("pytest").main([*flags, f"--basetemp={folder}/tests", *tests]))
+            status = int(importlib.import_module("pytest").main([*flags, *tests]))
             sys.stdout.flush()
         except BaseException:  # a mutant may raise anything anywhere, and the fork must end here
             return 3
         return status
 
 
-def _copy(root: Path, target: Path) -> None:
-    """What git has of a checkout and what it would take, as it lies there."""
+def copy_checkout(root: Path, target: Path) -> None:
+    """Copy what git has of a checkout and what it would take, as it lies there."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.check_output(listing, cwd=root, text=True).splitlines():
         if (root / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target / name)
-    subprocess.run(["git", "init", "--quiet"], cwd=target, check=True)
-    subprocess.run(["git", "add", "--all"], cwd=target, check=True)
-    shared = root.parent / "shared"
-    if shared.is_dir():
-        (target.parent / "shared").symlink_to(shared)
+    for words in (["init", "--quiet"], ["add", "--all"]):  # tests ask git which files there are
+        subprocess.run(["git", *words], cwd=target, check=True)
+    if (root.parent / "shared").is_dir():
+        (target.parent / "shared").symlink_to(root.parent / "shared")
 
 
-def _changed_lines(name: str) -> set[int] | None:
-    """Lines of a file that differ from the main branch; None, all, for a file that git does not have."""
-    base = subprocess.run(
-        ["git", "merge-base", "HEAD", "main"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    command = ["git", "diff", "--unified=0", base or "HEAD", "--", name]
-    text = subprocess.check_output(command, cwd=ROOT, text=True)
+def changed_lines(name: str) -> set[int] | None:
+    """Return the lines of a file that differ from the main branch; None, all, where git does not have it."""
+    text = "\n".join(git(ROOT, "diff", "--unified=0", main_branch(ROOT), "--", name))
     hunks = re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))? @@", text, re.MULTILINE)
-    lines = {int(start) + i for start, count in hunks for i in range(int(count or 1))}
-    return lines or None
+    return {int(start) + i for start, count in hunks for i in range(int(count or 1))} or None
+
+
+def survivors(suite: Suite, name: str, picked: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    """Run the mutants of a module, and print those that no test noticed.
+
+    Raises:
+        SystemExit: If the tests fail without a mutant.
+    """
+    tests = options.tests or list(concerned_tests([name]))
+    if suite.outcome(tests, options.seconds) != "passed":
+        raise SystemExit(f"{suite.log.read_text()[-2000:]}\n{name}: its tests fail without a mutant")
+    alive = []
+    for mutant in tqdm(picked, name, leave=False):
+        (suite.root / name).write_text(mutant.source, encoding="utf-8")
+        outcome = suite.outcome(tests, options.seconds)
+        if outcome == "passed":
+            alive.append(mutant)
+            tqdm.write(f"{name}:{mutant.line}: {mutant.kind}: {mutant.before} -> {mutant.after}")
+        if options.out:
+            record = {"module": name, "outcome": outcome, **mutant._asdict()}
+            del record["source"]
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+    shutil.copy2(ROOT / name, suite.root / name)
+    return alive
 
 
 def main() -> None:
     """Run mutants and print those that survive."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.mutants",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("modules", nargs="*", help="files to mutate; without any, what differs from main")
-    parser.add_argument("--tests", nargs="*", help="tests to run in place of those that are picked")
-    parser.add_argument("--number", type=int, default=12, help="mutants of each module")
+    parser.add_argument("--tests", nargs="*", help="tests to run in place of those that are concerned")
+    parser.add_argument("--number", type=int, default=12, help="mutants of each module (default: 12)")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of mutants")
-    parser.add_argument("--limit", type=float, default=120, help="seconds of tests for a mutant")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for a mutant (default: 60)")
     parser.add_argument("--out", type=Path, help="a file of JSON lines to which every mutant is added")
-    args = parser.parse_args()
-    by_hand = bool(args.modules)
-    modules = args.modules or [
-        name
-        for name in changed_files()
-        if name.endswith(".py") and not name.startswith(("tests/", "benchmarks/", "docs/"))
-    ]
-    killed = survived = 0
+    options = parser.parse_args()
+    options.out = options.out and options.out.resolve()
+    modules = options.modules or [name for name in changed_files() if not name.startswith(NO_CORE)]
+    modules = [name for name in modules if name.endswith(".py")]
+    if not modules:
+        raise SystemExit("no module differs from the main branch; name files to mutate")
+    number = alive = 0
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
         copied = Path(folder) / "checkout"
-        _copy(ROOT, copied)
+        copy_checkout(ROOT, copied)
         suite = Suite(copied)
         for name in modules:
-            tests = args.tests or list(tests_by_distance([name]))
-            picked = sample(
-                (ROOT / name).read_text(), args.number, args.seed, None if by_hand else _changed_lines(name)
-            )
-            status, seconds = suite.run(tests, args.limit) if tests else ("no tests", 0.0)
-            if status != "passed":
-                print((Path(folder) / "log").read_text()[-1500:])
-                print(f"{name}: {status} without a mutant", flush=True)
-                continue
-            for mutant in picked:
-                (copied / name).write_text(mutant.source)
-                outcome, _ = suite.run(tests, max(20, 3 * seconds))
-                record = {"module": name, "outcome": outcome, **mutant._asdict()}
-                del record["source"]
-                if args.out:
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(record) + "\n")
-                if outcome == "passed":
-                    survived += 1
-                    print(f"{name}:{mutant.line}: {mutant.kind}: {mutant.before} -> {mutant.after}", flush=True)
-                else:
-                    killed += 1
-            shutil.copy2(ROOT / name, copied / name)
-    print(f"{killed} of {killed + survived} mutants killed")
+            lines = None if options.modules else changed_lines(name)
+            source = (ROOT / name).read_text(encoding="utf-8")
+            picked = sample(source, options.number, options.seed, lines)
+            alive += len(survivors(suite, name, picked, options))
+            number += len(picked)
+    print(f"{number - alive} of {number} mutants killed")
 
 
 if __name__ == "__main__":

@@ -148,7 +148,9 @@ MEASURES: dict[str, Callable[[Checkout], Seconds]] = {
 }
 
 
-def ratio(rounds: list[tuple[Seconds, Seconds]], of: Callable[[Seconds], float]) -> tuple[float, float, float]:
+def ratio(
+    rounds: list[tuple[Seconds, Seconds]], of: Callable[[Seconds], float]
+) -> tuple[float, float, float]:
     """Return the median, least and largest ratio of B to A."""
     ratios = [of(after) / of(before) for before, after in rounds]
     return statistics.median(ratios), min(ratios), max(ratios)
@@ -222,8 +224,14 @@ def main() -> None:
     options = parser.parse_args()
     before = options.before or last_release()
     with tempfile.TemporaryDirectory() as home:
-        trees = {name: unpack(of, Path(home, f"tree-{name}")) for name, of in {"a": before, "b": options.after}.items()}
-        names = (git("describe", "--tags", "--always", before) or before, git("describe", "--tags", "--always", "--dirty"))
+        trees = {
+            name: unpack(of, Path(home, f"tree-{name}"))
+            for name, of in {"a": before, "b": options.after}.items()
+        }
+        names = (
+            git("describe", "--tags", "--always", before) or before,
+            git("describe", "--tags", "--always", "--dirty"),
+        )
         pair = [Checkout(root, Path(home, name)) for name, root in trees.items()]
         columns = ["A", "B", "B over A"]
         print(f"A: {names[0]}. B: {names[1]}.\n")

@@ -30,16 +30,20 @@ SECONDS = 50
 
 def changed_files(root: Path = ROOT) -> list[str]:
     """Files that differ from where this branch left ``main``, and those that git does not have yet."""
-    base = _git(root, "merge-base", "HEAD", "origin/main") or _git(root, "merge-base", "HEAD", "main")
-    since = base[0] if base else "HEAD"
-    changed = _git(root, "diff", "--name-only", since)
-    return sorted({*changed, *_git(root, "ls-files", "--others", "--exclude-standard")})
+    changed = git(root, "diff", "--name-only", main_branch(root))
+    return sorted({*changed, *git(root, "ls-files", "--others", "--exclude-standard")})
 
 
-def tests_by_distance(files: Iterable[str], root: Path = ROOT) -> dict[str, int]:
+def main_branch(root: Path) -> str:
+    """The commit where this branch left ``main``; the last one where there is no such branch."""
+    bases = git(root, "merge-base", "HEAD", "origin/main") or git(root, "merge-base", "HEAD", "main")
+    return bases[0] if bases else "HEAD"
+
+
+def concerned_tests(files: Iterable[str], root: Path = ROOT) -> dict[str, int]:
     """By test file, in the order in which to run them, the steps of imports to the nearest of ``files``."""
     importers = _importers(root)
-    steps = {name: 0 for name in files}
+    steps = dict.fromkeys(files, 0)
     frontier = list(steps)
     for step in range(1, FARTHEST + 1):
         reached = sorted({importer for name in frontier for importer in importers[name]} - set(steps))
@@ -65,7 +69,7 @@ def _is_test(name: str) -> bool:
 def _importers(root: Path) -> dict[str, set[str]]:
     """By file the files that import it, or that name it as text where it is no module."""
     importers: dict[str, set[str]] = defaultdict(set)
-    files = _git(root, "ls-files", "--cached", "--others", "--exclude-standard")
+    files = git(root, "ls-files", "--cached", "--others", "--exclude-standard")
     python = [name for name in files if name.endswith(".py") and (root / name).exists()]
     trees = {name: ast.parse((root / name).read_text(encoding="utf-8")) for name in python}
     by_name = {Path(name).name: name for name in files if not name.endswith(".py")}
@@ -88,9 +92,7 @@ def _exports(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((alias.asname or alias.name, node.module) for alias in node.names)
 
 
-def _imported(
-    tree: ast.Module, exports: dict[str, dict[str, str]], by_name: dict[str, str]
-) -> Iterator[str]:
+def _imported(tree: ast.Module, exports: dict[str, dict[str, str]], by_name: dict[str, str]) -> Iterator[str]:
     """Files that a module may need: by imports, by dotted names in texts, by names of data files."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -115,7 +117,8 @@ def _files(dotted: str) -> tuple[str, str]:
     return f"{path}.py", f"{path}/__init__.py"
 
 
-def _git(root: Path, *arguments: str) -> list[str]:
+def git(root: Path, *arguments: str) -> list[str]:
+    """The lines that a command of git prints; none where it fails."""
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     return done.stdout.splitlines() if done.returncode == 0 else []
 
@@ -125,10 +128,12 @@ def main() -> None:
     files = [name for name in sys.argv[1:] if name != "1"] or changed_files()
     missing = [name for name in files if not (ROOT / name).exists()]
     if missing and sys.argv[1:] != ["1"]:
-        raise SystemExit(f"error: there is no file {missing[0]}; name files from {ROOT.name}/, or say CHANGED=1")
+        raise SystemExit(
+            f"error: there is no file {missing[0]}; name files from {ROOT.name}/, or say CHANGED=1"
+        )
     if not files:
         raise SystemExit("nothing differs from the main branch; name files: make test CHANGED=report/page.py")
-    tests = list(tests_by_distance(files))
+    tests = list(concerned_tests(files))
     print(f"{len(tests)} test files for {len(files)} changed: {', '.join(files[:5])}", flush=True)
     command = [sys.executable, "-m", "pytest", "-q", *IN_ORDER, "--seconds", str(SECONDS), *tests]
     os.execv(sys.executable, command)

@@ -59,7 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test for which there is no time left."""
     limit = item.config.getoption("--seconds")
-    if limit is not None and time.monotonic() > item.session.stash.setdefault(BEGAN, time.monotonic()) + limit:
+    if (
+        limit is not None
+        and time.monotonic() > item.session.stash.setdefault(BEGAN, time.monotonic()) + limit
+    ):
         pytest.skip(f"not begun within {limit:g} s; make test runs all")
 
 
