@@ -3,10 +3,11 @@
     make mutants CHANGED=1
     python -m benchmarks.mutants eval/scoring/causal.py --number 20
 
-Without a file, the lines that differ from the main branch are mutated. Printed is each survivor with its file
-and line. The tests are those of ``make test CHANGED=...``, or those after ``--tests``. A mutant is killed
-when one of them fails, and survives when none has within ``--seconds``. All happens in a copy of the checkout. The
-libraries are imported once and each mutant is a fork, so that it costs a few seconds, as its tests do.
+Without a file, the lines that differ from the main branch are mutated. Printed is each survivor with its
+file and line. The tests are those of ``make test CHANGED=...``, or those after ``--tests``. A mutant is
+killed when one of them fails, and survives when none has within ``--seconds``. All happens in a copy of the
+checkout. The libraries are imported once and each mutant is a fork, so that it costs a few seconds, as its
+tests do.
 (mutmut is no choice here: it rewrites functions, whose code is part of a variant's identity.)
 """
 
