@@ -22,7 +22,9 @@ PUBLISHED = {
     "zoo-sizes": "docs/zoo/sizes",
     "zoo-flops": "docs/zoo/flops",
 }
-"""Where the report and the runs of each study lie."""
+"""Where the runs of each study lie; the report of the first lies there too."""
+SECTIONS = {"zoo-roberta": "RoBERTa", "zoo-sizes": "Larger and smaller", "zoo-flops": "At equal FLOPs"}
+"""Where the page has the numbers of a study whose report does not lie beside it."""
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +43,32 @@ def top(report: str) -> str:
     return report[: report.index("<details>")]
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("study", PUBLISHED)
-def test_the_published_report_follows_from_the_published_runs(
-    zoo: Path, repository: Path, study: str
-) -> None:
+def report_of(study: str, zoo: Path) -> str:
+    """The report of restored runs."""
     with contextlib.chdir(zoo):
         done = run_command("report", f"runs/{study}", "--out", study)
     assert done.returncode == 0, done.stderr
-    published = (repository / PUBLISHED[study] / "report.md").read_text(encoding="utf-8")
-    assert top((zoo / study / "report.md").read_text(encoding="utf-8")) == top(published)
+    return (zoo / study / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.ci
+def test_the_published_report_follows_from_the_published_runs(zoo: Path, repository: Path) -> None:
+    published = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    assert top(report_of("zoo", zoo)) == top(published)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("study", SECTIONS)
+def test_differences_on_the_page_follow_from_the_published_runs(
+    zoo: Path, repository: Path, study: str
+) -> None:
+    """Each is in the study's report, or in that of all variants, which a table has beside it."""
+    page = (repository / "docs/zoo/README.md").read_text(encoding="utf-8")
+    section = " ".join(page.split(f"## {SECTIONS[study]}\n")[1].split("\n## ")[0].replace("**", "").split())
+    reports = report_of(study, zoo) + (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    differences = re.findall(r"([+-]\d\.\d{3})(?: \|)? (\[[+-]\d\.\d{3}, [+-]\d\.\d{3}\])", section)
+    assert len(differences) >= 2
+    assert [pair for pair in differences if " | ".join(pair) not in reports] == []
 
 
 @pytest.mark.ci

@@ -94,4 +94,4 @@ def test_pages_can_be_searched(site: Path) -> None:
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     places = {entry["location"].partition("#")[0] for entry in found}
     assert {"docs/statistics/", "benchmarks/RESULTS/", "docs/example-report/report/"} <= places
-    assert any("studentized" in entry["text"] for entry in found if "statistics" in entry["location"])
+    assert any("regret" in entry["text"] for entry in found if "statistics" in entry["location"])
