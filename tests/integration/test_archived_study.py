@@ -251,13 +251,6 @@ def test_cells_that_failed_are_not_done_afterwards(finished: Path, tmp_path: Pat
     assert "it broke" in status
 
 
-def test_texts_that_changed_are_refused_for_other_seeds_too(elsewhere: Path) -> None:
-    add_a_story(elsewhere)
-    done = run_in(elsewhere, "slurm.submit", "study.yaml", "--seeds", "3")
-    assert done.returncode == 2
-    assert "was trained on other texts than train.jsonl holds now" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [("study.yaml", "does not say which runs"), ("gpt_neo/relu/{run}/provenance.json", "is damaged")],

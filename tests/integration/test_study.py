@@ -1,62 +1,56 @@
-"""A small study from one command to its report, as a user runs it."""
+"""A small study from one command to its report, as a user runs it, and what may come in between."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-from tests.processes import run_command, words_of
+import ffn_ablations as ffa
+from base.run.folder_names import StudyFolder
+from slurm.cell_state import read_state
+from slurm.commands import study_status as status
+from slurm.next_stage import write_study_report
+from slurm.study.study import load_study
+from slurm.worker import run_cells
+from tests.processes import run_command
 
-
-@pytest.fixture
-def study_file(tmp_path: Path, repository: Path) -> Path:
-    base = str(repository / "configs" / "tiny.yaml")
-    content = {
-        "name": "smoke",
-        "families": {"gpt_neo": base, "roberta": base},
-        "variants": ["gelu", "kan"],
-        "seeds": [1],
-        "config": {
-            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
-            "data": {"num_stories": 200, "vocab_size": 400},
-            "optim": {"max_steps": 4},
-            "train": {"save_steps": 2, "logging_steps": 1, "torch_compile": False},
-        },
-        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
-    }
-    path = tmp_path / "smoke.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return path
+WriteStudy = Callable[..., Path]
+COMMAND = [sys.executable, "-m", "ffn_ablations", "study"]
+ENDLESS = {"optim": {"max_steps": 1500}, "train": {"save_steps": None, "save_minutes": None}}
+"""A run that is not over before it is stopped, and saves when it is told to alone."""
 
 
-def command(module: str, *args: object) -> list[str]:
-    return [sys.executable, "-m", "ffn_ablations", *words_of(module), *map(str, args)]
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, timeout=280)
 
 
-def run(*args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*map(str, args)), capture_output=True, text=True, timeout=280)
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
-def start(runs: Path, *args: object, in_background: bool = False) -> subprocess.Popen[bytes]:
+def start(study: Path, *words: object, in_background: bool = False) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own; returns when a cell of its study trains."""
-    called = command(*map(str, args))
+    called = [*COMMAND, *map(str, words)]
     if in_background:  # of a script: its shell lets it ignore SIGINT
         called = ["sh", "-c", f"trap '' INT; exec {shlex.join(called)}"]
-    process = subprocess.Popen(
-        called, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 120
-    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
-        assert time.monotonic() < deadline, "no cell started training"
-        time.sleep(0.1)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(called, start_new_session=True, **quiet)
+    wait_until(lambda: process.poll() is not None or list(study.glob("*/*/seed*/metrics.jsonl")))
     return process
 
 
@@ -66,83 +60,174 @@ def members(session: int) -> list[str]:
     return found.stdout.split()
 
 
-def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    submit = ("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
-
+@pytest.mark.ci
+def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path: Path, write_study: WriteStudy) -> None:
+    submit = ("slurm.submit", write_study(tmp_path), "--cells-per-job", 4)
+    study = tmp_path / "runs" / "study"
     plan = run_command(*submit, "--dry-run")
     assert plan.returncode == 0, plan.stderr
     assert "4 cells" in plan.stdout
-    assert not runs.exists()
+    assert not study.exists()
 
     first = run_command(*submit)
     assert first.returncode == 0, first.stdout + first.stderr
     report = Path(first.stdout.splitlines()[-1])
     assert report.is_file()
-    assert report == runs / "smoke" / "report" / "report.md"
-    tables = sorted((runs / "smoke").glob("*/*/seed*/eval/rows.parquet"))
+    assert report == study / "report" / "report.md"
+    tables = sorted(study.glob("*/*/seed*/eval/rows.parquet"))
     assert len(tables) == 4
     rows = pd.concat(map(pd.read_parquet, tables))
     assert not rows.duplicated(["run_id", "benchmark", "task", "metric"]).any()
-    assert set(rows.variant) == {"gelu", "kan"}
-    written = {
-        path: path.stat().st_mtime_ns for path in (runs / "smoke").glob("*/*/seed*/**/*") if path.is_file()
-    }
+    # Every verdict is about the difference of the means of what the runs keep.
+    means = rows.groupby(["variant", "run_id"])["score"].mean().groupby("variant").mean()
+    numbers = json.loads((study / "report" / "report.json").read_text())
+    (pairs,) = (each for each in numbers["comparisons"] if each["benchmark"] == "embedded-pairs")
+    assert pairs["contrast"] == "relu - gelu"
+    assert pairs["estimate"] == pytest.approx(means["relu"] - means["gelu"])
+    assert pairs["verdict"] in report.read_text()
+    written = {path: path.stat().st_mtime_ns for path in study.glob("*/*/seed*/**/*") if path.is_file()}
 
     second = run_command(*submit)
     assert second.returncode == 0
     assert "4 done" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in written} == written
-
-    status = run_command("slurm.status", runs / "smoke")
-    assert status.returncode == 0
-    assert status.stdout.splitlines()[-1] == "4 cells: 4 done"
+    shown = run_command("slurm.status", study)
+    assert shown.returncode == 0
+    assert shown.stdout.splitlines()[-1] == "4 cells: 4 done"
 
 
 @pytest.mark.slow
-def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    dry = run("slurm.submit", study_file, "--runs-dir", runs, "--dry-run")
-    bad = next(line.split()[-1] for line in dry.stdout.splitlines() if "gpt_neo/kan/seed1" in line)
+def test_a_bad_cell_does_not_stop_the_others(tmp_path: Path, write_study: WriteStudy) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    dry = run("run", file, "--dry-run")
+    bad = next(line.split()[-1] for line in dry.stdout.splitlines() if "gpt_neo/relu/seed1" in line)
     # A file where the run's folder should be: that cell cannot be written.
-    (runs / "smoke" / bad).parent.mkdir(parents=True)
-    (runs / "smoke" / bad).write_text("in the way", encoding="utf-8")
+    (study / bad).parent.mkdir(parents=True)
+    (study / bad).write_text("in the way", encoding="utf-8")
 
-    result = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
+    result = run("run", file, "--cells-per-job", 2)
     assert result.returncode == 1
     assert "3 of 4 cells done" in result.stdout
-    assert "not done: gpt_neo/kan/seed1: failed" in result.stdout
+    assert "not done: gpt_neo/relu/seed1: failed" in result.stdout
     assert Path(result.stdout.splitlines()[-1]).is_file()
-    status = run("slurm.status", runs / "smoke").stdout
-    assert "3 done, 1 failed" in status
+    assert "3 done, 1 failed" in run("status", study).stdout
 
-    (runs / "smoke" / bad).unlink()
-    left_alone = run("slurm.submit", study_file, "--runs-dir", runs, "--no-report")
+    (study / bad).unlink()
+    left_alone = run("run", file, "--no-report")
     assert left_alone.returncode == 1
     assert "--retry-failed also tries what failed" in left_alone.stdout
     assert "0 cells run" in left_alone.stdout
-    again = run("slurm.submit", study_file, "--runs-dir", runs, "--retry-failed")
+    again = run("run", file, "--retry-failed")
     assert again.returncode == 0, again.stdout
     assert "4 of 4 cells done" in again.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
-def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path, in_background: bool) -> None:
-    runs = tmp_path / "runs"
-    args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
-    process = start(runs, *args, in_background=in_background)
+def test_a_cancelled_study_saves_and_continues(
+    tmp_path: Path, write_study: WriteStudy, in_background: bool
+) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    args = ("run", file, "--workers", 1, "--no-report")
+    process = start(study, *args, in_background=in_background)
     second = run(*args)
     assert second.returncode == 2
     assert "so nothing was submitted" in second.stderr
-    cancelled = run("slurm.cancel", study_file, "--runs-dir", runs)
+    cancelled = run("cancel", file)
     assert cancelled.stdout.strip() == f"cancelled: process {process.pid}"
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
-    deadline = time.monotonic() + 60
-    while group := members(process.pid):
-        assert time.monotonic() < deadline, group
-        time.sleep(0.1)
-    assert "nothing of this study" in run("slurm.cancel", study_file, "--runs-dir", runs).stdout
-    again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
+    wait_until(lambda: not members(process.pid), 60)
+    assert "nothing of this study" in run("cancel", file).stdout
+    again = run("run", file, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
+def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(
+    tmp_path: Path, write_study: WriteStudy, name: str
+) -> None:
+    file, study = write_study(tmp_path, seeds=[1], config=ENDLESS), tmp_path / "runs" / "study"
+    words = ("run", file, "--no-report", "--variants", "gelu", "--workers", "1")
+    process = start(study, *words)
+    (state_file,) = study.glob("cells/*.json")
+    os.kill(json.loads(state_file.read_text())["pid"], signal.Signals[name])
+    process.wait(timeout=240)
+    again = run(*words)
+    assert again.returncode == 0, again.stdout + again.stderr
+    (path,) = study.glob("*/*/seed*")
+    sessions = json.loads((path / "provenance.json").read_text())["sessions"]
+    # No checkpoint was due by itself: it was made for the signal.
+    assert [session["resumed_from_step"] > 0 for session in sessions] == [False, True]
+    assert (path / "COMPLETED").exists()
+    logs = "".join(file.read_text() for file in study.glob("jobs/*.log"))
+    assert f"stopped by {name} after step" in logs
+
+
+def test_a_diverged_cell_is_failed_and_not_trained_again(
+    tmp_path: Path, write_study: WriteStudy, capfd: pytest.CaptureFixture[str]
+) -> None:
+    diverging = {"optim": {"max_steps": 20, "learning_rate": 50.0}}
+    study = load_study(write_study(tmp_path, seeds=[1], config=diverging))
+    (cell,) = (cell for cell in study.cells if "/gelu/" in cell.run_id)
+    for attempt in (1, 2):
+        run_cells([cell])
+        state = read_state(study.folder, cell.run_id)
+        assert (state.name, state.attempts) == ("failed", attempt)
+        assert re.search(
+            r"the loss is \S+ and had to stay below 2\d\.\d+, with .* at step \d+; lower --opt", state.error
+        )
+    assert (cell.run_dir / "FAILED").is_file()
+    assert "or remove" in state.error
+    assert capfd.readouterr().out.count("device  ") == 1
+    study.write()
+    status([str(study.folder)])
+    assert "failed" in (shown := capfd.readouterr().out)
+    assert "had to stay below" in shown
+
+
+AXES = {
+    "variants": ["gelu", "kan", "kan grid_size=3"],
+    "sizes": {
+        "small": {"model": {"num_hidden_layers": 1}},
+        "large": {"model": {"num_hidden_layers": 2}},
+    },
+}
+
+
+@pytest.mark.slow
+def test_levels_and_sizes_are_told_apart_to_the_report(
+    tmp_path: Path, write_study: WriteStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = load_study(write_study(tmp_path, **AXES, evaluation={"suites": []}))
+    study.write()
+    run_cells(study.cells)
+    write_study_report(study)
+    assert "12 of 12 cells done" in capsys.readouterr().out
+
+    runs = ffa.study(study.folder).runs
+    losses = {(run.variant, run.places["size"], run.seed): run.loss for run in runs}
+    assert len(losses) == 12  # every run has a place of its own
+    report = json.loads((StudyFolder(study.folder).report_dir / "report.json").read_text())
+    found = {(each["contrast"], each["size"]): each["estimate"] for each in report["comparisons"]}
+    for level in ("kan", "kan grid_size=3"):
+        ratios = []
+        for size in ("small", "large"):
+            pairs = [(losses[level, size, seed], losses["gelu", size, seed]) for seed in (1, 2)]
+            by_hand = np.mean([loss - baseline for loss, baseline in pairs])
+            assert found[f"{level} - gelu", size] == pytest.approx(by_hand)
+            ratios += [np.log(loss / baseline) for loss, baseline in pairs]
+        assert found[f"{level} - gelu", None] == pytest.approx(100 * np.expm1(np.mean(ratios)))
+
+    kept = runs.where(variant="kan grid_size=3", size="large")
+    assert [
+        (run.config["model"]["ffn_options"], run.config["model"]["num_hidden_layers"]) for run in kept
+    ] == [({"grid_size": 3}, 2)] * 2
+    with pytest.raises(ffa.UsageError, match="did you mean 'size'"):
+        runs.where(sizes="large")
+    again = ffa.compare(runs).verdicts
+    assert sorted(again.estimate) == pytest.approx(sorted(found.values()))
+    status([str(study.folder)])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("  kan grid_size=3, size large" in line and "  done" in line for line in lines) == 2
