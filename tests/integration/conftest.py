@@ -85,13 +85,13 @@ def make_run(tmp_path, write_run) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def write_study(repository: Path) -> Callable[..., Path]:
+def write_study() -> Callable[..., Path]:
     """Write the file of a study whose runs take a second; what is given replaces what stands here."""
 
     def write(folder: Path, **changes: Any) -> Path:
         content = {
             "name": "study",
-            "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
+            "families": {"gpt_neo": "tiny"},
             "variants": ["gelu", "relu"],
             "seeds": [1, 2],
             "config": {

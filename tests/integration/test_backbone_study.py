@@ -102,22 +102,3 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     gone = run_command("eval", runs / "published", timeout_s=280)
     assert "Traceback" not in gone.stderr
     assert f"{bert}, which {runs}/published/pretrained/tiny-bert/seed1-" in gone.stderr
-
-
-@pytest.mark.ci
-def test_what_cannot_be_found_is_told_before_anything_runs(study: Path, tmp_path: Path) -> None:
-    content = yaml.safe_load(study.read_text())
-    for name, said in {
-        "/no/such/folder": "backbone '/no/such/folder': there is no such folder, and it can be no name",
-        str(tmp_path): "holds no saved model (no config.json)",
-        "google-bert/no-such-model": "no-such-model is no folder, and cannot be loaded from the hub",
-    }.items():
-        study.write_text(yaml.safe_dump(content | {"backbones": [name]}))
-        failed = slurm("submit", study, "--runs-dir", tmp_path / "runs", "--workers", 1)
-        assert failed.returncode == 2
-        assert said in failed.stderr
-        assert len(failed.stderr.strip().splitlines()) == 1
-        assert not list((tmp_path / "runs").glob("*/pretrained/*"))
-    plan = slurm("submit", study, "--runs-dir", tmp_path / "runs", "--dry-run")
-    assert plan.returncode == 0, plan.stderr
-    assert "google-bert/no-such-model (hub, to be downloaded)" in plan.stdout

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import resource
 import signal
 import time
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from functools import cache
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from base.errors import run_cli
@@ -38,19 +36,16 @@ def runs_dir(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-def start(flags: list[str], output: Path, limit_mib: int | None = None) -> ForkServerProcess:
+def start(flags: list[str], output: Path) -> ForkServerProcess:
     """Start a run in a process of its own."""
-    process = forkserver().Process(target=_train, args=(flags, str(output), limit_mib))
+    process = forkserver().Process(target=_train, args=(flags, output))
     process.start()
     return process
 
 
-def _train(flags: list[str], output: str, limit_mib: int | None) -> None:
+def _train(flags: list[str], output: Path) -> None:
     """Train with everything printed going to a file; a user's mistake ends with 2, as in the command."""
-    write_output_to(Path(output), Path(output))
-    if limit_mib:
-        now = psutil.Process().memory_info().vms
-        resource.setrlimit(resource.RLIMIT_AS, (now + limit_mib * 2**20, resource.RLIM_INFINITY))
+    write_output_to(output, output)
     run_cli(lambda: train(load_config(None, flags)) and None)
 
 
@@ -238,25 +233,3 @@ def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_r
     finish(start(flags, log))
     assert re.findall(r"continued at step \d+", log.read_text())
     assert_same_result(undisturbed(), path)
-
-
-@pytest.mark.slow
-def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir):
-    """A limit on the process's address space, in which the step's logits fit in parts only."""
-    large = [
-        *("--train.batch-size", "64", "--train.per-device-train-batch-size", "64"),
-        *("--optim.max-steps", "2", "--train.logging-steps", "1"),
-        *("--model.hidden-size", "256", "--model.intermediate-size", "4096", "--runs-dir", str(runs_dir)),
-        *("--train.per-device-eval-batch-size", "2"),
-    ]
-    finish(start([*TINY, *large, "--run-name", "fits"], runs_dir / "fits.log"))
-    path, log = folder_of(runs_dir, "cut"), runs_dir / "cut.log"
-    limited = start([*TINY, *large, "--run-name", "cut", "--find-batch-size"], log, limit_mib=480)
-    finish(limited)
-    assert "out of memory with 64 rows per forward pass; trying 32" in log.read_text()
-    provenance = json.loads((path / "provenance.json").read_text())
-    assert provenance["per_device_train_batch_size"] < 64
-    assert provenance["batch_size"] == 64
-    for one, two in zip(read_metrics(folder_of(runs_dir, "fits")), read_metrics(path), strict=True):
-        key = "loss" if "loss" in one else "eval_loss"
-        assert one[key] == pytest.approx(two[key], abs=1e-4)

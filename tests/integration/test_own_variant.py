@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from base.records import peek_record
-from ffn_variants import variant_files as files
-from ffn_variants.models.loading import load_pretrained
-from tests.cases import first_is_fast
 from tests.processes import run_command
 
 TINY = [
@@ -117,44 +109,3 @@ def test_the_card_says_what_to_read_first_and_its_code_works(run, own_variants):
     shown: dict = {}
     exec(code, shown)
     assert shown["model"].config.ffn == "my-xielu"
-
-
-ELSEWHERE = """
-import json, sys
-folder, imports, out = sys.argv[1:]
-if imports == "imported":
-    import ffn_variants
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
-
-tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-ids = tokenizer("Once upon a time", return_tensors="pt").input_ids
-if imports == "pipeline first":
-    writer = pipeline("text-generation", folder, trust_remote_code=True)
-model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
-writer = pipeline("text-generation", folder, trust_remote_code=True)
-text = writer("Once upon a time", max_new_tokens=4, do_sample=False)[0]["generated_text"]
-said = {"ids": ids.tolist(), "logits": model(ids).logits.tolist(), "text": text}
-open(out, "w").write(json.dumps(said))
-"""
-
-
-@pytest.mark.parametrize("imports", first_is_fast(["not imported", "imported", "pipeline first"]))
-@pytest.mark.ci
-def test_the_model_is_the_same_in_another_process(run, imports, tmp_path, own_variants):
-    model, _ = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)
-    assert files.variant_file("my-xielu").path == run / "model/ffn_my-xielu.py"
-    script, out = tmp_path / "elsewhere.py", tmp_path / "out.json"
-    script.write_text(ELSEWHERE)
-    done = subprocess.run(
-        [sys.executable, script, run / "model", imports, out],
-        cwd=tmp_path,
-        env={**os.environ, "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(out.read_text())
-    logits = model.eval()(torch.tensor(said["ids"])).logits
-    assert torch.equal(torch.tensor(said["logits"]), logits)
-    assert said["text"].startswith("Once upon a time")

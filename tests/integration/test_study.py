@@ -13,15 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-import ffn_ablations as ffa
-from base.run.folder_names import StudyFolder
 from slurm.cell_state import read_state
 from slurm.commands import study_status as status
-from slurm.next_stage import write_study_report
 from slurm.study.study import load_study
 from slurm.worker import run_cells
 from tests.processes import run_command
@@ -185,49 +181,3 @@ def test_a_diverged_cell_is_failed_and_not_trained_again(
     status([str(study.folder)])
     assert "failed" in (shown := capfd.readouterr().out)
     assert "had to stay below" in shown
-
-
-AXES = {
-    "variants": ["gelu", "kan", "kan grid_size=3"],
-    "sizes": {
-        "small": {"model": {"num_hidden_layers": 1}},
-        "large": {"model": {"num_hidden_layers": 2}},
-    },
-}
-
-
-@pytest.mark.slow
-def test_levels_and_sizes_are_told_apart_to_the_report(
-    tmp_path: Path, write_study: WriteStudy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    study = load_study(write_study(tmp_path, **AXES, evaluation={"suites": []}))
-    study.write()
-    run_cells(study.cells)
-    write_study_report(study)
-    assert "12 of 12 cells done" in capsys.readouterr().out
-
-    runs = ffa.study(study.folder).runs
-    losses = {(run.variant, run.places["size"], run.seed): run.loss for run in runs}
-    assert len(losses) == 12  # every run has a place of its own
-    report = json.loads((StudyFolder(study.folder).report_dir / "report.json").read_text())
-    found = {(each["contrast"], each["size"]): each["estimate"] for each in report["comparisons"]}
-    for level in ("kan", "kan grid_size=3"):
-        ratios = []
-        for size in ("small", "large"):
-            pairs = [(losses[level, size, seed], losses["gelu", size, seed]) for seed in (1, 2)]
-            by_hand = np.mean([loss - baseline for loss, baseline in pairs])
-            assert found[f"{level} - gelu", size] == pytest.approx(by_hand)
-            ratios += [np.log(loss / baseline) for loss, baseline in pairs]
-        assert found[f"{level} - gelu", None] == pytest.approx(100 * np.expm1(np.mean(ratios)))
-
-    kept = runs.where(variant="kan grid_size=3", size="large")
-    assert [
-        (run.config["model"]["ffn_options"], run.config["model"]["num_hidden_layers"]) for run in kept
-    ] == [({"grid_size": 3}, 2)] * 2
-    with pytest.raises(ffa.UsageError, match="did you mean 'size'"):
-        runs.where(sizes="large")
-    again = ffa.compare(runs).verdicts
-    assert sorted(again.estimate) == pytest.approx(sorted(found.values()))
-    status([str(study.folder)])
-    lines = capsys.readouterr().out.splitlines()
-    assert sum("  kan grid_size=3, size large" in line and "  done" in line for line in lines) == 2

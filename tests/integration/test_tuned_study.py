@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import yaml
 
 import ffn_ablations
 from base.errors import UsageError
-from tests.processes import run_command
 
 TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1}
 
@@ -73,39 +71,6 @@ def test_killed_in_a_stage_the_same_command_arrives_at_the_same_report(
         results.append(told(folder))
         assert results[-1] == results[0]
         assert status.summary == f"{len(results[0]['cells'])} done"
-
-
-@pytest.mark.slow
-def test_a_newcomer_from_a_file_is_judged_and_finished_runs_stay(
-    tmp_path: Path, repository: Path, write_study: Callable[..., Path]
-) -> None:
-    """By the command as typed: its tuning, its runs and its verdict come to those that are there."""
-    study = tmp_path / "runs" / "study"
-    call = ("slurm.submit", write_study(tmp_path, tune=TUNE), "--cells-per-job", "4")
-    ran = run_command(*call)
-    assert ran.returncode == 0, ran.stderr
-    before = json.loads((study / "tuning.json").read_text())
-    ends = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/COMPLETED")}
-    shutil.copy(repository / "examples/xielu.py", tmp_path / "mine.py")
-
-    call += ("--add", f"{tmp_path}/mine.py:XIELU")
-    refused = run_command(*call)
-    assert refused.returncode == 2
-    assert "consent to run it: --trust-remote-code" in refused.stderr
-    call += ("--trust-remote-code",)
-    ran = run_command(*call)
-    assert ran.returncode == 0, ran.stderr
-
-    assert {path: path.stat().st_mtime_ns for path in ends} == ends
-    now = json.loads((study / "tuning.json").read_text())
-    assert now["rounds"][: len(before["rounds"])] == before["rounds"]
-    assert now["chosen"][: len(before["chosen"])] == before["chosen"]
-    assert [one["variant"] for one in now["chosen"][len(before["chosen"]) :]] == ["my-xielu"]
-    report = json.loads((study / "report" / "report.json").read_text())
-    assert "my-xielu" in json.dumps(report["comparisons"])
-    assert "`my-xielu`" in (study / "report" / "report.md").read_text()
-    again = run_command(*call)
-    assert "0 cells run" in again.stdout, again.stdout
 
 
 @pytest.mark.ci

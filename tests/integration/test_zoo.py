@@ -14,6 +14,7 @@ from ffn_variants.registry import FFN_VARIANTS
 from pretrain.run.provenance import source_change
 from report.compute import analyse
 from report.inputs.sources import read_source
+from tests.cases import first_is_fast
 from tests.processes import run_command
 
 PUBLISHED = {
@@ -42,7 +43,7 @@ def top(report: str) -> str:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("study", PUBLISHED)
+@pytest.mark.parametrize("study", first_is_fast(["zoo-flops", "zoo-roberta", "zoo-sizes", "zoo"]))
 def test_the_published_report_follows_from_the_published_runs(
     zoo: Path, repository: Path, study: str
 ) -> None:
@@ -53,7 +54,7 @@ def test_the_published_report_follows_from_the_published_runs(
     assert top((zoo / study / "report.md").read_text(encoding="utf-8")) == top(published)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ["zoo-roberta", "zoo-flops"])
 def test_no_verdict_of_a_report_hangs_on_random_numbers(
     zoo: Path, study: str, monkeypatch: pytest.MonkeyPatch
