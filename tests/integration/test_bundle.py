@@ -160,7 +160,7 @@ def test_transformers_finds_every_file_and_no_other(tmp_path: Path, variant: str
 
 
 @pytest.mark.usefixtures("own_variants")
-@pytest.mark.ci
+@pytest.mark.slow
 def test_variants_of_somebody_s_own_files_travel_too(tmp_path: Path, repository: Path) -> None:
     places = {
         "my-xielu": repository / "examples/xielu.py:XIELU",

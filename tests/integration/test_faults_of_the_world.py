@@ -87,7 +87,7 @@ def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed_runs, tmp_path, m
     assert not [*runs.rglob("*.tmp-*"), *runs.rglob("*.broken")]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_read_only_archive_is_read_and_what_would_write_says_so(undisturbed_runs, tmp_path, mount):
     runs = tmp_path / "runs"
     mount(runs, ROOMY)

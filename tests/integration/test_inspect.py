@@ -17,7 +17,6 @@ from inside.ffn.measure import REMOVED, inspect_run, measure_activations, open_p
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
-from tests.cases import first_is_fast
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
 
@@ -68,7 +67,8 @@ def page(study) -> Path:
     return study / "inspection"
 
 
-@pytest.mark.parametrize("family", first_is_fast(["t5", "roberta"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["roberta", "t5"])
 def test_the_loss_is_that_of_training_in_every_family(family, tmp_path):
     run = train(trained(tmp_path, "kan", 1, family))
     probe, _ = open_probes(run, None)

@@ -93,32 +93,6 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path: Path, write
 
 
 @pytest.mark.slow
-def test_a_bad_cell_does_not_stop_the_others(tmp_path: Path, write_study: WriteStudy) -> None:
-    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    dry = run("run", file, "--dry-run")
-    bad = next(line.split()[-1] for line in dry.stdout.splitlines() if "gpt_neo/relu/seed1" in line)
-    # A file where the run's folder should be: that cell cannot be written.
-    (study / bad).parent.mkdir(parents=True)
-    (study / bad).write_text("in the way", encoding="utf-8")
-
-    result = run("run", file, "--cells-per-job", 2)
-    assert result.returncode == 1
-    assert "3 of 4 cells done" in result.stdout
-    assert "not done: gpt_neo/relu/seed1: failed" in result.stdout
-    assert Path(result.stdout.splitlines()[-1]).is_file()
-    assert "3 done, 1 failed" in run("status", study).stdout
-
-    (study / bad).unlink()
-    left_alone = run("run", file, "--no-report")
-    assert left_alone.returncode == 1
-    assert "--retry-failed also tries what failed" in left_alone.stdout
-    assert "0 cells run" in left_alone.stdout
-    again = run("run", file, "--retry-failed")
-    assert again.returncode == 0, again.stdout
-    assert "4 of 4 cells done" in again.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
 def test_a_cancelled_study_saves_and_continues(
     tmp_path: Path, write_study: WriteStudy, in_background: bool

@@ -13,13 +13,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from base.files import PACKAGES
 from base.run.folder_names import RunFolder
 from ffn_variants import load_variant
-from slurm.commands import study_cancel
 from tests.processes import run_command
 
 RUNS_CODE = {
@@ -221,14 +219,3 @@ def test_with_consent_it_would_be_run(with_own_variant: Path, mark: Path):
     done = run_command("pretrain.generate", run, "--max-new-tokens", "2", "--trust-remote-code")
     assert done.returncode == 0, done.stderr
     assert mark.is_dir()
-
-
-def test_cancel_signals_no_process_of_somebody_else(tmp_path: Path, write_study, capsys):
-    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    study.mkdir(parents=True)
-    own = psutil.Process()
-    note = {"pid": own.pid, "host": os.uname().nodename, "started_s": own.create_time() + 1}
-    (study / "launcher.json").write_text(json.dumps(note))
-    study_cancel([str(file)])
-    # This process is still here to say so.
-    assert "cancelled" not in capsys.readouterr().out

@@ -101,7 +101,7 @@ def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, eva
     assert (gelu / "eval/rows.parquet").is_file()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     tmp_path, write_study, run_study, other_formula, capsys
 ):
