@@ -181,7 +181,7 @@ def test_tasks_on_the_command_line_stand_for_the_suites(make_run, tasks, evaluat
     assert done["tasks"].keys() == {"lm-eval-my_pairs/my_pairs"}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_report_reads_what_lm_eval_wrote(make_run, tasks, tmp_path):
     """Results of lm-eval's own command, pointed at a run: every mean to the last digit."""
     run = make_run("gpt_neo", seed=2)

@@ -85,7 +85,9 @@ def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for folder in (tmp_path, tmp_path / "examples"):
         (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny), encoding="utf-8")
     study = tmp_path / "examples/my-study.yaml"
-    study.write_text(study.read_text(encoding="utf-8").replace("seeds: 1-5", "seeds: 1-2"), encoding="utf-8")
+    content = yaml.safe_load(study.read_text(encoding="utf-8")) | {"seeds": [1, 2]}
+    content["evaluation"]["max_pairs"] = 4
+    study.write_text(yaml.safe_dump(content), encoding="utf-8")
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/stories.txt").write_text(STORIES)
     monkeypatch.chdir(tmp_path)

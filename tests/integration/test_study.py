@@ -65,7 +65,7 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path: Path, write
     assert "4 cells" in plan.stdout
     assert not study.exists()
 
-    first = run_command(*submit)
+    first = run_command(*submit, timeout_s=280)
     assert first.returncode == 0, first.stdout + first.stderr
     report = Path(first.stdout.splitlines()[-1])
     assert report.is_file()
@@ -83,7 +83,7 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path: Path, write
     assert pairs["verdict"] in report.read_text()
     written = {path: path.stat().st_mtime_ns for path in study.glob("*/*/seed*/**/*") if path.is_file()}
 
-    second = run_command(*submit)
+    second = run_command(*submit, timeout_s=280)
     assert second.returncode == 0
     assert "4 done" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in written} == written

@@ -1,4 +1,4 @@
-"""The training command as a user runs it, in processes of its own."""
+"""A training of two processes, started as a user does."""
 
 from __future__ import annotations
 
@@ -20,17 +20,6 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
         [sys.executable, *words], cwd=folder, env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
-
-
-@pytest.mark.ci
-def test_dry_run_of_the_script_writes_nothing(repository: Path, tmp_path: Path) -> None:
-    flags = ("--ffn", "kan", "--seed", "3", "--dry-run", "--runs-dir", str(tmp_path / "runs"))
-    process = start(repository, "pretrain/train.py", "configs/gpt-neo.yaml", *flags)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, out
-    assert "parameters       12,728,320" in out
-    assert "seed3-" in out
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
