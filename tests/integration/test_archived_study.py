@@ -56,7 +56,7 @@ def finished(
     folder = tmp_path_factory.mktemp("finished")
     write(folder)
     with contextlib.chdir(folder):
-        assert run_study("study.yaml") == 0
+        assert run_study("study.yaml", "--no-report") == 0
     done = run_in(folder, "slurm.archive", "runs/study")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("study.tar.xz: 8 runs, ")

@@ -67,7 +67,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
     assert words in errors[0], done.stderr
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed_runs, tmp_path, mount):
     runs = tmp_path / "runs"
     total = sum(path.stat().st_blocks for path in undisturbed_runs.rglob("*")) // 2

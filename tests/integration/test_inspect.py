@@ -33,7 +33,7 @@ def trained(runs_dir: Path, ffn: str, seed: int, family: str = "gpt_neo") -> Run
         "seed": seed,
         "model": {"ffn": ffn, **sizes},
         "data": data,
-        "optim": {"learning_rate": 1e-2, "max_steps": 40},
+        "optim": {"learning_rate": 1e-2, "max_steps": 20},
         "train": {"torch_compile": False, "logging_steps": 1},
         "output": {"runs_dir": str(runs_dir), "study": "look"},
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -20,12 +19,9 @@ from slurm.cell_state import read_state
 from slurm.commands import study_status as status
 from slurm.study.study import load_study
 from slurm.worker import run_cells
-from tests.processes import run_command
 
 WriteStudy = Callable[..., Path]
 COMMAND = [sys.executable, "-m", "ffn_ablations", "study"]
-ENDLESS = {"optim": {"max_steps": 1500}, "train": {"save_steps": None, "save_minutes": None}}
-"""A run that is not over before it is stopped, and saves when it is told to alone."""
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
@@ -57,18 +53,19 @@ def members(session: int) -> list[str]:
 
 
 @pytest.mark.ci
-def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path: Path, write_study: WriteStudy) -> None:
-    submit = ("slurm.submit", write_study(tmp_path), "--cells-per-job", 4)
-    study = tmp_path / "runs" / "study"
-    plan = run_command(*submit, "--dry-run")
-    assert plan.returncode == 0, plan.stderr
-    assert "4 cells" in plan.stdout
+def test_a_study_arrives_at_its_report_and_repeats_nothing(
+    tmp_path: Path,
+    write_study: WriteStudy,
+    run_study: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    assert run_study(file, "--dry-run") == 0
+    assert "4 cells" in capsys.readouterr().out
     assert not study.exists()
 
-    first = run_command(*submit, timeout_s=280)
-    assert first.returncode == 0, first.stdout + first.stderr
-    report = Path(first.stdout.splitlines()[-1])
-    assert report.is_file()
+    assert run_study(file) == 0
+    report = Path(capsys.readouterr().out.splitlines()[-1])
     assert report == study / "report" / "report.md"
     tables = sorted(study.glob("*/*/seed*/eval/rows.parquet"))
     assert len(tables) == 4
@@ -83,13 +80,11 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path: Path, write
     assert pairs["verdict"] in report.read_text()
     written = {path: path.stat().st_mtime_ns for path in study.glob("*/*/seed*/**/*") if path.is_file()}
 
-    second = run_command(*submit, timeout_s=280)
-    assert second.returncode == 0
-    assert "4 done" in second.stdout
+    assert run_study(file, "--no-report") == 0
+    assert "4 done" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    shown = run_command("slurm.status", study)
-    assert shown.returncode == 0
-    assert shown.stdout.splitlines()[-1] == "4 cells: 4 done"
+    status([str(study)])
+    assert capsys.readouterr().out.splitlines()[-1] == "4 cells: 4 done"
 
 
 @pytest.mark.slow
@@ -111,28 +106,6 @@ def test_a_cancelled_study_saves_and_continues(
     again = run("run", file, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
-def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(
-    tmp_path: Path, write_study: WriteStudy, name: str
-) -> None:
-    file, study = write_study(tmp_path, seeds=[1], config=ENDLESS), tmp_path / "runs" / "study"
-    words = ("run", file, "--no-report", "--variants", "gelu", "--workers", "1")
-    process = start(study, *words)
-    (state_file,) = study.glob("cells/*.json")
-    os.kill(json.loads(state_file.read_text())["pid"], signal.Signals[name])
-    process.wait(timeout=240)
-    again = run(*words)
-    assert again.returncode == 0, again.stdout + again.stderr
-    (path,) = study.glob("*/*/seed*")
-    sessions = json.loads((path / "provenance.json").read_text())["sessions"]
-    # No checkpoint was due by itself: it was made for the signal.
-    assert [session["resumed_from_step"] > 0 for session in sessions] == [False, True]
-    assert (path / "COMPLETED").exists()
-    logs = "".join(file.read_text() for file in study.glob("jobs/*.log"))
-    assert f"stopped by {name} after step" in logs
 
 
 def test_a_diverged_cell_is_failed_and_not_trained_again(
