@@ -237,6 +237,7 @@ def test_a_damaged_study_is_not_archived(name: str, words: str, elsewhere: Path)
     assert not (elsewhere / "again.tar.xz").exists()
 
 
+@pytest.mark.slow
 def test_archives_of_older_versions_are_brought_back(finished: Path, tmp_path: Path) -> None:
     """A folder with a file for the runs of each variant."""
     files = members_of(finished / "study.tar.xz")

@@ -305,7 +305,7 @@ def test_a_compiled_run_is_an_eager_one_with_the_same_dropout(
     assert_equal_runs(found, run(family, name, "--ffn", ffn, *flags))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_experts_are_balanced_by_the_tokens_of_all_processes(run):
     alone = run("gpt_neo", "moe", "--ffn", "moe")
     both = run("gpt_neo", "moe-processes", "--ffn", "moe", processes=2)

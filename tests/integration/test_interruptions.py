@@ -196,7 +196,7 @@ def fill(path: Path) -> None:
             file.write(bytes(4096))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(undisturbed, runs_dir, mount):
     path, log = folder_of(runs_dir, "small-disk"), runs_dir / "small-disk.log"
     checkpoint, *_ = undisturbed().glob("checkpoints/step_*")

@@ -40,25 +40,16 @@ def write_corpus(folder: Path, num_stories: int, times: int) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(
-    ("num_stories", "sizes", "allowed_mb"),
-    [
-        (800, (100_000, 25_000), 8),  # 0.9 MB of text, then 19 MB
-        # 41 MB of text, then 820 MB, with shards and windows as they are; measured were 608 and 649 MB.
-        (35_000, (2**22, 2**23), 64),
-    ],
-)
-def test_a_corpus_20_times_as_large_takes_no_more_memory(
-    repository: Path, tmp_path: Path, num_stories: int, sizes: tuple[int, int], allowed_mb: int
-) -> None:
+def test_a_corpus_20_times_as_large_takes_no_more_memory(repository: Path, tmp_path: Path) -> None:
+    """0.9 MB of text, then 19 MB, in shards and windows that are small beside both."""
     peaks = []
     for times in (1, 20):
-        corpus, held_out = write_corpus(tmp_path, num_stories, times)
+        corpus, held_out = write_corpus(tmp_path, 800, times)
         flags = ["--data.source", "files", "--data.train-files", str(corpus), "--data.vocab-size", "2000"]
         flags += ["--data.validation-files", str(held_out), "--runs-dir", str(tmp_path / f"runs-{times}")]
-        command = [sys.executable, "-c", SCRIPT, *map(str, sizes), *flags]
+        command = [sys.executable, "-c", SCRIPT, "100000", "25000", *flags]
         done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=1200)
         assert done.returncode == 0, done.stderr
-        assert f"packed {num_stories * times:,} train documents" in done.stdout
+        assert f"packed {800 * times:,} train documents" in done.stdout
         peaks.append(int(done.stdout.rpartition("peak kB")[2]) / 1024)
-    assert peaks[1] < peaks[0] + allowed_mb, peaks
+    assert peaks[1] < peaks[0] + 8, peaks

@@ -25,7 +25,7 @@ def told(study: Path) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
     return tuning, set(cells), blurred
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(
     tmp_path: Path,
     write_study: Callable[..., Path],
