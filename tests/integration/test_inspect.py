@@ -103,6 +103,7 @@ def test_the_page_has_one_table_three_figures_and_every_number(page):
     assert "http" not in html.split("</style>")[1].replace("http://www.w3.org", "").split("<svg")[0]
 
 
+@pytest.mark.slow
 def test_the_page_comes_out_the_same_again(page, study, tmp_path):
     assert command.main([str(study), "--out", str(tmp_path), *FLAGS]) == 0
     for path in sorted(page.rglob("*.svg")):

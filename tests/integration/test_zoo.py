@@ -14,7 +14,6 @@ from ffn_variants.registry import FFN_VARIANTS
 from pretrain.run.provenance import source_change
 from report.compute import analyse
 from report.inputs.sources import read_source
-from tests.cases import first_is_fast
 from tests.processes import run_command
 
 PUBLISHED = {
@@ -42,8 +41,8 @@ def top(report: str) -> str:
     return report[: report.index("<details>")]
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("study", first_is_fast(["zoo-flops", "zoo-roberta", "zoo-sizes", "zoo"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("study", PUBLISHED)
 def test_the_published_report_follows_from_the_published_runs(
     zoo: Path, repository: Path, study: str
 ) -> None:
