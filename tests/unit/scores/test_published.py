@@ -72,20 +72,6 @@ def test_fr_kans_scores_are_those_of_the_shared_files(shared_data: Path, name: s
             assert found[place] == pytest.approx(100 * row[metric])
 
 
-def test_where_two_tables_have_one_score_they_agree() -> None:
-    """What was typed twice from print, and the micro F1 that is accuracy."""
-    for source, tables in COMPARED.items():
-        rows = pd.concat([read_table(source, name) for name in tables if name != "all-seeds"])
-        spread = rows.groupby(COLUMNS[:-1]).score.agg(lambda x: x.max() - x.min())
-        # BERT's SWIPE has one more decimal in Table 6 than in Table 2.
-        assert spread.max() <= (0.051 if source == "swipe" else 0), spread[spread > 0]
-    fr_kan = read_published("fr-kan").pivot_table(
-        index=["family", "head", "task"], columns="metric", values="score"
-    )
-    both = fr_kan.dropna(subset=["accuracy", "micro_f1"])
-    assert (both.accuracy - both.micro_f1).abs().max() < 0.11
-
-
 def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first() -> None:
     rows = read_published("thesis")
     gelu = rows[(rows.family == "roberta") & (rows.variant == "gelu") & (rows.benchmark == "glue")]

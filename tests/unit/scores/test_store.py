@@ -56,7 +56,9 @@ def test_items_from_before_there_were_heads_give_way_task_by_task(tmp_path):
     assert set(items["head"]) == {"default"}
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "again", [pytest.param(False, marks=pytest.mark.ci), pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_a_kill_between_any_two_writes_leaves_every_finished_task_believed(tmp_path, monkeypatch, again):
     """Every rename may be the last that happens; one that is left out stands for the kill before it."""
     replace, steps = __import__("os").replace, 0

@@ -212,19 +212,6 @@ def test_what_is_missing_is_named(study: Path):
     assert set(analysed(study, factor="head").missing.variant) == {"mlp"}
 
 
-@pytest.mark.slow
-def test_models_that_answer_alike_under_one_head_are_not_copies(study: Path):
-    """Frozen models that learnt nothing all give the commonest answer, to the last decimal."""
-    for path in study.glob("*/*/*/eval/rows.parquet"):
-        rows = pd.read_parquet(path)
-        rows.loc[rows["head"] == "mlp", "score"] = 100 / 3
-        write_rows(rows, path)
-    found = analysed(study, factor="head")
-    assert set(found.arms.n) == {3}
-    assert not [note for note in found.warnings if "copied" in note]
-    assert sum("score exactly 33.3" in note for note in found.warnings) == 4
-
-
 def test_the_study_names_the_factor(study: Path):
     write_plan(study, factor="head", baseline="mlp", contrasts=[f"{FOURIER} - linear"])
     found = analysed(study)
@@ -300,37 +287,6 @@ def test_the_heads_of_a_study_are_written_as_in_rows():
     assert listed_heads({"head": ["mlp width=128 frozen", "mlp frozen"]}) == ("mlp frozen",)
     assert listed_heads({"head": "linear", "freeze_backbone": True}) == ("linear frozen",)
     assert levels("both", FFNS, ["linear"]) == (Combination("gelu", "linear"), Combination("kan", "linear"))
-
-
-ODD_FAMILIES, ODD_FFNS = ("gpt_neo", "gpt_neo / kan"), ("a", "kan / a", "x - a", "p|q")
-
-
-def odd_scores() -> pd.DataFrame:
-    """A user's table whose names look like the labels that a report writes."""
-    columns = ["family", "variant", "seed", "benchmark", "task", "head", "score"]
-    values = np.random.default_rng(3).normal(60, 1, 1000).round(6)
-    names = product(ODD_FAMILIES, ODD_FFNS, SEEDS, ("glue", "glue (b)"))
-    runs = [(*name, task) for name in names for task in ("t", "u")]
-    rows = [(*run, head) for run in runs for head in (("b", "c") if run[3] == "glue" else ("b",))]
-    return pd.DataFrame([(*row, values[i]) for i, row in enumerate(rows)], columns=columns)
-
-
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("odd") / "odd.csv"
-    odd_scores().to_csv(path, index=False)
-    return path
-
-
-@pytest.mark.slow
-def test_names_that_look_like_labels_are_kept_apart(odd: Path):
-    """Of heads: the label "gpt_neo / kan / a" is that of two groups of models."""
-    found, rows = kept(odd, factor="head", baseline="b"), odd_scores()
-    assert [str(family) for family in found.families].count("gpt_neo / kan / a") == 2
-    for family, ffn in product(ODD_FAMILIES, ODD_FFNS):
-        (c,) = found.of(GLUE, Setting(family, variant=ffn))
-        pair = means(rows, family, ffn, "c"), means(rows, family, ffn, "b")
-        assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
 
 
 def test_contrast_groups_weigh_their_variants_equally():

@@ -27,7 +27,7 @@ from report.significance.multiple_comparisons import (
 )
 from report.statistics.looks import PlannedLooks
 from report.statistics.tuning_curves import Selection
-from scores.metrics import Declared, Metric, find_metric
+from scores.metrics import Metric
 
 BLIMP, EWOK, LOSS = Benchmark("blimp"), Benchmark("ewok"), Benchmark("held-out-loss")
 OUTCOMES = {
@@ -331,59 +331,18 @@ def test_an_exchanged_comparison_is_corrected_among_those_that_stay(seed: int):
     assert corrected.p_equivalence_holm == found.comparisons[place].p_equivalence_holm
 
 
-def two_families_of_unlike_scale(lacks_some: bool) -> dict[Benchmark, ArmTable]:
-    """Two outcomes of one run, one of them lacking some, and a loss; three variants in two families."""
-    rng = np.random.default_rng(1)
-    runs = pd.DataFrame(
-        [(f, v, s, *rng.normal([60.0, 70.0, 3.0], 1.0)) for f in "ab" for v in ("gelu", "relu", "kan")
-         for s in range(6)],
-        columns=["family", "variant", "seed", "blimp", "glue", "held-out-loss"],
-    )  # fmt: skip
-    found = {}
-    for name in ("blimp", "glue", "held-out-loss"):
-        own = runs.rename(columns={name: "score"})[["family", "variant", "seed", "score"]]
-        own["score"] *= np.where((own.family == "b") & (name == "held-out-loss"), 2.0, 1.0)
-        if lacks_some and name == "glue":
-            own = own[~((own.family == "a") & (own.variant == "kan") & (own.seed > 3))]
-        metric = find_metric(name, [name], own.score, Declared(), label=name)
-        found[Benchmark(name)] = ArmTable.of_scores(own, Benchmark(name), metric=metric)
-    return found
-
-
-def compared(
-    found: dict[Benchmark, ArmTable], inference: Inference
-) -> tuple[MultipleComparisons, list[Comparison]]:
-    claims = MultipleComparisons(found, tuple(found), inference)
-    alone = [
-        c for arms in found.values() for c in compare_with_baseline(arms, "gelu", ("relu", "kan"), inference)
-    ]
-    return claims, [with_interval(c, claims.inference.level) for c in claims.correct(alone)]
-
-
 @pytest.mark.parametrize("is_paired", [False, True])
 def test_what_is_drawn_is_the_study_that_was_compared(is_paired: bool):
     """Estimates and standard errors of the cells are those of the comparisons."""
-    inference = Inference(paired=is_paired)
-    claims, comparisons = compared(two_families_of_unlike_scale(lacks_some=not is_paired), inference)
-    primary = [c for c in comparisons if c.is_primary]
-    assert len(primary) == 8  # two averages, and a loss that has none in two families
-    cells = cells_of(primary, claims.tables, inference)
+    rng, how = np.random.default_rng(7), Inference(paired=is_paired)
+    tables = [scores(rng, name, ["gpt_neo", "roberta"], 6, VARIANTS[:2]) for name in (BLIMP, LOSS)]
+    found = study(tables, inference=how, variants=VARIANTS[:2])
+    primary = [c for c in found.comparisons if c.is_primary and c.p is not None]
+    assert {c.family for c in primary} == {None, "gpt_neo", "roberta"}
+    cells = cells_of(primary, found.claims.tables, how)
     values = pd.DataFrame(cells.values)
     estimates = cells.weights @ values.mean().fillna(0)
     errors = np.sqrt(cells.weights**2 @ (values.var() / values.count()).fillna(0))
     for comparison, estimate, error in zip(primary, estimates, errors, strict=True):
         assert error == pytest.approx(comparison.standard_error)
         assert estimate == pytest.approx(comparison.estimate)
-
-
-@pytest.mark.slow
-def test_whole_studies_are_milder_than_holm_which_corrects_planned_looks():
-    tables = two_families_of_unlike_scale(lacks_some=False)
-    (_, holm), (_, of_studies) = (
-        compared(tables, how) for how in (Inference(looks=PlannedLooks((6,))), Inference())
-    )
-    for drawn, corrected in zip(of_studies, holm, strict=True):
-        assert drawn.p == corrected.p
-        assert (drawn.p or 0) <= (drawn.p_corrected or 0)
-        if drawn.is_primary:
-            assert (drawn.p_corrected or 0) <= (corrected.p_corrected or 0) + 0.01

@@ -193,13 +193,6 @@ def test_without_noise_the_regret_is_near_what_the_spacing_hides() -> None:
     assert squared_regret(_curves(3.0 + 0.1 * (EVEN - EVEN[3]) ** 2, 0.0, rates=EVEN)) < 1e-6
 
 
-def test_more_tuning_seeds_at_the_choice_make_the_regret_smaller() -> None:
-    rng = np.random.default_rng(0)
-    losses = 3.0 + 0.1 * (EVEN - EVEN[3])[:, None] ** 2 + 0.03 * rng.standard_normal((9, 7, 2))
-    given = EVEN, losses, losses.mean(-1).argmin(-1), np.full(9, 9e-4), np.full(9, 7.0)
-    assert (squared_regret(fit_curves(*given, 2)) < squared_regret(fit_curves(*given))).all()
-
-
 def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
     """The seeds differ by the same at all rates, so that nothing is lost."""
     hard = np.array([0.0, 0.01, -0.02, 0.3, 0.1])
