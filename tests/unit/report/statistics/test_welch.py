@@ -75,10 +75,15 @@ def test_few_arms_keep_their_own(df: list[float]):
     assert judged.df.tolist() == df
 
 
-def test_an_arm_of_far_fewer_runs_keeps_its_own_and_one_run_less_changes_no_rule():
-    variances, df = np.full(7, 0.2), np.array([9.0, 9.0, 9.0, 9.0, 9.0, 8.0, 2.0])
-    judged = judged_variances(variances * [1, 1, 1, 1, 1, 0.1, 0.1], df)
-    assert judged.df.tolist() == [11.0] * 5 + [10.0, 2.0]
+def test_an_arm_of_fewer_than_half_as_many_runs_keeps_its_own():
+    df = np.array([9.0, 9.0, 9.0, 9.0, 9.0, 8.0, 4.0, 3.0])  # 10, 9, 5 and 4 runs
+    judged = judged_variances(0.2 * np.array([1, 1, 1, 1, 1, 0.1, 0.1, 0.1]), df)
+    assert judged.df.tolist() == [11.0] * 5 + [10.0, 6.0, 3.0]
+
+
+def test_arms_of_few_and_of_many_runs_may_be_of_one_law():
+    variances, df = np.array([1.0, 1.0, 1.0, 1.0, 0.8, 1.0, 1.0, 1.2]), np.repeat([2.0, 40.0], 4)
+    assert judged_variances(variances, df).df[4] == 42.0
 
 
 def test_studies_are_judged_side_by_side():
