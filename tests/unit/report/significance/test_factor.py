@@ -216,9 +216,6 @@ def test_the_study_names_the_factor(study: Path):
     write_plan(study, factor="head", baseline="mlp", contrasts=[f"{FOURIER} - linear"])
     found = analysed(study)
     assert (found.source.factor, found.baseline, len(found.contrasts)) == ("head", "mlp", 5)
-    # Baseline and contrasts are levels of that factor; another factor has its own.
-    other = analysed(study, factor="ffn")
-    assert (other.baseline, other.contrasts) == ("gelu", ())
     write_plan(study, factor="heads")
     with pytest.raises(UsageError, match=r"report\.factor .* 'heads'; did you mean 'head'"):
         read_source(study)
