@@ -21,7 +21,6 @@ from report.statistics.tuning_curves import (
     squared_regret,
     squared_regret_of_few,
 )
-from report.statistics.welch import welch
 
 RATES = np.log([1e-3, 2e-3, 6e-3, 2e-2])
 
@@ -118,15 +117,6 @@ def test_a_variants_noise_lies_between_its_own_and_what_is_usual() -> None:
     assert np.isnan(moderated_noise([0.0, 0.0], [0.0, 0.0])[0]).all()
 
 
-def test_what_is_usual_is_the_true_variance_of_many_variants_of_which_some_are_unstable() -> None:
-    rng = np.random.default_rng(0)
-    spreads = np.where(np.arange(40) < 4, 8.0, 1.0)
-    runs = spreads[:, None] * rng.standard_normal((2_000, 40, 6))
-    found, _ = moderated_noise(runs.var(-1, ddof=1), 5.0)
-    assert found[:, 4:].mean() == pytest.approx(1.0, rel=0.1)
-    assert found[:, :4].mean() == pytest.approx((5 * 64 + 2) / 7, rel=0.05)
-
-
 def test_own_noise_is_pooled_within_groups() -> None:
     groups = [[1.0, 1.2], [5.0, 5.1, 5.5], [7.0], []]
     expected = (np.var(groups[0], ddof=1) + 2 * np.var(groups[1], ddof=1)) / 3
@@ -153,16 +143,6 @@ def test_the_degrees_of_freedom_of_a_sum_are_those_of_its_spread() -> None:
     assert found.df == pytest.approx(2 * sums.mean() ** 2 / sums.var(), rel=0.05)
 
 
-def test_a_contrast_of_groups_is_shown_in_few_studies_of_equal_variants() -> None:
-    """Every arm misses its best rate by as much as a mean square says; three against three."""
-    rng, regret, error = np.random.default_rng(0), 0.03, 0.01
-    weights = np.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]) / 3
-    runs = np.array([regret] * 3 + [0.0] * 3)[:, None] + error * rng.standard_normal((2_000, 6, 5))
-    added = [regret**2] * 6
-    found = welch(runs.mean(-1), runs.var(-1, ddof=1), np.full(6, 5), weights, added=added, added_df=20.0)
-    assert (found.p < 0.05).mean() < 0.05
-
-
 @pytest.mark.parametrize("df", [3.0, 8.0, 1e5])
 def test_of_two_rates_the_expected_square_of_the_regret_is_that_of_a_cut_t(df: float) -> None:
     error, gap = 0.02, 0.015
@@ -173,8 +153,7 @@ def test_of_two_rates_the_expected_square_of_the_regret_is_that_of_a_cut_t(df: f
     assert three == pytest.approx(2 * expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("df", [3.0, 7.0, 20.0])
-@pytest.mark.parametrize("place", [1e-3, 3e-3, 6e-3, 2.2e-2])
+@pytest.mark.parametrize(("df", "place"), [(20.0, 1e-3), (3.0, 3e-3), (7.0, 6e-3), (20.0, 2.2e-2)])
 def test_the_integral_is_the_mean_over_random_curves(df: float, place: float) -> None:
     """At an edge, beside one, and within; the lowest of each curve is looked for on a fine grid."""
     means = _parabola(np.log(place)) + np.array([0.004, -0.007, 0.006, 0.001])
@@ -195,12 +174,11 @@ def test_the_integral_is_the_mean_over_random_curves(df: float, place: float) ->
     assert root == pytest.approx(np.sqrt(squares.mean()), rel=0.3 if df < 4 else 0.05)
 
 
-def test_the_integral_is_the_same_each_time_and_for_any_number_of_variants() -> None:
+def test_the_integral_of_a_variant_is_the_same_beside_others() -> None:
     rng = np.random.default_rng(0)
     losses = 3.0 + 0.05 * rng.standard_normal((5, 4, 2))
     found = fit_curves(RATES, losses, losses.mean(-1).argmin(-1), np.full(5, 1e-3), np.full(5, 7.0))
     together = squared_regret(found)
-    assert together.tolist() == squared_regret(found).tolist()
     assert [float(squared_regret(found.of(i))) for i in range(5)] == pytest.approx(together.tolist())
 
 
@@ -213,13 +191,6 @@ def test_without_noise_the_regret_is_near_what_the_spacing_hides() -> None:
     means = 3.0 + 0.1 * (EVEN - EVEN[3] - 0.3) ** 2
     assert squared_regret(_curves(means, 0.0, rates=EVEN)) == pytest.approx((0.1 * 0.3**2) ** 2, rel=0.35)
     assert squared_regret(_curves(3.0 + 0.1 * (EVEN - EVEN[3]) ** 2, 0.0, rates=EVEN)) < 1e-6
-
-
-def test_more_tuning_seeds_at_the_choice_make_the_regret_smaller() -> None:
-    rng = np.random.default_rng(0)
-    losses = 3.0 + 0.1 * (EVEN - EVEN[3])[:, None] ** 2 + 0.03 * rng.standard_normal((9, 7, 2))
-    given = EVEN, losses, losses.mean(-1).argmin(-1), np.full(9, 9e-4), np.full(9, 7.0)
-    assert (squared_regret(fit_curves(*given, 2)) < squared_regret(fit_curves(*given))).all()
 
 
 def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
@@ -243,26 +214,15 @@ def test_what_a_threefold_wrong_rate_costs() -> None:
     assert curve(_curves(_parabola(np.log(1.5e-2)), 1e-4), RATES[-1]).higher is None
 
 
-def test_added_variance_is_that_of_a_further_arm() -> None:
-    rng = np.random.default_rng(0)
-    arms = [rng.normal(0, sd, n) for sd, n in ((1, 4), (2, 6), (3, 5))]
-    means, variances, counts = zip(*[(a.mean(), a.var(ddof=1), len(a)) for a in arms], strict=True)
-    three = welch(means, variances, counts, [1, -1, 1])
-    two = welch(
-        means[:2], variances[:2], counts[:2], [1, -1], added=[variances[2] / 5, 0], added_df=[4, np.inf]
-    )
-    assert (two.standard_error, two.df) == (pytest.approx(three.standard_error), pytest.approx(three.df))
-
-
 STUDIES = 300
 FEW = 5.0 + 100 * 2.6 * np.sqrt(0.05 * 0.95 / STUDIES)
 """Percent that 5% stay below in all but half a percent of simulations."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "setting",
     [
-        BASE,
         replace(BASE, tuning_seeds=2, seeds=12),
         replace(BASE, spread=0.005, optima="between"),
         replace(BASE, steeper=1.0, factor=10**0.5, spread=0.005, optima="between"),
@@ -278,6 +238,7 @@ def test_variants_equal_at_their_own_best_are_called_different_in_few_studies(se
     assert found.tuned.false_differences < FEW
 
 
+@pytest.mark.slow
 def test_a_collapsed_rate_leaves_intervals_about_as_they_are() -> None:
     without, collapsed = (
         simulate(replace(FINE, collapsed=by), STUDIES, np.random.default_rng(0)) for by in (0.0, 3.0)
@@ -287,6 +248,7 @@ def test_a_collapsed_rate_leaves_intervals_about_as_they_are() -> None:
     assert collapsed.tuned.false_differences < FEW
 
 
+@pytest.mark.slow
 def test_what_differs_by_the_margin_is_called_equivalent_in_few_studies() -> None:
     """A regret has a direction, and one-sided tests at the usual level would be wrong in 9% of studies."""
     at = replace(BASE, spread=0.005, cost=0.01, tuning_seeds=10, seeds=12, optima="between", difference=-0.02)

@@ -1,37 +1,29 @@
-"""Graded metrics against plain recomputations: from stored items, and from models one text at a time."""
+"""Graded metrics against plain recomputations from stored items, and tasks whose inputs are cut."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
-from hypothesis import given as drawn
-from hypothesis import strategies as st
 from scipy.special import softmax
-from torch.nn.functional import cross_entropy
-from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from eval.model_card import _values
-from eval.scoring.scorers import SCORERS
-from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask
 from report.compute import analyse
 from report.inputs.sources import read_source
 from report.request import Request
-from scores.items import GRADES, graded_rows
+from scores.items import GRADES, cut_input_notes, cut_inputs, graded_rows
 from scores.rows import ROW_COLUMNS, check_rows, read_rows
 from scores.store import ResultStore
 from scores.suites import SUITES
 
-RUNS = [(f, v, seed) for f in ("gpt_neo", "roberta") for v in ("gelu", "kan") for seed in (1, 2)]
+RUNS = [("roberta", variant, seed) for variant in ("gelu", "kan") for seed in (1, 2)]
 PAIRS = {"agreement": ("syntax", 40), "order": ("syntax", 25), "number": ("morphology", 30)}
 BOXES = {"regular": 30, "ambiref": 20}
 PAIR_METRICS = ["log_odds", "log_odds_per_token"]
@@ -140,41 +132,6 @@ def test_grades_are_those_of_the_stored_items(study: Path):
     assert set(found[found.benchmark == "entity-tracking"].metric) == {"probability"}
 
 
-def test_a_study_is_compared_on_them_as_on_means_over_tasks(study: Path):
-    analysis = analyse(read_source(study))
-    found = {str(benchmark): benchmark for benchmark in analysis.benchmarks}
-    graded_names = ["blimp log odds", "blimp log odds per token", "entity-tracking probability"]
-    assert sorted(found) == sorted(["blimp", "entity-tracking", *graded_names])
-    for run in analysis.runs[analysis.runs.benchmark == found["blimp log odds"]].itertuples():
-        items = pd.read_parquet(items_of(study, "blimp", run.run_id))
-        of_tasks = (items.score_good - items.score_bad).groupby(items.task).mean()
-        assert len(of_tasks) == len(PAIRS)
-        assert run.score == pytest.approx(of_tasks.mean(), rel=1e-12)
-    metrics = [analysis.metric(found[name]) for name in graded_names]
-    assert [(o.better, o.unit, o.chance, o.is_relative) for o in metrics] == [
-        ("higher", "nats", 0, False), ("higher", "nats", 0, False), ("higher", "percent", 20, False)
-    ]  # fmt: skip
-    arms = analysis.runs[analysis.runs.family == "roberta"].groupby(["benchmark", "variant"]).score.mean()
-    for name in graded_names:
-        (comparison,) = (
-            c for c in analysis.comparisons if c.benchmark == found[name] and c.family == "roberta"
-        )
-        assert comparison.estimate == pytest.approx(arms[found[name], "kan"] - arms[found[name], "gelu"])
-
-
-@pytest.mark.parametrize("name", ["table.csv", "rows.parquet"])
-@pytest.mark.ci
-def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Path, name):
-    rows = read_source(study).rows
-    path = tmp_path / name
-    rows.to_csv(path, index=False) if path.suffix == ".csv" else rows.to_parquet(path)
-    there, here = analyse(read_source(study)), analyse(read_source(path))
-    assert there.benchmarks == here.benchmarks
-    for one, other in zip(there.comparisons, here.comparisons, strict=True):
-        assert (one.metric, one.verdict, one.contrast) == (other.metric, other.verdict, other.contrast)
-        assert (one.estimate, one.p) == pytest.approx((other.estimate, other.p), rel=1e-9)
-
-
 def test_what_is_said_of_a_suite_is_not_said_of_its_degrees(study: Path):
     request = Request(margin=("blimp=2",), chance=("blimp=49", "blimp log odds=0.1"))
     analysis = analyse(read_source(study), request)
@@ -194,24 +151,10 @@ def test_what_suites_call_graded_can_be_made_and_is_no_metric_of_theirs():
         assert bool(names) or spec.kind != "minimal pairs"
 
 
-@drawn(
-    st.lists(st.lists(st.floats(-300, 0), min_size=2, max_size=6), min_size=1, max_size=8),
-    st.floats(-50, 50), st.randoms(),
-)  # fmt: skip
-def test_probabilities_of_all_answers_sum_to_one_and_need_no_normalised_scores(scores, shift, random):
-    def probabilities(of_items: list[list[float]]) -> np.ndarray:
-        items = pd.DataFrame({"scores": of_items})
-        return GRADES["probability"].of_items(pa.Table.from_pandas(items))
-
-    turns = [
-        [own[turn % len(own) :] + own[: turn % len(own)] for own in scores] for turn in range(60)
-    ]  # 60 is 2, ... 6 turns each
-    np.testing.assert_allclose(np.mean([probabilities(turn) for turn in turns], 0),
-                               [100 / len(own) for own in scores])  # fmt: skip
-    others = [[own[0], *random.sample(own[1:], len(own) - 1)] for own in scores]
-    np.testing.assert_allclose(probabilities(others), probabilities(scores), atol=1e-9)
-    moved = [[value + shift for value in own] for own in scores]
-    np.testing.assert_allclose(probabilities(moved), probabilities(scores), atol=1e-9)
+def test_probabilities_need_no_normalised_scores():
+    scores = [[-1000.0, -1001.0], [300.0, 299.5, 300.5]]
+    found = GRADES["probability"].of_items(pa.Table.from_pandas(pd.DataFrame({"scores": scores})))
+    assert found == pytest.approx([100 * softmax(of_item)[0] for of_item in scores])
 
 
 def test_tasks_that_have_no_score_and_metrics_that_rows_have_are_left_as_they_are(study: Path):
@@ -267,7 +210,6 @@ def exchanged(path: Path) -> None:
         (no_number, "whose items are not as they should be (Failed to parse string", PAIR_METRICS),
     ],
 )
-@pytest.mark.ci
 def test_runs_that_cannot_be_graded_are_named_and_the_others_are(study: Path, spoil, reason, lacking):
     whole, _ = graded(study)
     spoil(items_of(study, "blimp"))
@@ -308,110 +250,20 @@ def test_a_task_with_a_score_that_is_not_finite_is_left_out_alone(study: Path):
     assert set(own.task) == {"agreement", "number"}
 
 
-IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-ROWS = [
-    {"sentence_good": "The dogs near the cat are old.", "sentence_bad": "The dogs near the cat is old."},
-    {"sentence_good": "Lily sees him.", "sentence_bad": "Lily see him."},
-    {"sentence_good": "Tom had eaten the cake.", "sentence_bad": "Tom had ate the cake."},
-    {"sentence_good": "The same twice.", "sentence_bad": "The same twice."},
-]
-QUESTIONS = [
-    {"input_prefix": "Box 1 has a cup. Box 1 contains", "numops": 0,
-     "options": [" the cup.", " the key.", " nothing."]},
-    {"input_prefix": "Box 2 has a key. Box 2 contains", "numops": 1,
-     "options": [" the key.", " the big red cup.", " a pen."]},
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tokenizer(shared_data):
-    return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
-
-
-@pytest.fixture(scope="module", params=["causal", "masked"])
-def model(request):
-    torch.manual_seed(0)
-    sizes = {
-        "vocab_size": 10_000,
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "initializer_range": 0.5,
-        **IDS,
-    }
-    if request.param == "causal":
-        own = {
-            "num_layers": 1,
-            "num_heads": 2,
-            "attention_types": [[["global"], 1]],
-            "max_position_embeddings": 64,
-        }
-        return request.param, GPTNeoForCausalLM(GPTNeoConfig(**sizes, **own)).eval()
-    own = {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 66}
-    return request.param, RobertaForMaskedLM(RobertaConfig(**sizes, **own)).eval()
-
-
-@torch.no_grad()
-def log_likelihood(objective: str, model, tokenizer, context: str, text: str) -> float:
-    """Of a text given its context, one token at a time: ``<s>[S]`` causal, ``<s>[S]</s>`` masked."""
-    before = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
-    own = tokenizer(context + text, add_special_tokens=False)["input_ids"][len(before) :]
-    total = 0.0
-    for place, token in enumerate(own):
-        if objective == "causal":
-            logits = model(torch.tensor([[1, *before, *own[:place]]])).logits[0, -1]
-        else:
-            masked = [1, *before, *own[:place], tokenizer.mask_token_id, *own[place + 1 :], 2]
-            logits = model(torch.tensor([masked])).logits[0, 1 + len(before) + place]
-        total -= cross_entropy(logits, torch.tensor(token)).item()
-    return total
-
-
-def given(rows: list[dict]) -> list[dict]:
-    return rows
-
-
-def measured(task, model, tokenizer, folder: Path) -> dict[str, float]:
-    """Score a task with a model, store it, and grade what was stored."""
-    objective, network = model
-    items = task.measure(SCORERS[objective](network, tokenizer, "native"), print).items
-    path = record(folder, RUNS[0], task.suite, task.name, "", items)
-    found, notes = graded(folder)
-    assert notes == []
-    assert path.is_file()
-    return dict(zip(found.metric, found.score, strict=True))
-
-
-def test_log_odds_are_those_of_the_models_log_likelihoods(model, tokenizer, tmp_path: Path):
-    of_text = partial(log_likelihood, *model, tokenizer, "")
-    odds = [of_text(row["sentence_good"]) - of_text(row["sentence_bad"]) for row in ROWS]
-    differing = []
-    for row in ROWS:  # in sentences of as many tokens, from the first that differs to the last
-        good, bad = (tokenizer(row[name], add_special_tokens=False)["input_ids"] for name in row)
-        places = [place for place, (a, b) in enumerate(zip(good, bad, strict=True)) if a != b]
-        differing.append(places[-1] - places[0] + 1 if places else 1)
-    found = measured(ChoiceTask("blimp", "t", "there", partial(given, ROWS)), model, tokenizer, tmp_path)
-    assert abs(np.mean(odds)) > 0.1
-    assert found["log_odds"] == pytest.approx(np.mean(odds), abs=1e-4)
-    assert found["log_odds_per_token"] == pytest.approx(np.mean(np.divide(odds, differing)), abs=1e-4)
-
-
-def test_swapping_good_and_bad_negates_the_log_odds(model, tokenizer, tmp_path: Path):
-    swapped = [{"sentence_good": row["sentence_bad"], "sentence_bad": row["sentence_good"]} for row in ROWS]
-    there, back = (
-        measured(ChoiceTask("blimp", "t", name, partial(given, rows)), model, tokenizer, tmp_path / name)
-        for name, rows in (("there", ROWS), ("back", swapped))
+def test_a_task_is_named_where_most_of_its_inputs_lost_tokens(tmp_path: Path):
+    shares = {"whole": [False] * 4, "half": [True, False], "most": [True, True, False, True], "all": [True]}
+    table = pd.DataFrame(
+        [(task, x) for task, own in shares.items() for x in own], columns=["task", "truncated"]
     )
-    assert there.keys() == set(PAIR_METRICS)
-    assert there == {metric: pytest.approx(-score, abs=1e-12) for metric, score in back.items()}
-
-
-def test_the_probability_is_that_of_the_models_choice(model, tokenizer, tmp_path: Path):
-    expected = []
-    for row in QUESTIONS:
-        own = [log_likelihood(*model, tokenizer, row["input_prefix"], option) for option in row["options"]]
-        expected.append(100 * np.exp(own[0]) / np.sum(np.exp(own)))
-    task = ChoiceTask(
-        "entity-tracking", "regular", "s", partial(given, QUESTIONS), form=FORMS["entity-tracking"]
-    )
-    found = measured(task, model, tokenizer, tmp_path)
-    assert found == {"probability": pytest.approx(np.mean(expected), rel=1e-4)}
+    assert cut_inputs(table) == {"most": 0.75, "all": 1.0}
+    runs = {name: RunFolder(tmp_path / name) for name in "ab"}
+    for run in runs.values():
+        run.items_dir.mkdir(parents=True)
+        table.to_parquet(run.items_file("glue"))
+        pd.DataFrame({"task": ["x"], "correct": [True]}).to_parquet(run.items_file("blimp"))
+    table[table.task == "all"].to_parquet(runs["b"].items_file("glue"))
+    (runs["b"].items_dir / "broken.parquet").write_bytes(b"no parquet")
+    assert cut_input_notes(runs) == [
+        "glue/all: 100% of the inputs are longer than what the model reads, and cut, in a, b",
+        "glue/most: 75% of the inputs are longer than what the model reads, and cut, in a",
+    ]

@@ -10,32 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from base.errors import UsageError, run_cli
+from base.errors import run_cli
 from report.analysis import Analysis
 from report.command import main
 from report.compute import analyse
 from report.inputs.sources import read_source
-from report.part import Page
-from report.parts import phenomena
 from report.request import Request
 from report.significance.comparison import EQUIVALENT
-from scores.metrics import Declared, Metric, find_direction, find_metric, looks_like_a_loss
+from scores.metrics import Metric
 
 VARIANTS, SEEDS = ("gelu", "kan"), (1, 2, 3)
 PERCENT, LOSSES, FRACTIONS = (50.0, 1.0), (3.0, 0.02), (0.6, 0.01)
-
-LOSS_NAMES = (
-    *("loss", "val_loss", "validation-loss", "VAL_LOSS", "valLoss", "eval/loss", "train.loss", "loss2"),
-    *("ppl", "word_ppl", "nll", "valNLL", "neg_log_likelihood", "negative-log-likelihood", "cross_entropy"),
-    *("crossentropy", "xent", "error_rate", "top1_error", "wer", "cer", "mse", "rmse", "mae", "brier"),
-    *("Perplexity", "wikitext/perplexity", "eval_ppl", "bpb", "val_bpb", "brier_score", "log_loss"),
-    *("ece", "bits_per_char", "bpc", "Validation Loss"),
-)  # fmt: skip
-DOUBTFUL = (
-    *("ce", "kl", "surprisal", "entropy", "neg_log_loss", "loss_reduction", "inverse_perplexity", "bpb_gain"),
-    *("brier_skill_score", "accuracy_drop", "accuracy_loss"),
-)
-"""Names of which the direction is none that a word in them has."""
 
 
 def table(benchmark: str, scores: tuple[float, float] = PERCENT, **columns: object) -> pd.DataFrame:
@@ -99,6 +84,11 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Callable
         (table("ewok"), ["--chance", "50"], "names no outcome; write --chance NAME=50"),
         (table("ewok"), ["--chance", "ewok=0.5"], "chance 0.5 of ewok is a fraction; write it in percent"),
         (table("blimp"), ["--lower-is-better", "blimp"], "blimp is in percent and better when higher"),
+        (table("kl"), ["--lower-is-better", "kl", "--higher-is-better", "kl"], "kl stands behind --lower-is-"
+         "better and --higher-is-better"),
+        (table("blimp"), ["--scale", "fraction"], "which is no fraction"),
+        (in_mixed_scales(), ["--scale", "fraction"], "which is no fraction"),
+        (table("val_bpb", LOSSES), ["--scale", "fraction"], "no score is a percentage"),
     ],
 )  # fmt: skip
 def test_flags_that_do_not_fit(
@@ -123,6 +113,7 @@ def test_flags_that_do_not_fit(
         (table("blimp", unit="nats"), "blimp is in percent and better when higher"),
         (table("blimp", FRACTIONS), "are these fractions? Scores are percentages: add --scale fraction"),
         (in_mixed_scales(), "no score of blimp f kan is above 1; are these fractions?"),
+        (table("KL Divergence", LOSSES), "--lower-is-better 'KL Divergence' or"),
         (tasks(("matthews_correlation", 0.35), ("accuracy", 90)), "no score of lm matthews_correlation is"),
     ],
 )  # fmt: skip
@@ -130,94 +121,37 @@ def test_tables_that_do_not_fit(refusal: Callable[..., str], frame: pd.DataFrame
     assert message in refusal(frame)
 
 
-def test_scales_that_do_not_fit(refusal: Callable[..., str]):
-    assert "which is no fraction" in refusal(table("blimp"), "--scale", "fraction")
-    assert "which is no fraction" in refusal(in_mixed_scales(), "--scale", "fraction")
-    assert "no score is a percentage" in refusal(table("val_bpb", LOSSES), "--scale", "fraction")
-
-
-@pytest.mark.parametrize("name", DOUBTFUL)
-def test_names_that_say_no_direction_ask_for_it(name: str):
-    with pytest.raises(UsageError, match=f"--lower-is-better {name} or --higher-is-better {name}"):
-        find_metric(name, ["score"], [30.0], Declared())
-
-
-@pytest.mark.parametrize("metric", ["toxicity", "latency_ms", "ties"])
-def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_higher(metric: str):
-    benchmark = "blimp" if metric == "ties" else "mine"
-    with pytest.raises(UsageError, match=f"nothing says which scores of {metric} are better"):
-        find_metric(benchmark, [metric], [30.0], Declared())
-    for is_lower in (True, False):
-        told = Declared(lower_is_better={metric: is_lower})
-        assert find_direction(benchmark, metric, told) == ("lower" if is_lower else "higher")
-
-
-@pytest.mark.parametrize("name", LOSS_NAMES)
-def test_losses_are_better_when_lower(name: str):
-    assert find_metric(name, ["score"], [3.0], Declared()).better == "lower"
-    assert find_metric("mine", [name], [3.0], Declared()).better == "lower"
-    assert find_metric(name, ["score"], [3.0], Declared(lower_is_better={name: False})).better == "higher"
-
-
-def test_a_report_says_what_it_took_from_a_name(tmp_path: Path):
-    (note,) = (x for x in analysis_of(tmp_path, table("val_loss", LOSSES)).warnings if "by the name" in x)
-    assert note.startswith("lower scores are taken as better, by the name: val_loss; where that is wrong")
-    for is_lower in (True, False):
-        told = analysis_of(tmp_path, table("val_loss", LOSSES, lower_is_better=is_lower))
-        assert not any("by the name" in x for x in told.warnings)
-
-
-def test_a_report_says_what_it_took_for_want_of_a_word(tmp_path: Path):
-    (note,) = (x for x in analysis_of(tmp_path, table("mine", LOSSES)).warnings if "nothing says" in x)
-    assert note.startswith("higher scores are taken as better, as nothing says which are: mine; where")
-    told = analysis_of(tmp_path, table("mine", LOSSES, lower_is_better=False))
-    assert not any(
-        "nothing says" in x for x in (*told.warnings, *analysis_of(tmp_path, table("f1", LOSSES)).warnings)
-    )
-
-
-@pytest.mark.parametrize("name", ["latency_ms", "train_time", "FID", "params", "GFLOPs", "miss_rate", "rank"])
-def test_a_cost_is_not_taken_for_a_score(name: str):
-    with pytest.raises(UsageError, match=f"nothing says which scores of {name} are better"):
-        find_metric(name, ["score"], [30.0], Declared())
-
-
-@pytest.mark.parametrize("name", ["accuracy \u2193", "latency (lower is better)", "PPL \u2193"])
-def test_an_arrow_in_a_name_says_its_direction(name: str):
-    assert find_metric(name, ["score"], [30.0], Declared()).better == "lower"
-    assert (
-        find_metric(
-            name.replace("\u2193", "\u2191").replace("lower", "higher"), ["score"], [30.0], Declared()
-        ).better
-        == "higher"
-    )
-
-
-SEVERAL_METRICS = [("accuracy", True), ("perplexity", False), ("raw_toxicity", False), ("raw_bleu", False)]
-
-
 @pytest.mark.parametrize(
-    "column", [None, {"perplexity": "false", "raw_toxicity": "true", "accuracy": "false"}]
+    ("name", "note"),
+    [
+        ("val_loss", "lower scores are taken as better, by the name: val_loss; where that is wrong"),
+        ("mine", "higher scores are taken as better, as nothing says which are: mine; where"),
+    ],
 )
-def test_every_metric_of_a_benchmark_has_a_direction_of_its_own(tmp_path: Path, column: dict | None):
-    """Each is 40 of gelu and 30 of kan; a field of one metric is not about another."""
+def test_a_report_says_which_direction_it_took_for_want_of_a_word(tmp_path: Path, name: str, note: str):
+    def notes(**columns: object) -> list[str]:
+        warnings = analysis_of(tmp_path, table(name, LOSSES, **columns)).warnings
+        return [x for x in warnings if "scores are taken as better" in x]
+
+    (guess,) = notes()
+    assert guess.startswith(note)
+    assert notes(lower_is_better=True) == []
+
+
+def test_every_metric_of_a_benchmark_has_a_direction_of_its_own(tmp_path: Path):
+    """A field of one metric is not about another."""
+    said = {"accuracy": "false", "perplexity": "false", "raw_toxicity": "true", "raw_bleu": ""}
     frames = [
-        table("lambada", (40.0, 0.0), task="openai", metric=metric, primary=is_primary).assign(
-            score=[40.0, 40.1, 40.2, 30.0, 30.1, 30.2],
-            **({"lower_is_better": column.get(metric, "")} if column else {}),
+        table("lambada", (40.0, 0.1), task="openai", metric=metric, primary=metric == "accuracy").assign(
+            lower_is_better=is_lower
         )
-        for metric, is_primary in SEVERAL_METRICS
+        for metric, is_lower in said.items()
     ]
     analysis = analysis_of(tmp_path, pd.concat(frames))
-    arrows = {"accuracy": "↑", "perplexity": "↓", "raw_toxicity": "", "raw_bleu": "↑"}
-    arrows |= {"perplexity": "↑", "raw_toxicity": "↓"} if column else {}
-    result = phenomena.PART.of(analysis)
-    lines = phenomena.section(analysis, result, Page(alternative_texts={})).body.splitlines()
-    for metric, arrow in arrows.items():
-        (line,) = (line for line in lines if f"| {metric.replace('_', ' ')}" in line)
-        cells = [cell.strip() for cell in line.split("|")[3:6]]
-        assert cells[0] == f"{metric.replace('_', ' ')} {arrow}".strip()
-        assert list(map(float, cells[1:])) == [40.1, 30.1]
+    (benchmark,) = analysis.benchmarks
+    assert {metric: analysis.direction(benchmark, metric) for metric in said} == {
+        "accuracy": "higher", "perplexity": "higher", "raw_toxicity": "lower", "raw_bleu": "higher"
+    }  # fmt: skip
 
 
 def test_a_flag_may_name_a_metric_that_stands_beside_the_compared_one(tmp_path: Path):
@@ -228,11 +162,6 @@ def test_a_flag_may_name_a_metric_that_stands_beside_the_compared_one(tmp_path: 
     assert analysis.direction(benchmark, "accuracy") == "higher"
 
 
-@pytest.mark.parametrize("name", ["blimp", "glossary", "lossy", "bleu", "negation", "maze", "terse"])
-def test_names_that_are_no_losses(name: str):
-    assert not looks_like_a_loss(name)
-
-
 def analysis_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Analysis:
     frame.to_csv(tmp_path / "scores.csv", index=False)
     return analyse(read_source(tmp_path / "scores.csv"), Request(**request))
@@ -241,22 +170,6 @@ def analysis_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Analy
 def metric_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Metric:
     (metric,) = analysis_of(tmp_path, frame, **request).metrics.values()
     return metric
-
-
-@pytest.mark.parametrize(
-    ("name", "unit", "margin"),
-    [
-        ("perplexity", "ratio", None),
-        ("bits_per_byte", "bits per byte", 0.002),
-        ("val_bpb", "bits per byte", 0.002),
-        ("bpb", "bits per byte", 0.002),
-        ("eval_loss", "nats", 0.02),
-        ("held-out-loss", "nats", 0.02),
-    ],
-)
-def test_known_names_say_what_they_are(tmp_path: Path, name: str, unit: str, margin: float | None):
-    metric = metric_of(tmp_path, table(name, LOSSES))
-    assert (metric.better, metric.unit, metric.margin) == ("lower", unit, margin)
 
 
 def test_what_nobody_named_is_not_called_equivalent(tmp_path: Path):
@@ -288,29 +201,3 @@ def test_fractions_become_percentages(tmp_path: Path):
     assert found["val_bpb"].to_numpy() == pytest.approx(wanted["val_bpb"].to_numpy())
     as_written = analysis_of(tmp_path, table("ewok", FRACTIONS), scale="percent").arms["mean"]
     assert as_written.max() < 1
-
-
-@pytest.mark.parametrize("level", [-3.0, 1500.0])
-def test_what_cannot_be_percentages_has_no_margin_of_a_point(tmp_path: Path, level: float):
-    table("score", (level, 0.02)).to_csv(tmp_path / "scores.csv", index=False)
-    analysis = analyse(read_source(tmp_path / "scores.csv"))
-    (metric,) = analysis.metrics.values()
-    assert (metric.unit, metric.margin) == (None, None)
-    assert all(comparison.verdict != EQUIVALENT for comparison in analysis.comparisons)
-
-
-def test_one_score_above_100_leaves_the_others_percentages(tmp_path: Path):
-    frame = table("blimp")
-    frame.loc[0, "score"] = 501.0
-    frame.to_csv(tmp_path / "scores.csv", index=False)
-    (metric,) = analyse(read_source(tmp_path / "scores.csv")).metrics.values()
-    assert metric.unit == "percent"
-
-
-def test_a_name_of_two_words_is_quoted_for_the_shell(refusal: Callable[..., str]):
-    assert "--lower-is-better 'KL Divergence' or" in refusal(table("KL Divergence", LOSSES))
-
-
-def test_one_direction_is_named_once(refusal: Callable[..., str]):
-    flags = ["--lower-is-better", "kl", "--higher-is-better", "kl"]
-    assert "kl stands behind --lower-is-better and --higher-is-better" in refusal(table("kl"), *flags)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -59,8 +57,8 @@ def section_of(analysis: Analysis) -> str:
     return section.body
 
 
-def read(path: Path, margin: str = "") -> Analysis:
-    return analyse(read_source(path), Request(margin=(margin,) if margin else ()))
+def read(path: Path) -> Analysis:
+    return analyse(read_source(path), Request())
 
 
 def numbers(analysis: Analysis, name: str) -> pd.DataFrame:
@@ -84,10 +82,7 @@ def frame(path: Path, benchmark: str, family: str) -> pd.DataFrame:
 
 @pytest.mark.parametrize(
     ("benchmark", "family"),
-    [
-        *product(["blimp", "embedded-pairs"], ["averaged", *FAMILIES]),
-        *product(["held-out-loss"], FAMILIES),  # whose scale differs
-    ],
+    [("blimp", "averaged"), ("embedded-pairs", "gpt_neo"), ("held-out-loss", "roberta")],
 )
 def test_spreads_are_those_of_the_scores(scores: Path, analysis: Analysis, benchmark: str, family: str):
     found = numbers(analysis, "metrics").loc[(benchmark, family)]
@@ -155,68 +150,12 @@ def test_an_outcome_at_chance_is_not_given_seeds(analysis: Analysis):
     assert "nats" in rows["| held-out loss, RoBERTa"]
 
 
-def test_another_unit_or_direction_changes_no_ratio(scores: Path, tmp_path: Path):
-    table = pd.read_csv(scores)
-    table = table[table.benchmark == "held-out-loss"]
-    table.to_csv(tmp_path / "alone.csv")  # with as many claims as below
-    before = numbers(read(tmp_path / "alone.csv"), "metrics").loc[["held-out-loss"]]
-    for factor, better in ((1 / np.log(2), "lower"), (-1.0, "higher")):
-        other = tmp_path / "other.csv"
-        is_lower = better == "lower"
-        said = {"benchmark": "quality", "lower_is_better": is_lower, "unit": "nats"}
-        table.assign(score=table.score * factor, **said).to_csv(other)
-        after = numbers(read(other, f"quality={0.02 * abs(factor)}"), "metrics")
-        in_unit_of_before = after.detectable_difference / abs(factor)
-        np.testing.assert_allclose(in_unit_of_before, before.detectable_difference)
-        for name in ("signal_to_noise", "seeds_for_half_of_the_verdicts", "seeds_for_every_verdict"):
-            np.testing.assert_allclose(after[name].astype(float), before[name].astype(float))
-
-
 def test_scores_better_than_chance_lie_below_it_where_lower_is_better(scores: Path, tmp_path: Path):
     table = pd.read_csv(scores)
     table = table[table.benchmark == "held-out-loss"]
     said = {"benchmark": "quality", "lower_is_better": True, "unit": "nats", "chance": 100.0}
     table.assign(**said).to_csv(tmp_path / "x.csv")
     assert "| 100: all below |" in section_of(read(tmp_path / "x.csv"))
-
-
-def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path: Path):
-    rows = [
-        ("gpt_neo", variant, seed, "glue", task, metric, 60 + seed)
-        for variant in ("gelu", "kan")
-        for seed in (1, 2, 3)
-        for task, metric in (("rte", "accuracy"), ("mrpc", "f1"), ("cola", "matthews_correlation"))
-    ]
-    columns = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
-    path = tmp_path / "glue.csv"
-    pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
-    source = read_source(path)
-    known = {
-        "rte": {"accuracy": 53.0},
-        "mrpc": {"f1": 81.0, "accuracy": 68.0},
-        "cola": {"matthews_correlation": 0.0},
-        "sst2": {"accuracy": 51.0},
-    }
-    (benchmark,) = analyse(source).benchmarks
-    assert analyse(source).metric(benchmark).chance is None
-    found = analyse(replace(source, baselines={"glue": known}))
-    assert found.metric(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
-    said = Request(chance=("glue=40",))
-    assert analyse(replace(source, baselines={"glue": known}), said).metric(benchmark).chance == 40
-    del known["cola"]
-    assert analyse(replace(source, baselines={"glue": known})).metric(benchmark).chance is None
-
-
-def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path: Path):
-    table = pd.read_csv(scores)
-    table = table[table.benchmark == "blimp"]
-    moved = table.assign(seed=table.seed + 10 * (table.family == "roberta"))
-    moved.to_csv(tmp_path / "moved.csv")
-    found = numbers(read(tmp_path / "moved.csv"), "metrics").loc[("blimp", "averaged")]
-    assert found.signal_to_noise > 0
-    table[table.seed == 1].to_csv(tmp_path / "single.csv")
-    single = read(tmp_path / "single.csv")
-    assert PART.of(single) is None
 
 
 def test_a_graded_metric_is_at_chance_by_its_own_scores(tmp_path: Path):
@@ -237,3 +176,9 @@ def test_a_graded_metric_is_at_chance_by_its_own_scores(tmp_path: Path):
     assert section_of(analysis).count(": all above |") == 1
     is_graded = {bool(c.benchmark.metric): c.is_at_chance for c in analysis.comparisons}
     assert is_graded == {False: True, True: False}
+
+
+def test_single_runs_have_no_power(scores: Path, tmp_path: Path):
+    table = pd.read_csv(scores)
+    table[(table.benchmark == "blimp") & (table.seed == 1)].to_csv(tmp_path / "single.csv")
+    assert PART.of(read(tmp_path / "single.csv")) is None
