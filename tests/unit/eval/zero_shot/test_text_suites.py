@@ -128,6 +128,7 @@ def test_no_preference_at_all_correlates_with_nothing():
         ("entity-tracking", {"input_prefix": ""}, "input_prefix is not a text"),
         ("entity-tracking", {"numops": "x"}, "numops is not a whole"),
         ("wug", {"sentences": "a b"}, "two texts with a tab"),
+        ("wug", {"sentences": "a\t"}, "two texts with a tab"),
         ("wug", {"ratio": "half"}, "ratio is not a number from 0 to 1"),
         ("wug", {"ratio": 1.5}, "ratio is not a number from 0 to 1"),
     ],
