@@ -32,6 +32,7 @@ from eval.finetuning import FinetuneConfig, Finetuning
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
+from scores.store import read_baselines, write_baselines
 from tests.cases import diagonal_is_fast, first_is_fast
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -345,7 +346,7 @@ def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, toke
     result = finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
     assert (result.best_step, result.num_steps, result.scores) == (8, 8, ())
     assert not torch.equal(classifier.head.layers.weight, before)
-    diverging = settings.model_copy(update={"learning_rate": 1e30})
+    diverging = Finetuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
     with pytest.raises(UsageError, match=r"diverged before step .* lower --finetune\.learning-rate"):
         finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], diverging, 0)
 
@@ -444,3 +445,7 @@ def test_the_majority_baselines_are_those_that_babylm_published(shared_data, tmp
     published |= {"cola": ("matthews_correlation", 0.0), "wsc": ("accuracy", 61.4)}
     for name, (metric, score) in published.items():
         assert round(majority_baselines(GLUE_TASKS[name], config)[metric], 1) == score
+    write_baselines(tmp_path, {"glue": {"rte": {"accuracy": 50.5}}})
+    write_baselines(tmp_path, {"glue": {"wsc": {"accuracy": 61.4}}})
+    assert read_baselines(tmp_path) == {"glue": {"rte": {"accuracy": 50.5}, "wsc": {"accuracy": 61.4}}}
+    assert read_baselines(tmp_path / "absent") == {}
