@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
 
 from base.command_line import parse_flags
 from eval.config import EvalConfig
@@ -101,10 +100,3 @@ def test_flags_reach_a_preset():
     assert (settings.eval_steps, settings.patience, settings.seeds) == (200, 4, (1, 2))
     assert config.task_names == ("rte", "wsc")
     assert FinetuneConfig.model_validate(config.model_dump(mode="json")) == config
-
-
-def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
-    empty = {"eval_steps": None, "warmup_ratio": None, "min_lr_rate": None, "threshold": None}
-    assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
-    with pytest.raises(ValidationError, match="eval_steps"):
-        FinetuneConfig.model_validate({**empty, "eval_steps": 200})

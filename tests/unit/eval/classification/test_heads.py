@@ -133,20 +133,6 @@ def test_bf16_weights_and_autocast_give_finite_logits_near_those_of_float32(name
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_saved_head_comes_back(name, tmp_path):
-    head = make_head(name)
-    torch.save(head.state_dict(), tmp_path / "head.pt")
-    torch.manual_seed(5)
-    again = build_head(parse_head(name), HIDDEN, LABELS)
-    vectors, mask = make_inputs(name)
-    assert not torch.equal(again(vectors, mask).logits, head(vectors, mask).logits)
-    again.load_state_dict(torch.load(tmp_path / "head.pt", weights_only=True))
-    again.eval()
-    head.eval()
-    assert torch.equal(again(vectors, mask).logits, head(vectors, mask).logits)
-
-
-@pytest.mark.parametrize("name", HEADS)
 def test_the_count_of_parameters_is_that_of_the_built_head(name):
     built = sum(parameter.numel() for parameter in make_head(name, 24, 3).parameters())
     assert num_params(name, 24, 3) == built

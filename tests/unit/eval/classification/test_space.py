@@ -99,16 +99,6 @@ def test_equal_tokens_and_saturated_spaces_keep_losses_and_gradients_finite(dtyp
     assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
 
 
-def test_autocast_keeps_the_losses_near_their_values():
-    head = make_head(intra_weight=0.01, inter_weight=0.2)
-    vectors, mask = make_batch((20, 11, 30))
-    exact = head(vectors, mask)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = head(vectors, mask)
-    assert rounded.auxiliary_loss.item() == pytest.approx(exact.auxiliary_loss.item(), rel=0.02)
-    torch.testing.assert_close(rounded.logits.float(), exact.logits, atol=0.02, rtol=0.02)
-
-
 def test_the_published_head_has_its_number_of_parameters():
     # BERT and two classes: 4,622 in the tables of the authors' repository.
     head = build_head(parse_head("space"), 768, 2)

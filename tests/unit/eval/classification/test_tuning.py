@@ -85,14 +85,25 @@ def test_a_rate_that_diverges_is_not_chosen_and_several_are_told(model, task):
         evaluate_tasks(model, [find_task(task, asked)], asked)
 
 
-def test_rates_are_recorded_where_there_are_some_and_what_archived_studies_left_empty_is_passed_over():
+def test_rates_are_recorded_where_there_are_some():
     head = parse_head("linear")
     tuned = FinetuneConfig(head=("linear",), head_learning_rates=RATES).resolve("rte", head).record()
     assert tuned["head_learning_rates"] == list(RATES)
-    plain = FinetuneConfig.model_validate({"head": ["linear"], "init_scales": []}).resolve("rte", head)
-    assert not {"head_learning_rates", "init_scales"} & plain.record().keys()
-    with pytest.raises(ValidationError, match="init_scales"):
-        FinetuneConfig.model_validate({"init_scales": [0.1]})
+    assert "head_learning_rates" not in FinetuneConfig(head=("linear",)).resolve("rte", head).record()
+
+
+def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
+    empty = {
+        "eval_steps": None,
+        "warmup_ratio": None,
+        "min_lr_rate": None,
+        "threshold": None,
+        "init_scales": [],
+    }
+    assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
+    for changes in ({"eval_steps": 200}, {"init_scales": [0.1]}):
+        with pytest.raises(ValidationError, match=next(iter(changes))):
+            FinetuneConfig.model_validate({**empty, **changes})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,41 +28,19 @@ def to_page(examples: Sequence[Explained], title: str, intro: str) -> str:
     return to_html(document(examples, intro, title).markdown, title, {})
 
 
-class Reader(HTMLParser):
+def read(page: str) -> tuple[str, list[tuple[str, str, float, str]]]:
     """The last text with shades, and of each shade its words, look, strength and title."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.text, self.spans = "", list[tuple[str, str, float, str]]()
-        self._paragraph, self._shades, self._look = "", list[tuple[str, str, float, str]](), None
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        if tag == "p":
-            self._paragraph, self._shades = "", []
-        elif tag == "mark":
-            strength = float(values["style"].rpartition("--strength:")[2])
-            self._look = (values["class"], strength, values.get("title", ""))
-        elif tag == "br":
-            self._paragraph += "\n"
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "p" and self._shades:
-            self.text, self.spans = self._paragraph, self._shades
-        self._look = None
-
-    def handle_data(self, data: str) -> None:
-        self._paragraph += data
-        if self._look:
-            self._shades.append((data, *self._look))
+    paragraph = [p for p in re.findall(r"<p>(.*?)</p>", page, re.DOTALL) if "<mark" in p][-1]
+    mark = r'<mark class="(.*?)" style="--strength:(.*?)"(?: title="(.*?)")?>(.*?)</mark>'
+    marks = re.findall(mark, paragraph, re.DOTALL)
+    text = unescape(re.sub("<.*?>", "", paragraph.replace("<br>", "\n")))
+    return text, [(unescape(words), look, float(share), title) for look, share, title, words in marks]
 
 
 def test_the_page_shows_the_text_and_its_segments() -> None:
-    reader = Reader(to_page([EXAMPLE], "Title <x>", "Intro & more."))
-    assert reader.text == TEXT
+    text, (against, favour) = read(to_page([EXAMPLE], "Title <x>", "Intro & more."))
+    assert text == TEXT
     # Other hues, and strength in proportion to the score.
-    against, favour = reader.spans
     assert against == (TEXT[:20], "against", pytest.approx(favour[2] / 4, abs=0.001), "segment 1: -0.500")
     assert favour == (TEXT[21:], "favour", 1.0, "segment 2: +2.000")
     rows = document([EXAMPLE], "i", "t").tables["segments"].to_dict("records")
@@ -84,7 +62,7 @@ def test_a_text_is_shown_as_it_stands() -> None:
     ]
     for text in (*marks, "a\n\nb"):
         example = EXAMPLE._replace(text=text, spans=np.array([[0, len(text)]]), scores=np.array([1.0]))
-        assert Reader(to_page([example], "t", "i")).text == text
+        assert read(to_page([example], "t", "i"))[0] == text
 
 
 def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
@@ -101,15 +79,15 @@ def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
 def test_overlapping_windows_are_shaded_by_their_mean() -> None:
     text, spans = "0123456789abcdef", np.array([[0, 6], [4, 10], [12, 14]])
     example = EXAMPLE._replace(text=text, spans=spans, scores=np.array([2.0, 1.0, 0.0]))
-    reader = Reader(to_page([example], "t", "i"))
-    assert reader.text == text
-    words, _, strengths, titles = zip(*reader.spans, strict=True)
+    shown, shades = read(to_page([example], "t", "i"))
+    assert shown == text
+    words, _, strengths, titles = zip(*shades, strict=True)
     assert words == ("0123", "45", "6789", "cd")
     np.testing.assert_allclose(strengths, [1, 0.75, 0.5, 0], atol=0.01)
     assert titles[1] == "segment 1: +2.000; segment 2: +1.000"
     # Without any score above zero there is nothing to be in proportion to.
     page = to_page([example._replace(scores=np.zeros(3))], "t", "i")
-    assert {strength for _, _, strength, _ in Reader(page).spans} == {0}
+    assert {strength for _, _, strength, _ in read(page)[1]} == {0}
     assert "Title" in to_page([], "Title", "i")
 
 
