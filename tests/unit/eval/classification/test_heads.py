@@ -138,16 +138,6 @@ def test_the_count_of_parameters_is_that_of_the_built_head(name):
     assert num_params(name, 24, 3) == built
 
 
-@pytest.mark.parametrize("name", [name for name, spec in HEADS.items() if spec.reads != "example"])
-def test_padding_changes_no_logits(name):
-    head = make_head(name).eval()
-    vectors, mask = make_inputs(name)
-    padded = head(vectors.masked_fill(~mask.unsqueeze(-1), 100.0), mask).logits
-    for i, length in enumerate(LENGTHS):
-        alone = head(vectors[i : i + 1, :length], mask[i : i + 1, :length]).logits
-        torch.testing.assert_close(padded[i], alone[0], atol=1e-6, rtol=1e-5)
-
-
 @pytest.mark.parametrize(("name", "option"), [(n, o) for n, spec in HEADS.items() for o in spec.options])
 def test_a_value_that_an_option_does_not_take_is_a_usage_error(name, option):
     with pytest.raises(UsageError, match=rf"{name}' option {option}") as error:

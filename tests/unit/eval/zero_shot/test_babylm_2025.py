@@ -155,20 +155,14 @@ def test_what_a_report_is_told_of_each(suite, metric, unit, chance, margin):
 @pytest.mark.parametrize(
     ("suite", "name", "row", "words"),
     [
+        ("ewok", "ewok_filtered/agent-properties", {"Context1": 3}, "no column 'Target1'"),
         (
             "ewok",
             "ewok_filtered/agent-properties",
             {"Context1": 3, "Target1": "a", "Target2": "b"},
             "Context1",
         ),
-        (
-            "comps",
-            "comps/comps_base",
-            {"prefix_acceptable": "A", "prefix_unacceptable": " ", "property_phrase": "x"},
-            "prefix_unacceptable is not a text",
-        ),
         ("comps", "comps/comps_wugs", {"prefix_acceptable": "A"}, "no column 'property_phrase'"),
-        ("wug-past", "wug_past_tense/wug_past_tense", {"sentences": "a\tb\tc", "ratio": 1}, "two texts"),
     ],
 )
 def test_faulty_rows_are_named(tmp_path, suite, name, row, words):
@@ -184,7 +178,6 @@ def test_faulty_rows_are_named(tmp_path, suite, name, row, words):
     ("suite", "name"),
     [
         ("ewok", "ewok_filtered"),
-        ("comps", "comps"),
         ("comps", "comps/comps_wugs_dist-before.jsonl"),
         ("wug-past", "wug_past_tense"),
         ("blimp-filtered", "blimp_filtered"),
