@@ -58,6 +58,10 @@ def test_rows_are_padded_by_hand():
     states = torch.arange(6.0)[:, None]
     assert layout.of_texts(states)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert layout.at(states, torch.tensor([2, 0]))[:, 0].tolist() == [2, 3]
+    row = lay_out(data, 9, CPU, in_one_row=True)
+    assert (row.input_ids.tolist(), row.position_ids.tolist()) == ([[5, 6, 7, 8]], [[0, 1, 2, 0]])
+    assert row.starts.tolist() == [0, 3, 4]
+    assert row.at(states, torch.tensor([2, 0]))[:, 0].tolist() == [2, 3]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from eval.zero_shot.lm_eval_tasks import CausalModel, MaskedModel
 from ffn_variants import UsageError
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_suites_of_this_project_are_scored_without_lm_eval():
     """Its import takes seconds."""
     code = (
