@@ -59,21 +59,6 @@ class Training:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_loss_falls(name):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
-    x, losses = torch.randn(64, 6), []
-    optimizer = build_optimizer(model, settings(name))
-    for _ in range(60):
-        loss = (model(x) - x[:, :2].sin()).square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0]
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, name):
     optim = settings(name, weight_decay=0.1, warmup_steps=2)
     whole, stopped, continued = Training(optim), Training(optim), Training(optim)
@@ -124,14 +109,11 @@ def test_its_options_reach_it(name, option):
     assert config_hash(plain) != config_hash(changed)
 
 
-def test_an_unknown_name_is_one_line():
+def test_an_unknown_name_and_a_setting_of_another_optimizer_are_one_line():
     with pytest.raises(UsageError, match=r"unknown optim\.optimizer 'moun'; did you mean 'muon'"):
         load_config(None, ["--optim.optimizer", "moun"])
-
-
-def test_a_setting_of_another_optimizer_is_an_error():
-    message = "optim.adam_beta2 has no effect with optim.optimizer 'adafactor'"
-    with pytest.raises(UsageError, match=message):
+    told = "optim.adam_beta2 has no effect with optim.optimizer 'adafactor'"
+    with pytest.raises(UsageError, match=told):
         load_config(None, ["--optim.optimizer", "adafactor", "--optim.adam-beta2", "0.99"])
 
 
