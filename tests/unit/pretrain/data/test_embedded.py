@@ -7,7 +7,6 @@ import pytest
 
 from base.errors import UsageError
 from pretrain.data.embedded import classification_tasks, minimal_pairs, stories
-from pretrain.data.embedded.lexicon import LEMMAS
 from pretrain.data.embedded.paradigms import PARADIGMS
 
 NUM_STORIES, NUM_PAIRS = 6_000, 100
@@ -130,12 +129,6 @@ def test_words_and_lengths_do_not_give_the_good_sentence_away(pairs, uid):
         difference = len(row["sentence_good"]) - len(row["sentence_bad"])
         longer[(difference > 0) - (difference < 0)] += 1
     assert longer[1] == longer[-1]
-
-
-def test_the_attractor_never_agrees_with_the_verb(pairs):
-    for row in pairs["verb_agreement_attractor"]:
-        noun, attractor = re.match(r"The (\w+) \w+ the (\w+)", row["sentence_good"]).groups()
-        assert (noun == LEMMAS[noun]) != (attractor == LEMMAS[attractor])
 
 
 def test_no_evaluation_sentence_occurs_in_the_stories_and_each_of_its_words_does(texts, sentences, pairs):

@@ -286,34 +286,22 @@ def test_no_step_reads_from_the_device(tiny, monkeypatch):
     assert reads == [0] * 6
 
 
-@pytest.fixture
-def kernel(monkeypatch):
-    """Have a run compile its loss by something else."""
-
-    def replace(compiler) -> None:
-        monkeypatch.setattr(torch, "compile", lambda function, **_: compiler(function))
-        function = linear_cross_entropy._losses_and_probabilities.__wrapped__
-        monkeypatch.setattr(linear_cross_entropy, "_losses_and_probabilities", compiled(function))
-
-    yield replace
-    compilation._State.failure = ""
-
-
 @pytest.mark.ci
-def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, kernel):
-    def failing(function):
-        def fused(*args):
-            raise InductorError(OSError("no compiler"), None)
+def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, monkeypatch):
+    def fused(*args):
+        raise InductorError(OSError("no compiler"), None)
 
-        return fused
-
-    kernel(failing)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: fused)
+    monkeypatch.setattr(compilation._State, "failure", "")
+    function = linear_cross_entropy._losses_and_probabilities.__wrapped__
+    monkeypatch.setattr(linear_cross_entropy, "_losses_and_probabilities", compiled(function))
     with pytest.warns(UserWarning, match="torch.compile failed"):
         path = train(tiny("--train.torch-compile"))
     assert all(line["torch_compile_failed"] is True for line in lines(path))
     (session,) = read_record(path / "provenance.json", dict)["sessions"]
     assert "no compiler" in session["torch_compile_failure"]
     assert read_facts(RunFolder(path), "run").is_compile_failed
+    monkeypatch.undo()
     other = train(tiny("--seed", "5"))
     assert not any("torch_compile_failed" in line for line in lines(other))
     assert not read_facts(RunFolder(other), "run").is_compile_failed
@@ -328,25 +316,3 @@ def test_a_report_reads_the_parameters_of_a_run_that_a_token_meets(tiny):
     experts = sum(value.numel() for key, value in state.items() if ".mlp.ffn.c_" in key)
     assert facts.num_ffn_parameters == own
     assert facts.num_active_parameters == facts.num_parameters - round(experts * 6 / 8)
-
-
-@pytest.mark.ci
-def test_memory_that_runs_out_in_a_kernel_halves_a_pass_and_compiling_goes_on(tiny, kernel, capsys):
-    calls = []
-
-    def tight(function):
-        def fused(*args):
-            calls.append(args)
-            if len(calls) in (1, 4):
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB.")
-            return function(*args)
-
-        return fused
-
-    kernel(tight)
-    path = train(tiny("--train.torch-compile", "--find-batch-size"))
-    printed = capsys.readouterr().out
-    for rows in (8, 4):
-        assert f"out of memory with {rows} rows per forward pass; trying {rows // 2}" in printed
-    assert read_record(path / "provenance.json", dict)["per_device_train_batch_size"] == 2
-    assert not any("torch_compile_failed" in line for line in lines(path))

@@ -59,6 +59,21 @@ class Training:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_loss_falls(name):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
+    x, losses = torch.randn(64, 6), []
+    optimizer = build_optimizer(model, settings(name))
+    for _ in range(60):
+        loss = (model(x) - x[:, :2].sin()).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, name):
     optim = settings(name, weight_decay=0.1, warmup_steps=2)
     whole, stopped, continued = Training(optim), Training(optim), Training(optim)
