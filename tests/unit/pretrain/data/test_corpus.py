@@ -13,7 +13,14 @@ import pytest
 from base.errors import UsageError
 from base.text.text_files import read_documents
 from pretrain.config import DataConfig
-from pretrain.data.corpus import check_present, documents, fingerprint, held_out
+from pretrain.data.corpus import (
+    check_present,
+    describe,
+    documents,
+    fingerprint,
+    held_out,
+    is_whole_hub,
+)
 
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
 
@@ -107,14 +114,26 @@ def test_a_folder_of_several_kinds_is_refused_and_one_without_text_says_what_it_
         check_present(data_of(tmp_path))
 
 
+def test_what_is_no_file_of_text_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("x")
+    for name, told in (("a.jsonl", "no such file; check the path"), ("a.csv", "unknown format; allowed are")):
+        with pytest.raises(UsageError, match=f"{name}: {told}"):
+            check_present(data_of(tmp_path / name))
+
+
 def test_limits(tmp_path):
     data = data_of(write_corpus(tmp_path, "a.txt"), max_documents=3)
     assert list(documents(data, "train")) == STORIES[1:3]
 
 
-def test_blank_documents_are_left_out(tmp_path):
-    data = data_of(write_corpus(tmp_path, "a.jsonl", ["one", "  \n", "two"]))
-    assert list(documents(data, "train")) == ["two"]
+def test_blank_documents_are_left_out_and_no_other_are_too_few(tmp_path):
+    path = write_corpus(tmp_path, "a.jsonl", ["one", "  \n", "two"])
+    assert list(documents(data_of(path), "train")) == ["two"]
+    (tmp_path / "b.txt").touch()
+    path.write_text("")
+    both = DataConfig(source="files", train_files=(str(path), str(tmp_path / "b.txt")))
+    with pytest.raises(UsageError, match=r"has no train document .*; a .txt is split by --data.txt-split"):
+        list(documents(both, "train"))
 
 
 def test_a_parquet_file_has_the_field_that_is_named(tmp_path):
@@ -142,6 +161,15 @@ def test_tinystories_folder(shared_data):
     data = DataConfig(source="tinystories", tinystories_dir=str(shared_data / "tinystories"))
     assert sum(1 for _ in documents(data, "train")) == 11_390
     assert sum(1 for _ in documents(data, "validation")) == 600
+
+
+def test_the_hubs_corpus_is_told_from_a_folder_and_from_a_part_of_it():
+    hub, own, part = (
+        DataConfig(source="tinystories", **options)
+        for options in ({}, {"tinystories_dir": "a"}, {"max_documents": 3})
+    )
+    assert [describe(data) for data in (hub, own)] == ["roneneldan/TinyStories (Hugging Face hub)", "a"]
+    assert [is_whole_hub(data) for data in (hub, own, part)] == [True, False, False]
 
 
 def test_embedded_stories():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 
 import pytest
@@ -53,10 +54,14 @@ def collecting() -> None:
         (16, 2, 4, 16, [2]),  # and with fewer where they are asked for
     ],
 )
-def test_forward_passes_are_halved_until_they_fit(rows, size, earlier, fits, expected):
+def test_forward_passes_are_halved_until_they_fit(rows, size, earlier, fits, expected, capsys):
     tried: list[int] = []
     fit_to_memory(run_that_fits(fits, tried), config(rows, size), 1, earlier_rows=earlier)
     assert tried == expected
+    assert capsys.readouterr().out.splitlines() == [
+        f"out of memory with {one} rows per forward pass; trying {other}"
+        for one, other in itertools.pairwise(expected)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +101,14 @@ def test_the_tensors_of_an_attempt_are_gone_before_the_next():
 
     fit_to_memory(run, config(16, 16))
     assert len(kept) == 3
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+    def run(config: RunConfig) -> None:
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        fit_to_memory(run, config(4, 4), 1)
 
 
 @pytest.mark.parametrize(
