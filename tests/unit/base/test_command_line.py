@@ -42,6 +42,8 @@ class Everything(Section):
     colour: Literal["red", "green"] = "red"
     several: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
+    pair: tuple[int, ...] = (3, 4)
+    """Two numbers."""
     either: Literal["run"] | tuple[int, ...] | None = None
     options: dict[str, int | float | bool | str] | None = None
     inner: Inner = Inner()
@@ -74,6 +76,11 @@ def test_flags_are_read(line: str, given: dict[str, object]) -> None:
     assert {name for name in type(read).model_fields if name in given or name == "place"} == {
         path[0] for path in read_flags(Everything, ["here", *line.split()]).values
     }
+
+
+def test_flags_are_those_of_the_process_where_no_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["a command", "here", "--whole", "3"])
+    assert parse_flags(Everything) == Everything.model_validate({"place": "here", "whole": 3})
 
 
 @pytest.mark.parametrize(
@@ -117,6 +124,7 @@ def test_help_goes_before_mistakes(line: str, capsys: pytest.CaptureFixture) -> 
     fields = {f"--{name.replace('_', '-')}" for name in Everything.model_fields} - {"--place", "--inner"}
     assert shown == fields | {"-h", "--help", "--size", "--inner.size", "--inner.no-is-round"}
     assert "How many. (default: 1)" in said
+    assert "Two numbers. (default: 3 4)" in said
     assert "Turns off: Have no corners." in said
     assert not re.search(r"default: [(T]", said), "a tuple, or what a switch is anyway"
     assert "null" not in said

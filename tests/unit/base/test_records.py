@@ -73,7 +73,8 @@ def test_a_damaged_file_is_told_in_one_line_and_taken_as_not_there(damage, path,
     path.write_bytes(content)
     assert read_record(path, Place) is None
     line = capsys.readouterr().err
-    assert line.startswith(f"note: {path} is damaged (")
+    field = {"key gone": "name: ", "other type": "step: "}.get(damage, "")
+    assert line.startswith(f"note: {path} is damaged ({field}")
     assert line.endswith("); taken as not there\n")
     assert line.count("\n") == 1
     assert path.read_bytes() == content
