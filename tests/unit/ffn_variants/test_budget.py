@@ -245,35 +245,6 @@ def test_one_width_is_one_run_however_it_was_chosen(base):
         )
 
 
-def test_a_study_sets_the_budget_for_all_variants_or_for_one(repository, tmp_path):
-    content = {
-        "name": "budget",
-        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
-        "variants": ["gelu", "kan", "fourier-kan", "spline-kan"],
-        "seeds": [1],
-        "config": {
-            "model": {"ffn_budget": "params"},
-            "variants": {
-                "spline-kan": {"model": {"ffn_budget": "width"}},
-                "fourier-kan": {"model": {"ffn_budget": "flops"}},
-            },
-        },
-    }
-    file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump(content))
-    models = {cell.config.model.ffn: cell.config.model for cell in load_study(file).cells}
-    assert {name: model.intermediate_size for name, model in models.items()} == {
-        "gelu": 128,
-        "kan": matching_width("kan", None, 64, 128, "params"),
-        "fourier-kan": matching_width("fourier-kan", None, 64, 128, "flops"),
-        "spline-kan": 128,
-    }
-    del content["config"]["variants"]
-    file.write_text(yaml.safe_dump(content))
-    with pytest.raises(UsageError, match="'spline-kan' has 2,560 parameters"):
-        load_study(file)
-
-
 def test_table_shows_the_width_of_each_variant():
     header, *rows = table_rows(TableArgs(ffn_budget="flops"))
     assert header[3:6] == ("F", "parameters", "FLOPs/token")
@@ -318,3 +289,16 @@ def test_a_run_records_what_it_costs():
         "active_parameters_per_layer": FFN_VARIANTS["fourier-kan"].num_params(32, width),
         "flops_per_token_per_layer": FFN_VARIANTS["fourier-kan"].flops_per_token(32, width),
     }
+
+
+def test_a_study_whose_variant_cannot_be_matched_is_refused(repository, tmp_path):
+    content = {
+        "name": "budget",
+        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
+        "variants": ["gelu", "spline-kan"],
+        "seeds": [1],
+        "config": {"model": {"ffn_budget": "params"}},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match="'spline-kan' has 2,560 parameters"):
+        load_study(tmp_path / "study.yaml")

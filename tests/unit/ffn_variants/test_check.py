@@ -187,10 +187,9 @@ def test_a_block_that_sets_the_seed_fails():
 
 def marks(name: str, check: str) -> pytest.MarkDecorator | tuple[()]:
     """What takes seconds and is much the same for every variant is not in the fast set for all of them."""
-    if check == "torch.compile" and ("kan" in name or "spline" in name):
-        return pytest.mark.slow
-    is_long = check in ("torch.compile", "a step of training in every family")
-    return pytest.mark.ci if is_long and name not in KINDS else ()
+    if check == "torch.compile":
+        return pytest.mark.ci if name in KINDS else pytest.mark.slow
+    return pytest.mark.ci if check == "a step of training in every family" and name not in KINDS else ()
 
 
 @pytest.mark.parametrize(

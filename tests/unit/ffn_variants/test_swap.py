@@ -24,7 +24,6 @@ from transformers import (
 
 import ffn_ablations
 from base.errors import UsageError
-from base.families import FAMILIES
 from ffn_variants import build_model, count_parameters, get_variant
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.swap import layers_of, present_ffn, swap_ffn
@@ -89,9 +88,6 @@ def _widened(model):
             if parameter.dim() == 2 and "shared" not in name:
                 parameter.mul_(4)
     return model.eval()
-
-
-FAMILY_NAMES = sorted(FAMILIES)
 
 
 def inputs(model) -> dict:
@@ -163,7 +159,7 @@ def test_all_weights_outside_the_ffns_are_untouched(kind, family, ffn, request):
     assert count_parameters(other)["ffn"] == expected
 
 
-@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_linear_layers_are_taken_over_and_what_is_learnable_in_between_is_new(family, ours):
     model = ours(family, "swish")
     for name, parameter in model.named_parameters():
@@ -175,15 +171,7 @@ def test_linear_layers_are_taken_over_and_what_is_learnable_in_between_is_new(fa
         assert torch.equal(tensor, torch.ones_like(tensor) if name.endswith("beta") else before[name]), name
 
 
-def test_a_kan_for_a_kan_and_another_width_are_drawn_anew(ours):
-    for ffn, width in (("kan", 24), ("gelu", 30)):
-        model = ours("gpt_neo", ffn)
-        other = swap_ffn(model, ffn, intermediate_size=width)
-        assert not torch.allclose(logits(other), logits(model))
-
-
-@pytest.mark.parametrize("kind", ["ours", "stock"])
-@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize(("kind", "family"), [("ours", "gpt_neo"), ("stock", "t5"), ("stock", "llama")])
 def test_a_swapped_model_is_saved_and_its_ffn_exchanged_back(kind, family, request, tmp_path):
     config = {"feed_forward_proj": "gelu_new"} if (kind, family) == ("stock", "t5") else {}
     model = request.getfixturevalue(kind)(family, **config)
@@ -198,12 +186,6 @@ def test_a_swapped_model_is_saved_and_its_ffn_exchanged_back(kind, family, reque
     assert torch.equal(logits(loaded), logits(other))
     again = swap_ffn(loaded, "gelu", intermediate_size=24)
     assert present_ffn(again)["ffn"] == "gelu"
-
-
-def test_an_ffn_that_no_variant_is_like_is_replaced_as_well(stock):
-    model = stock("t5", feed_forward_proj="gated-gelu")
-    assert present_ffn(model)["ffn"] is None
-    assert present_ffn(swap_ffn(model, "kan"))["ffn"] == "kan"
 
 
 @pytest.mark.parametrize("kind", ["ours", "stock"])

@@ -17,13 +17,9 @@ from ffn_variants.kernels import basis_linear, elementwise
 from ffn_variants.kernels.basis_linear import basis_linear as linear
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 from ffn_variants.splines import b_splines
-from ffn_variants.variants.series_kan import ChebyshevBasis
 from ffn_variants.variants.spline_kan import FeatureSplines
-from tests.cases import KINDS
+from tests.cases import kinds_before_the_rest
 
-LONG = [
-    pytest.param(name, marks=pytest.mark.ci if name in KINDS else pytest.mark.slow) for name in FFN_VARIANTS
-]
 CHEBYSHEV = "ffn_variants.variants.series_kan:ChebyshevBasis:{'degree': 2}"
 SINES = "ffn_variants.variants.series_kan:waves:"
 SPLINES = (
@@ -57,7 +53,7 @@ def assert_equal(found, wanted, name=""):
         torch.testing.assert_close(a, b, **tolerance)
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_every_variant_is_one_graph_with_the_eager_numbers_and_no_warning(name, caplog):
     torch.manual_seed(0)
     ffn, x = build_ffn(name, 12, 20), torch.randn(3, 7, 12)
@@ -70,7 +66,7 @@ def test_every_variant_is_one_graph_with_the_eager_numbers_and_no_warning(name, 
     assert not caplog.records
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_more_numbers_of_rows_than_dynamo_compiles_for_are_one_graph(name):
     """A size is a symbol from the second on; were it a number, each would be compiled for, up to eight."""
     graphs = []
@@ -85,17 +81,6 @@ def test_more_numbers_of_rows_than_dynamo_compiles_for_are_one_graph(name):
         x = torch.randn(rows, 12)
         assert_equal([module(x)], [ffn(x)], name)
     assert len(graphs) <= 3  # of one number of rows, of any, and where a block begins or ends
-
-
-@pytest.mark.parametrize("name", ["rbf-kan", "spline-kan"])
-@pytest.mark.ci
-def test_graphs_of_both_directions_have_the_eager_numbers_under_autocast_too(name):
-    torch.manual_seed(0)
-    ffn, x = build_ffn(name, 12, 20), torch.randn(21, 12)
-    module = compiled_by_a_user(ffn, "aot_eager")
-    for dtype in (torch.float32, torch.bfloat16):
-        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-            assert_equal(outputs_and_gradients(module, x), outputs_and_gradients(ffn, x))
 
 
 def test_a_grid_is_looked_at_once_and_again_after_it_has_changed(monkeypatch):
@@ -174,8 +159,7 @@ def shapes(results):
     return [(t.shape, t.stride(), t.dtype) for t in tensors]
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("transposed", "dtype"), [(False, torch.float32), (True, torch.bfloat16)])
 def test_a_graph_is_told_the_shapes_strides_and_dtypes_that_operations_give(transposed, dtype):
     def tensor(rows, columns):
         flat = torch.randn(rows * columns, dtype=dtype)
@@ -195,19 +179,6 @@ def test_a_graph_is_told_the_shapes_strides_and_dtypes_that_operations_give(tran
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             fake = operation(*tree_map_only(torch.Tensor, mode.from_tensor, arguments))
         assert shapes(fake) == shapes(operation(*arguments))
-
-
-def test_one_of_the_two_may_take_no_gradient():
-    for wanted in ("x", "weight"):
-        layer, x = Layer(ChebyshevBasis(1)), torch.randn(7, 3)
-        tensors = {"x": x, "weight": layer.weight}
-        layer.weight.requires_grad_(wanted == "weight")
-        x.requires_grad_(wanted == "x")
-        found, expected = (
-            torch.autograd.grad(module(x).square().sum(), tensors[wanted])
-            for module in (torch.compile(layer, backend="aot_eager"), layer)
-        )
-        assert_equal(found, expected)
 
 
 def test_a_second_derivative_is_an_error_and_not_a_wrong_number():

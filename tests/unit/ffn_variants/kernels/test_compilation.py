@@ -71,6 +71,7 @@ def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
     assert before < seconds[0] == seconds[1] == seconds[2] < seconds[3] == seconds[4]
 
 
+@pytest.mark.ci
 def test_an_error_of_the_function_itself_is_raised_and_compiling_goes_on(compiled_kernels):
     kernel = compiled(scaled)
     with pytest.raises(RuntimeError, match="must match the size"):
@@ -230,16 +231,13 @@ NO_COMPILER = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("compiler", "reason"), [("/nonexistent/g++", "InvalidCxxCompiler"), ("/bin/false", "CppCompileError")]
-)
-def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(compiler, reason, tmp_path):
+def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
     compiling = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(NO_COMPILER)],
-        env={**os.environ, **compiling, "PATH": str(empty), "CXX": compiler},
+        env={**os.environ, **compiling, "PATH": str(empty), "CXX": "/bin/false"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -248,5 +246,5 @@ def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(
     warned, in_use = result.stdout.splitlines()[-2:]
     assert warned.count("torch.compile failed") == 1
     assert "It needs a C++ compiler" in warned
-    assert reason in warned
+    assert "CppCompileError" in warned
     assert in_use == "False"

@@ -122,14 +122,6 @@ def starts_of(rows: list[list[int]], spare: int) -> torch.Tensor:
     return torch.tensor([0, *ends, *[ends[-1]] * spare], dtype=torch.int32)
 
 
-def test_argument_meanings():
-    """Left and right as the documentation of FlashAttention-2 shows them for 2 queries and 5 keys."""
-    shown = [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
-    assert scores_mask(2, 5, causal=True, left=-1, right=-1).int().tolist() == shown
-    local = [[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
-    assert scores_mask(2, 5, causal=False, left=1, right=0).int().tolist() == local
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     rows=rows(),
@@ -195,12 +187,22 @@ def loss_and_gradients(family: str, starts: torch.Tensor | None):
     return loss.detach(), {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
+def pairs(model, position_ids, starts, causal):
+    """What GPUs without flash attention have: a mask of pairs."""
+    numbers = document_numbers(position_ids)[:, 0, 0]
+    return packed_attention._pairs(numbers, model.dtype, causal, getattr(model.config, "window_size", None))
+
+
+@pytest.mark.parametrize("way", ["flash", "pairs"])
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
-def test_losses_and_gradients_of_a_model_are_those_of_the_cpu(family, stand_in):
+def test_losses_and_gradients_of_a_model_are_those_of_the_cpu(family, way, stand_in, monkeypatch):
     wanted, exact_gradients = loss_and_gradients(family, None)
     assert not stand_in.calls
-    found, gradients = loss_and_gradients(family, torch.tensor(STARTS, dtype=torch.int32))
-    assert len(stand_in.calls) == 4
+    if way == "pairs":
+        monkeypatch.setattr(packed_attention, "document_mask", pairs)
+    starts = torch.tensor(STARTS, dtype=torch.int32) if way == "flash" else None
+    found, gradients = loss_and_gradients(family, starts)
+    assert len(stand_in.calls) == (4 if way == "flash" else 0)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-6)
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, exact_gradients[name], atol=1e-5, rtol=1e-5)
@@ -228,9 +230,15 @@ def test_dropout_of_weights_is_asked_for_in_training_alone(stand_in):
     assert [call["dropout"] for call in stand_in.calls] == [0.25, 0.25, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("in_one_row", [False, True])
-@pytest.mark.parametrize("pooling", ["auto", "mean"])
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize(
+    ("family", "pooling", "in_one_row"),
+    [
+        ("gpt_neo", "auto", False),
+        ("gpt_neo", "mean", True),
+        ("roberta", "auto", True),
+        ("roberta", "mean", False),
+    ],
+)
 def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, monkeypatch, stand_in):
     """Padded as on a GPU, too, where padding is a document of its own."""
     model, lengths = model_of(family), [LENGTH, 1, 7]
@@ -243,52 +251,28 @@ def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, m
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "size", "has_flash", "wanted"),
+    ("change", "wanted"),
     [
-        ("cuda", torch.bfloat16, 128, True, True),
-        ("cuda", torch.float16, 64, True, True),
-        ("cuda", torch.bfloat16, 128, False, False),
-        ("cuda", torch.float32, 128, True, False),
-        ("cuda", torch.bfloat16, 20, True, False),
-        ("cuda", torch.bfloat16, 256, True, False),
-        ("cpu", torch.bfloat16, 128, True, False),
+        ({}, True),
+        ({"size": 64}, True),
+        ({"device": "cpu"}, False),
+        ({"dtype": torch.float32}, False),
+        ({"size": 20}, False),
+        ({"size": 256}, False),
+        ({"has_flash": False}, False),
     ],
 )
-def test_what_flash_attention_takes(device, dtype, size, has_flash, wanted, monkeypatch):
-    monkeypatch.setattr(packed_attention, "_has_flash", lambda _: has_flash)
-    assert packed_attention.takes_flash(torch.device(device), dtype, size) == wanted
+def test_what_flash_attention_takes(change, wanted, monkeypatch):
+    case = {"device": "cuda", "dtype": torch.bfloat16, "size": 128, "has_flash": True} | change
+    monkeypatch.setattr(packed_attention, "_has_flash", lambda _: case["has_flash"])
+    assert packed_attention.takes_flash(torch.device(case["device"]), case["dtype"], case["size"]) == wanted
 
 
 @pytest.mark.parametrize(
-    ("capability", "is_built", "is_on", "wanted"),
-    [
-        ((8, 0), True, True, True),
-        ((12, 0), True, True, True),
-        ((7, 5), True, True, False),
-        ((9, 0), False, True, False),
-        ((9, 0), True, False, False),
-    ],
+    ("major", "is_built", "is_on"), [(8, True, True), (7, True, True), (9, False, True), (9, True, False)]
 )
-def test_which_gpus_have_it(capability, is_built, is_on, wanted, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+def test_which_gpus_have_it(major, is_built, is_on, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: is_built)
     monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: is_on)
-    assert packed_attention._has_flash(torch.device("cuda", 0)) == wanted
-
-
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
-def test_masks_of_pairs_give_the_losses_of_the_cpu(family, monkeypatch):
-    """What GPUs without flash attention have."""
-    wanted, exact_gradients = loss_and_gradients(family, None)
-
-    def pairs(model, position_ids, starts, causal):
-        numbers = document_numbers(position_ids)[:, 0, 0]
-        return packed_attention._pairs(
-            numbers, model.dtype, causal, getattr(model.config, "window_size", None)
-        )
-
-    monkeypatch.setattr(packed_attention, "document_mask", pairs)
-    found, gradients = loss_and_gradients(family, None)
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-6)
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, exact_gradients[name], atol=1e-5, rtol=1e-5)
+    assert packed_attention._has_flash(torch.device("cuda", 0)) == (major >= 8 and is_built and is_on)

@@ -285,47 +285,29 @@ def test_other_widths_pair_when_told_to(family, ffn, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("family", "ffn", "number"),
+    ("family", "ffn", "config", "number"),
     [
-        ("gpt_neo", "none", 4),
-        ("gpt_neo", "gr-kan", 4),
-        ("roberta", "kan", 4),
-        ("roberta", "swiglu", 6),
-        ("llama", "prelu", 4),
+        ("gpt_neo", "none", {"initializer_range": 0.03}, 4),
+        ("gpt_neo", "gr-kan", {"initializer_range": 0.03}, 4),
+        ("roberta", "kan", {"initializer_range": 0.03}, 4),
+        ("roberta", "swiglu", {"initializer_range": 0.03}, 6),
+        ("llama", "prelu", {"initializer_range": 0.03}, 4),
+        ("t5", "gelu", {}, 8),
+        ("t5", "swish", {"paired_intermediate_size": 128}, 8),
+        ("t5", "geglu", {}, 8),
+        ("t5", "kan", {"initializer_factor": 0.5}, 4),
     ],
 )
-def test_linear_layers_start_with_the_initializer_range(family, ffn, number):
-    sizes = {"hidden_size": 128, "intermediate_size": 256, "initializer_range": 0.03}
+def test_linear_layers_start_as_the_family_draws_them(family, ffn, config, number):
+    """By the initializer range; T5's by their inputs, with a standard deviation of 1 / sqrt(inputs)."""
     options = {"layers": "first"} if ffn == "kan" else None
-    model = make(family, ffn, ffn_options=options, **sizes)
+    model = make(family, ffn, ffn_options=options, hidden_size=128, intermediate_size=256, **config)
     linears = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.Linear)]
-    assert sum(any(part in f"{name}." for part in FFN_PARTS[family]) for name, _ in linears) == number
-    for _, linear in linears:
-        assert abs(linear.weight.std().item() / 0.03 - 1) < 0.03
-        assert linear.bias is None or not linear.bias.any()
-
-
-@pytest.mark.parametrize(
-    ("ffn", "sizes"),
-    [
-        ("gelu", {}),
-        ("swish", {"paired_intermediate_size": 128}),
-        ("geglu", {}),
-        ("gr-kan", {}),
-        ("kan", {"initializer_factor": 0.5}),
-    ],
-)
-def test_t5_draws_linear_layers_by_their_inputs(ffn, sizes):
-    """Normal with a standard deviation of 1 / sqrt(inputs), in T5's own FFN and in what takes its place."""
-    options = {"layers": "first"} if ffn == "kan" else None
-    model = make("t5", ffn, ffn_options=options, hidden_size=128, intermediate_size=256, **sizes)
-    linears = [
-        m for name, m in model.named_modules() if ".DenseReluDense" in name and isinstance(m, nn.Linear)
-    ]
-    assert len(linears) == (4 if ffn == "kan" else 8)
-    factor = sizes.get("initializer_factor", 1.0)
-    for linear in linears:
-        assert abs(linear.weight.std().item() * linear.in_features**0.5 / factor - 1) < 0.03
+    ours = [m for name, m in linears if any(part in f"{name}." for part in FFN_PARTS[family])]
+    assert len(ours) == number
+    for linear in ours if family == "t5" else [m for _, m in linears]:
+        by_inputs = config.get("initializer_factor", 1.0) * linear.in_features**-0.5
+        assert abs(linear.weight.std().item() / config.get("initializer_range", by_inputs) - 1) < 0.03
         assert linear.bias is None or not linear.bias.any()
 
 
@@ -482,14 +464,6 @@ def test_dropout_of_the_ffn_is_kept_for_blocks(family, field, kind, place):
         assert 0.4 < (layer.mlp(x) == 0).float().mean() < 0.6
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "llama"])
-def test_three_layers_and_generation(family):
-    model = make(family, "swish", num_hidden_layers=3)
-    assert model.config.num_hidden_layers == 3
-    assert family == "llama" or model.config.attention_layers == ["global", "local", "global"]
-    assert model.generate(tokens()[:1, :4], max_new_tokens=3, do_sample=False).shape == (1, 7)
-
-
 # 10,000 x 512 tokens, and in each of two layers four projections, two or three matrices and two norms.
 LLAMA = 10_000 * 512 + 512 + 2 * (4 * 512 * 512 + 2 * 512)
 NARROW = {"intermediate_size": 256}
@@ -521,11 +495,13 @@ def test_parameter_counts_of_the_source_study(family, ffn, config, options, tota
 
 def test_source_study_sizes_are_the_defaults():
     neo, roberta, t5, llama = (build_config(family, "gelu") for family in FAMILIES)
-    assert (neo.attention_layers, neo.window_size, neo.max_position_embeddings) == (
-        ["global", "local"],
-        256,
-        512,
-    )
+    assert build_config("gpt_neo", "gelu", num_hidden_layers=3).attention_layers == [
+        "global",
+        "local",
+        "global",
+    ]
+    assert (neo.attention_layers, neo.window_size) == (["global", "local"], 256)
+    assert neo.max_position_embeddings == 512
     assert (roberta.max_position_embeddings, roberta.type_vocab_size) == (513, 2)
     assert (t5.num_layers, t5.num_decoder_layers, t5.d_ff, t5.d_kv) == (1, 1, 1024, 128)
     assert (t5.max_position_embeddings, t5.decoder_start_token_id) == (512, 0)

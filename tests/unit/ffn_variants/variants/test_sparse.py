@@ -155,6 +155,7 @@ def test_the_numbers_travel_with_the_model_and_keep_their_dtype(tmp_path):
     assert ffn.shifts.tolist() == [1001] * 8
 
 
+@pytest.mark.ci
 def test_the_callback_of_the_page_balances_under_a_trainer(repository, tmp_path):
     """By hand: an expert rises by one with each update in which it had fewer tokens than the mean."""
     page = (repository / "docs" / "python.md").read_text(encoding="utf-8")
@@ -171,16 +172,9 @@ def test_the_callback_of_the_page_balances_under_a_trainer(repository, tmp_path)
     loads = []
     ffn.register_forward_hook(lambda *_: loads.append(ffn.load.clone()))
     rows = [{"input_ids": row, "labels": row} for row in torch.randint(3, 20, (16, 6))]
-    settings = TrainingArguments(
-        str(tmp_path),
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=2,
-        use_cpu=True,
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
-        num_train_epochs=1,
-    )
+    batches = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_train_epochs": 1}
+    quiet = {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+    settings = TrainingArguments(str(tmp_path), **batches, **quiet)
     Trainer(model, settings, train_dataset=rows, callbacks=[names["AfterUpdate"]()]).train()
     whole = torch.stack(loads[1::2])  # two batches make an update
     assert whole.sum(1).tolist() == [2 * 2 * 6 * ffn.top_k] * 4

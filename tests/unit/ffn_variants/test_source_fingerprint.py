@@ -23,7 +23,7 @@ from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
 from ffn_variants import source_fingerprint as source_module
 from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
-from tests.cases import KINDS, in_turn
+from tests.cases import in_turn, kinds_before_the_rest
 
 D, F = 8, 16
 
@@ -87,13 +87,7 @@ NOT_OF_A_VARIANT = {"build_ffn", "get_variant", "FFNSpec", "ActivationFFN"}
 """What calls a variant's ``build``, and the linear layers around an activation."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.ci if name in KINDS else pytest.mark.slow)
-        for name in FFN_VARIANTS
-    ],
-)
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_whatever_runs_is_in_the_fingerprint(name):
     """Traced: build, forward, backward, knots and pruning. A change of any of it changes the fingerprint."""
     options = {"splines": "sparse"} if "splines" in FFN_VARIANTS[name].options else {}

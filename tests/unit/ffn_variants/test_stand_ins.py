@@ -12,7 +12,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ffn_variants import FFN_VARIANTS, build_ffn
-from tests.cases import KINDS
+from tests.cases import KINDS, kinds_before_the_rest
 
 D = 8
 
@@ -22,12 +22,7 @@ def made(name: str, dtype: torch.dtype = torch.float32) -> tuple[torch.nn.Module
     return build_ffn(name, D, 6).to(dtype).eval(), torch.randn(3, 5, D, dtype=dtype)
 
 
-LONG = [
-    pytest.param(name, marks=pytest.mark.ci if name in KINDS else pytest.mark.slow) for name in FFN_VARIANTS
-]
-
-
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_an_export_holds_torchs_operations_alone(name):
     ffn, x = made(name)
     rows = torch.export.Dim("rows", min=2, max=64)
@@ -36,15 +31,6 @@ def test_an_export_holds_torchs_operations_alone(name):
     assert not [each for each in operations if "ffn_variants" in str(each)]
     other = torch.randn(7, 5, D)
     torch.testing.assert_close(program.module()(other), ffn(other), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.ci
-def test_an_exported_kan_follows_knots_that_have_moved():
-    ffn, x = made("kan")
-    ffn.layers[0].update_grid(x)
-    ffn.layers[1].update_grid(ffn.layers[0](x))
-    program = torch.export.export(ffn, (x,))
-    torch.testing.assert_close(program.module()(x), ffn(x), rtol=1e-5, atol=1e-6)
 
 
 LOAD = """
