@@ -11,15 +11,7 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     BertModel,
-    GPTNeoConfig,
-    GPTNeoForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedTokenizerBase,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5ForConditionalGeneration,
 )
 
 import ffn_ablations
@@ -29,6 +21,7 @@ from ffn_variants.models.layers import ffn_modules
 from ffn_variants.swap import layers_of, present_ffn, swap_ffn
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
+from tests.stock_models import stock_model
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 STORIES = stories(400, 0)
@@ -61,23 +54,10 @@ def stock(tokenizer):
 
     def _stock(family: str, **config):
         torch.manual_seed(0)
-        shared = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-        if family == "gpt_neo":
-            own = {"hidden_size": 16, "intermediate_size": 24, "num_layers": 2, "num_heads": 2}
-            types = {"attention_types": [[["global", "local"], 1]], "window_size": 8}
-            model = GPTNeoForCausalLM(
-                GPTNeoConfig(max_position_embeddings=64, **shared, **own, **types, **config)
-            )
-        elif family == "roberta":
-            model = RobertaForMaskedLM(RobertaConfig(max_position_embeddings=65, **shared, **SIZES, **config))
-        elif family == "llama":
-            # Fewer heads of keys than of queries, as larger ones have.
-            config = {"num_key_value_heads": 1, "max_position_embeddings": 65, **shared, **SIZES, **config}
-            model = LlamaForCausalLM(LlamaConfig(**config))
-        else:
-            own = {"d_model": 16, "d_ff": 24, "num_layers": 1, "num_heads": 2, "d_kv": 8}
-            model = T5ForConditionalGeneration(T5Config(**shared, **own, decoder_start_token_id=0, **config))
-        return _widened(model)
+        # Llama has fewer heads of keys than of queries, as larger ones have.
+        own = {"gpt_neo": {"window_size": 8}, "llama": {"num_key_value_heads": 1}}.get(family, {})
+        sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": 65, **SIZES, **own}
+        return _widened(stock_model(family, **sizes, **config))
 
     return _stock
 
@@ -126,8 +106,8 @@ def test_an_activation_for_itself_is_exact_to_the_bit(family, ffn, ours):
     [
         ("gpt_neo", "gelu", {}, 1e-5),  # stock computes the same function in other steps
         ("roberta", "gelu", {}, 0),
-        ("t5", "relu", {}, 0),
-        ("t5", "gelu", {"feed_forward_proj": "gelu_new"}, 1e-5),
+        ("t5", "relu", {"feed_forward_proj": "relu"}, 0),
+        ("t5", "gelu", {}, 1e-5),
         ("roberta", "relu", {"hidden_act": "relu"}, 0),
         ("llama", "swiglu", {}, 1e-5),
     ],
@@ -173,8 +153,7 @@ def test_linear_layers_are_taken_over_and_what_is_learnable_in_between_is_new(fa
 
 @pytest.mark.parametrize(("kind", "family"), [("ours", "gpt_neo"), ("stock", "t5"), ("stock", "llama")])
 def test_a_swapped_model_is_saved_and_its_ffn_exchanged_back(kind, family, request, tmp_path):
-    config = {"feed_forward_proj": "gelu_new"} if (kind, family) == ("stock", "t5") else {}
-    model = request.getfixturevalue(kind)(family, **config)
+    model = request.getfixturevalue(kind)(family)
     other = swap_ffn(model, "fourier-kan", ffn_options={"grid_size": 3}, intermediate_size=10)
     assert present_ffn(other) == {
         "ffn": "fourier-kan",
@@ -186,6 +165,19 @@ def test_a_swapped_model_is_saved_and_its_ffn_exchanged_back(kind, family, reque
     assert torch.equal(logits(loaded), logits(other))
     again = swap_ffn(loaded, "gelu", intermediate_size=24)
     assert present_ffn(again)["ffn"] == "gelu"
+
+
+def test_a_kan_for_a_kan_and_another_width_are_drawn_anew(ours):
+    for ffn, width in (("kan", 24), ("gelu", 30)):
+        model = ours("gpt_neo", ffn)
+        other = swap_ffn(model, ffn, intermediate_size=width)
+        assert not torch.allclose(logits(other), logits(model))
+
+
+def test_an_ffn_that_no_variant_is_like_is_replaced_as_well(stock):
+    model = stock("t5", feed_forward_proj="gated-gelu")
+    assert present_ffn(model)["ffn"] is None
+    assert present_ffn(swap_ffn(model, "kan"))["ffn"] == "kan"
 
 
 @pytest.mark.parametrize("kind", ["ours", "stock"])

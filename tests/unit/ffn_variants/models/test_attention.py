@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
+from transformers import AutoModelForCausalLM
 
 from ffn_variants import build_config, build_model
 from ffn_variants.models.attention import GPTNeoBackendAttention
@@ -13,6 +13,7 @@ from ffn_variants.models.modeling import (
     FFNGPTNeoForSequenceClassification,
     FFNGPTNeoModel,
 )
+from tests.stock_models import stock_model
 
 SIZES = {
     "vocab_size": 61,
@@ -37,8 +38,7 @@ def pair():
         torch.manual_seed(3)
         ours = build_model("gpt_neo", "gelu", **SIZES, **LAYERS)
         ours.set_attn_implementation(backend)
-        config = GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global", "local"], 2]])
-        stock = GPTNeoForCausalLM(config)
+        stock = stock_model("gpt_neo", **SIZES, **LAYERS).train()
         stock.load_state_dict(ours.state_dict())
         return ours, stock
 
@@ -154,7 +154,7 @@ def test_a_backend_can_be_set_whatever_the_stock_class_was_asked_before(pair, mo
     for kind in FFNGPTNeoForCausalLM.__mro__:
         if kept in vars(kind):
             monkeypatch.delattr(kind, kept)
-    stock = GPTNeoForCausalLM(GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global"], 4]]))
+    stock = stock_model("gpt_neo", **SIZES, **LAYERS)
     stock.set_attn_implementation("sdpa")
     assert stock.config._attn_implementation == "eager"
     ours, _ = pair("eager")

@@ -16,14 +16,6 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
-    GPTNeoConfig,
-    GPTNeoForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5ForConditionalGeneration,
     T5ForSequenceClassification,
 )
 
@@ -38,6 +30,7 @@ from ffn_variants import (
 from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
 from tests.cases import KINDS, in_turn
+from tests.stock_models import stock_config, stock_model
 
 SIZES = {
     "hidden_size": 24,
@@ -115,26 +108,6 @@ def outside_ffn(model, family):
     }
 
 
-def stock(family, **changes):
-    sizes = {key: SIZES[key] for key in ("hidden_size", "intermediate_size", "vocab_size")}
-    sizes |= {
-        "max_position_embeddings": 33,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-    } | changes
-    if family == "gpt_neo":
-        config = GPTNeoConfig(num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], **sizes)
-        return GPTNeoForCausalLM(config).eval()
-    if family == "t5":
-        del sizes["max_position_embeddings"]
-        sizes = {"feed_forward_proj": "gelu_new", "d_ff": sizes.pop("intermediate_size"), **sizes}
-        config = T5Config(num_layers=2, num_heads=4, d_kv=6, decoder_start_token_id=0, **sizes)
-        return T5ForConditionalGeneration(config).eval()
-    config = RobertaConfig(num_hidden_layers=2, num_attention_heads=4, type_vocab_size=2, **sizes)
-    return RobertaForMaskedLM(config).eval()
-
-
 @pytest.mark.parametrize(
     ("family", "ffn"), [("gpt_neo", "gelu"), ("gpt_neo", "relu"), ("roberta", "silu"), ("t5", "relu")]
 )
@@ -142,7 +115,7 @@ def test_fixed_activations_are_the_stock_model_with_them(family, ffn):
     field = {"gpt_neo": "activation_function", "roberta": "hidden_act", "t5": "feed_forward_proj"}[family]
     model = make(family, ffn, seed=4)
     torch.manual_seed(4)
-    reference = stock(family, **({} if ffn == "gelu" else {field: ffn}))
+    reference = stock_model(family, **SIZES, **({} if ffn == "gelu" else {field: ffn}))
     assert list(model.state_dict()) == list(reference.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), reference.parameters(), strict=True))
     # GPT-Neo's GELU and attention are several operations there and one here, so the last bit may differ.
@@ -156,7 +129,7 @@ def test_swiglu_is_the_stock_llama(tie_word_embeddings, tmp_path):
     model = make("llama", "swiglu", tie_word_embeddings=tie_word_embeddings)
     sizes = {**SIZES, "tie_word_embeddings": tie_word_embeddings}
     torch.manual_seed(1)
-    reference = LlamaForCausalLM(LlamaConfig(**sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2)).eval()
+    reference = stock_model("llama", **sizes)
     weights = {key: value for key, value in model.state_dict().items() if ".mlp." not in key}
     for number, layer in enumerate(model.model.layers):
         gate, up = layer.mlp.c_fc.weight.chunk(2)
@@ -173,8 +146,7 @@ def test_swiglu_is_the_stock_llama(tie_word_embeddings, tmp_path):
 
 def test_weights_outside_the_ffn_are_those_of_the_stock_llama():
     torch.manual_seed(4)
-    config = LlamaConfig(**SIZES, tie_word_embeddings=True, pad_token_id=0)
-    reference = LlamaForCausalLM(config).state_dict()
+    reference = stock_model("llama", **SIZES).state_dict()
     for key, value in outside_ffn(make("llama", "kan", seed=4), "llama").items():
         assert torch.equal(value, reference[key]), key
 
@@ -325,8 +297,8 @@ def t5_classifiers(num_labels, problem_type=None):
     torch.manual_seed(0)
     config = build_config("t5", "gelu", num_labels=num_labels, **SIZES)
     config.problem_type = problem_type
-    fields = {name: value for name, value in config.to_dict().items() if name not in ("ffn", "model_type")}
-    model, reference = FFNT5ForSequenceClassification(config), T5ForSequenceClassification(T5Config(**fields))
+    model = FFNT5ForSequenceClassification(config)
+    reference = T5ForSequenceClassification(stock_config(config))
     reference.load_state_dict(model.state_dict())
     for each in (model, reference):
         each.set_attn_implementation("eager")
