@@ -185,6 +185,7 @@ SAME = {
         "    def forward(self, x):\n        return -x\n",
     ),
     "neighbour in a helper's file": ("more.py", "OTHER = 3", "OTHER = 4"),
+    "imported otherwise": ("mine.py", "from theirs import more\n", "import theirs.more as more\n"),
 }
 OTHER = {
     "formula": ("mine.py", "* SCALE +", "* SCALE -"),

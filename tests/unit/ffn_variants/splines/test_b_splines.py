@@ -157,7 +157,7 @@ def test_the_first_feature_is_silu():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("ends", [(-1.0, 1.0), (-3.0, -1.0), (0.0, 1 / 3), (-1.5, 40.0)])
+@pytest.mark.parametrize("ends", [(-1.0, 1.0), (-3.0, -1.0), (0.0, 1 / 3), (1.0, 2.0), (-1.5, 40.0)])
 @pytest.mark.parametrize(("grid_size", "order"), [(1, 1), (5, 3), (20, 5)])
 def test_an_even_grid_gives_back_its_ends_also_when_cast(dtype, ends, grid_size, order):
     grid = torch.tensor(Case(grid_size, order, *ends).knots).to(dtype).expand(3, -1)
