@@ -270,7 +270,7 @@ def test_other_widths_pair_when_told_to(family, ffn, tmp_path):
         ("t5", "kan", {"initializer_factor": 0.5}, 4),
     ],
 )
-def test_linear_layers_start_as_the_family_draws_them(family, ffn, config, number):
+def test_linear_layers_start_with_the_initializer_range(family, ffn, config, number):
     """By the initializer range; T5's by their inputs, with a standard deviation of 1 / sqrt(inputs)."""
     options = {"layers": "first"} if ffn == "kan" else None
     model = make(family, ffn, ffn_options=options, hidden_size=128, intermediate_size=256, **config)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, ndtr
 from torch import nn
 
-from ffn_variants import build_ffn
+from ffn_variants import build_ffn, build_model
 from ffn_variants.splines.b_splines import EvenSplines, UnevenSplines
 from ffn_variants.variants.kan import KANFFN, KANLinear
 from tests.references import scipy_bases
@@ -318,3 +318,12 @@ def test_the_order_is_not_the_size_of_the_grid():
     for layer in build_ffn("kan", 4, 6, grid_size=7, spline_order=2).layers:
         assert layer.grid.shape[1] == 7 + 2 * 2 + 1
         assert layer.spline_weight.shape[2] == 7 + 2
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
+def test_every_family_has_two_kan_layers_in_each_ffn(family):
+    model = build_model(family, "kan", hidden_size=16, intermediate_size=8, vocab_size=50)
+    ffns = [module for module in model.modules() if isinstance(module, KANFFN)]
+    assert len(ffns) == 2
+    assert all([type(layer) for layer in ffn.layers] == [KANLinear, KANLinear] for ffn in ffns)
+    assert {type(m) for ffn in ffns for m in ffn.modules()} == {KANFFN, nn.ModuleList, KANLinear}
