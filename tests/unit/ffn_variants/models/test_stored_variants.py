@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,14 +83,10 @@ def test_without_consent_nothing_of_the_folder_is_run(saved):
     folder, _ = saved
     (folder / "ffn_my-xielu.py").write_text("raise AssertionError('was run')\n")
     assert AutoConfig.from_pretrained(folder).ffn == "my-xielu"  # what is written there can be read
-    with pytest.raises(UsageError) as error:
-        AutoModelForCausalLM.from_pretrained(folder)
-    assert str(error.value) == (
-        f"{folder} brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read that file, then "
-        "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
-    )
-    with pytest.raises(UsageError, match=r"brings its FFN variant 'my-xielu' in ffn_my-xielu\.py"):
-        load_pretrained(AutoModelForCausalLM, folder)
+    told = r"brings its FFN variant 'my-xielu' in ffn_my-xielu\.py, which is code; .*: --trust-remote-code"
+    for load in (AutoModelForCausalLM.from_pretrained, partial(load_pretrained, AutoModelForCausalLM)):
+        with pytest.raises(UsageError, match=told):
+            load(folder)
     with pytest.raises(
         UsageError, match=r"'my-xielu' is in ffn_my-xielu\.py beside the weights, which was not run"
     ):
@@ -120,7 +117,7 @@ def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, reposito
     assert torch.equal(AutoModelForCausalLM.from_pretrained(folder)(TOKENS).logits, logits)
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
+@pytest.mark.parametrize("family", ["gpt_neo", "t5"])
 def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
     build_model(family, "channel-elu", **SIZES).save_pretrained(tmp_path / "a")
@@ -166,9 +163,6 @@ def test_a_file_that_holds_another_variant_is_refused(saved, repository):
     config = json.loads((folder / "config.json").read_text())
     config["ffn_files"] = {"my-xielu": "ffn_my-xielu.py:CHANNEL_ELU"}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu', and the model's"
-    ):
-        AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    with pytest.raises(UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu'"):
-        load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
+    for load in (AutoModelForCausalLM.from_pretrained, partial(load_pretrained, AutoModelForCausalLM)):
+        with pytest.raises(UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu'"):
+            load(folder, trust_remote_code=True)

@@ -23,6 +23,7 @@ from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
 from ffn_variants import source_fingerprint as source_module
 from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
+from tests.cases import in_turn, kinds_before_the_rest
 
 D, F = 8, 16
 
@@ -86,8 +87,7 @@ NOT_OF_A_VARIANT = {"build_ffn", "get_variant", "FFNSpec", "ActivationFFN"}
 """What calls a variant's ``build``, and the linear layers around an activation."""
 
 
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.ci
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_whatever_runs_is_in_the_fingerprint(name):
     """Traced: build, forward, backward, knots and pruning. A change of any of it changes the fingerprint."""
     options = {"splines": "sparse"} if "splines" in FFN_VARIANTS[name].options else {}
@@ -185,6 +185,7 @@ SAME = {
         "    def forward(self, x):\n        return -x\n",
     ),
     "neighbour in a helper's file": ("more.py", "OTHER = 3", "OTHER = 4"),
+    "imported otherwise": ("mine.py", "from theirs import more\n", "import theirs.more as more\n"),
 }
 OTHER = {
     "formula": ("mine.py", "* SCALE +", "* SCALE -"),
@@ -240,19 +241,16 @@ def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
     return take
 
 
-@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
-@pytest.mark.parametrize("edit", SAME.values(), ids=SAME)
+@pytest.mark.parametrize(("edit", "build"), in_turn(list(SAME), list(BUILDS), fast=SAME))
 def test_what_computes_nothing_does_not_count(fingerprint_of, build, edit):
-    plain = fingerprint_of(build)
+    plain = fingerprint_of(BUILDS[build])
     assert plain
-    assert fingerprint_of(build, edit) == plain
+    assert fingerprint_of(BUILDS[build], SAME[edit]) == plain
 
 
-@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
-@pytest.mark.parametrize("edit", OTHER.values(), ids=OTHER)
-@pytest.mark.ci
+@pytest.mark.parametrize(("edit", "build"), in_turn(list(OTHER), list(BUILDS), fast=OTHER))
 def test_what_computes_counts(fingerprint_of, build, edit):
-    assert len({fingerprint_of(build), fingerprint_of(build, edit), ""}) == 3
+    assert len({fingerprint_of(BUILDS[build]), fingerprint_of(BUILDS[build], OTHER[edit]), ""}) == 3
 
 
 def test_what_build_is_given_counts(fingerprint_of):
