@@ -6,36 +6,47 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 
 from base.errors import UsageError
-from slurm.study.tune_section import read_tune
+from slurm.study.tune_section import describe_tuning, read_tune
 
 RATE = "optim.learning_rate"
 GIVEN: dict[str, Any] = {RATE: [1e-3, 3e-4, 3e-3], "seeds": [101, 102]}
+WORDS: dict[str, Any] = {"optim.lr_scheduler_type": ["linear", "cosine"], "seeds": [101]}
 
 
 def test_what_is_not_said_is_a_grid_that_may_grow_and_a_shared_rate():
     tune = read_tune(GIVEN)
     assert tune.fields == {RATE: (3e-4, 1e-3, 3e-3)}  # in their order
-    assert (tune.select, tune.budget, tune.widen, tune.shared) == (
-        "held-out-loss", "equal", 2, True,
-    )  # fmt: skip
+    assert (tune.select, tune.budget, tune.widen, tune.shared) == ("held-out-loss", "equal", 2, True)
     assert read_tune(None) is None
+    assert read_tune(tune) is tune
 
 
 def test_numbers_that_yaml_takes_for_words_are_numbers():
-    text = "{optim.learning_rate: [3e-4, 1e-3, 0.003], seeds: 101-103}"
-    tune = read_tune(yaml.safe_load(text))
+    tune = read_tune({RATE: ["3e-4", 1e-3, 0.003], "seeds": "101-103"})
     assert tune.fields == {RATE: (3e-4, 1e-3, 3e-3)}
     assert tune.seeds == (101, 102, 103)
 
 
 def test_words_are_not_widened_unless_that_is_asked_for():
-    words = {"optim.lr_scheduler_type": ["linear", "cosine"], "seeds": [101]}
-    assert read_tune(words).widen == 0
-    both = words | {RATE: [1e-3, 3e-3]}
-    assert read_tune(both).widen == 2
+    assert read_tune(WORDS).widen == 0
+    assert read_tune(WORDS | {RATE: [1e-3, 3e-3]}).widen == 2
+    with pytest.raises(UsageError, match="no numbers to go on with"):
+        read_tune(WORDS | {"widen": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "grown"),
+    [
+        ({"shared": False}, "; grid, grown up to 2 times where a best is at its edge"),
+        ({"widen": 0}, "; grid; each at its own best and at the baseline's"),
+        ({"widen": 1, "shared": False}, "; grid, grown once where a best is at its edge"),
+    ],
+)
+def test_it_is_described_in_a_line(change, grown):
+    said = describe_tuning(read_tune(GIVEN | change))
+    assert said == f"{RATE} 0.0003, 0.001, 0.003 at seeds 101, 102{grown}"
 
 
 @pytest.mark.parametrize(
@@ -44,11 +55,10 @@ def test_words_are_not_widened_unless_that_is_asked_for():
         ({RATE: [1e-3]}, "two or more different values"),
         ({RATE: [1e-3, 1e-3]}, "two or more different values"),
         ({RATE: [1e-3, "cosine"]}, "'cosine' does not fit"),
-        ({RATE: 1e-3}, "must be one list of values"),
-        ({RATE: {"gelu": [1e-3, 3e-3], "kan": [1e-3]}}, "must be one list of values for all variants"),
+        ({RATE: 1e-3}, "must be one list of values for all variants"),
+        ({RATE: [i / 2000 for i in range(1, 1002)]}, "the fields make 1,001 points; 1,000 are allowed"),
         ({"optim.max_steps": [100, 200]}, "decides how long a run is, so the budget cannot be equal"),
         ({"optim.learning_rat": [1e-3, 3e-3]}, "optim.learning_rate"),
-        ({"model.hidden_size": [64, 128]}, "changes what is compared or the text"),
         ({"data.block_size": [64, 128]}, "changes what is compared or the text"),
         ({"seeds": [101, 101]}, "named twice"),
         ({"seeds": []}, "give whole numbers"),
@@ -57,10 +67,15 @@ def test_words_are_not_widened_unless_that_is_asked_for():
         ({"rates": [1, 2]}, "rates"),
         ({"fields": {}}, "fields"),
         ({"widen": -1}, "at least 0"),
-        ({"method": "successive-halving"}, "method"),
     ],
 )
 def test_what_cannot_be_tuned_equally_is_refused_in_one_line(change, words):
     with pytest.raises(UsageError, match=re.escape(words)) as told:
         read_tune(GIVEN | change)
     assert "\n" not in str(told.value)
+
+
+def test_a_thousand_points_are_allowed_and_a_word_is_no_mapping():
+    assert len(read_tune(GIVEN | {RATE: [i / 2000 for i in range(1, 1001)]}).fields[RATE]) == 1000
+    with pytest.raises(UsageError, match="must be a mapping"):
+        read_tune("grid")
