@@ -158,7 +158,6 @@ def test_a_run_without_scores_is_public_where_that_is_asked_for(hub, push, study
 
 
 def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
-    args = kan(study)
     hub.troubles.append(Trouble("POST /api/models/.*/commit/main", status=403))
     assert "log in (hf auth login) with a token that may write there" in error_of(push(kan(study)))
     assert hub.commits == []

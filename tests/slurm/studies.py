@@ -24,7 +24,7 @@ from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
 # A cell is two seconds of training and one of scoring; starting Python takes longer.
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model": {
         "hidden_size": 16,
         "intermediate_size": 16,
@@ -40,6 +40,7 @@ CONFIG = {
         "torch_compile": False,
     },
 }
+SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
 PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
 
 
