@@ -167,18 +167,6 @@ def test_a_run_is_scored_on_minimal_pairs_and_classification_of_the_hub(
         pd.testing.assert_series_equal(scores(again[name]), found)
 
 
-def test_a_hub_that_gives_no_answer_is_one_line_for_all_of_a_suite(
-    evaluation_data, hub: StandIn, run, trained: Path
-) -> None:
-    hub.troubles.append(Trouble(".", status=503))
-    line = error_of(run("eval", trained, "--suites", "blimp", "--workers", 1))
-    assert "cannot load nyu-mll/blimp (" in line
-    assert "(and so of 66 more)" in line
-    assert "status 503" in line
-    assert "--blimp-dir FOLDER" in line
-    assert len(hub.requests) < 30
-
-
 def test_a_cell_that_the_hub_fails_is_named_and_the_others_go_on(
     evaluation_data, hub: StandIn, run, model: Path, tmp_path: Path
 ) -> None:
