@@ -56,17 +56,28 @@ def push(run: Callable) -> Callable:
     return lambda path, *flags: run("eval.push", path, "--repo", REPO, *(flags or MIT))
 
 
-def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, study: Path, tmp_path: Path) -> None:
-    dry = push(kan(study), *MIT, "--dry-run", tmp_path / "dry")
-    assert dry.returncode == 0, dry.stderr
-    assert "nothing was sent" in dry.stdout
+@pytest.fixture
+def dry(push: Callable, tmp_path: Path) -> Callable[..., Path]:
+    """Write a dry run's folder."""
+
+    def write(run: Path, *flags: str) -> Path:
+        done = push(run, *(flags or MIT), "--dry-run", tmp_path / "dry")
+        assert done.returncode == 0, done.stderr
+        assert "nothing was sent" in done.stdout
+        return tmp_path / "dry"
+
+    return write
+
+
+def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, dry, study: Path) -> None:
+    expected = content(dry(kan(study)))
     assert hub.requests == []
     done = push(kan(study))
     assert done.returncode == 0, done.stderr
     assert hub.visibility == {REPO: "private"}
     there = content(hub.heads[REPO, "main"])
     there.pop(".gitattributes")
-    assert there == content(tmp_path / "dry")
+    assert there == expected
     assert f"{REPO}: {hub.endpoint}/{REPO}/commit/" in done.stdout
 
 
@@ -75,12 +86,8 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(
-    push, study: Path, tmp_path: Path
-) -> None:
-    done = push(kan(study), "--license", "cc-by-4.0", "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
-    card = ModelCard.load(tmp_path / "dry" / "README.md")
+def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(dry, study: Path) -> None:
+    card = ModelCard.load(dry(kan(study), "--license", "cc-by-4.0") / "README.md")
     assert card.data.license == "cc-by-4.0"
     assert card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "text-generation"
@@ -136,12 +143,11 @@ print("\\n" + json.dumps([asked, type(model).__module__.split(".")[0], tokenizer
 
 
 def test_the_lines_of_the_card_load_model_and_tokenizer_without_a_question(
-    push, study: Path, tmp_path: Path
+    dry, study: Path, tmp_path: Path
 ) -> None:
-    done = push(kan(study), *MIT, "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
-    (card,) = re.findall(r"```python\n(.*?)```", (tmp_path / "dry/README.md").read_text(), re.DOTALL)
-    code = ASKED.format(card=card.replace(REPO, str(tmp_path / "dry")))
+    folder = dry(kan(study))
+    (card,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    code = ASKED.format(card=card.replace(REPO, str(folder)))
     asked, module, ids = run_bare(code, home=tmp_path)
     assert asked == []
     assert module == "transformers_modules"
@@ -183,20 +189,19 @@ def test_a_model_that_was_pushed_is_read_and_writes_here_without_its_code(
 
 
 @pytest.mark.usefixtures("own_variants")
-def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path, tmp_path: Path) -> None:
+def test_a_variant_of_a_file_is_pushed_without_being_run(dry, repository: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text((repository / "examples/xielu.py").read_text())
     done = run_command("pretrain.train", "--ffn", f"{file}:XIELU", *TINY, "--runs-dir", tmp_path / "runs")
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs/default/gpt_neo/my-xielu").iterdir()
-    done = push(run, *MIT, "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
+    folder = dry(run)
     assert files.variant_file("my-xielu") is None
-    assert {"ffn_my-xielu.py", "own_variant_my_xielu.py"} < set(content(tmp_path / "dry"))
-    text = (tmp_path / "dry/README.md").read_text()
+    assert {"ffn_my-xielu.py", "own_variant_my_xielu.py"} < set(content(folder))
+    text = (folder / "README.md").read_text()
     assert str(tmp_path) not in text
     assert "ffn_file: ffn_my-xielu.py:XIELU" in text
-    shutil.copytree(tmp_path / "dry", tmp_path / "model")
+    shutil.copytree(folder, tmp_path / "model")
     model = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)[0].eval()
     ids, logits, refusal = run_bare(LOAD, tmp_path / "model", home=tmp_path)
     assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
@@ -233,14 +238,12 @@ def test_a_card_that_the_hub_does_not_take_is_told_with_its_reason(hub, push, st
     assert hub.commits == []
 
 
-def test_nothing_is_sent_that_only_lies_there(push, study: Path, tmp_path: Path) -> None:
+def test_nothing_is_sent_that_only_lies_there(dry, study: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(study, runs)
     for name in ("optimizer.pt", "notes.md", ".DS_Store"):
         (kan(runs) / "model" / name).write_bytes(b"own")
-    done = push(kan(runs), *MIT, "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
-    sent = content(tmp_path / "dry")
+    sent = content(dry(kan(runs)))
     assert b"own" not in sent.values()
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "modeling_ffn.py"} < set(sent)
 

@@ -48,7 +48,7 @@ def test_the_last_jobs_choose_and_hand_in_what_was_chosen_and_a_newcomer_joins_b
 ) -> None:
     """The same comes out on this machine by one command. The newcomer lies in a file."""
     here = TinyStudy(tmp_path_factory.mktemp("here"), base_config, **TUNED)
-    run_here(here, "--cluster", "local", "--cells-per-job", 6)
+    run_here(here, "--cells-per-job", 6)
     submitted = on_cluster(**TUNED)
     assert "submitted 4 cells in 2 jobs" in submitted.submit(*PACKED)
     submitted.wait_until_over()
@@ -66,7 +66,7 @@ def test_the_last_jobs_choose_and_hand_in_what_was_chosen_and_a_newcomer_joins_b
     mine.write_text(NEWCOMER)
     flags = ("--add", f"{mine}:BEND", "--trust-remote-code")
     before = {path: path.stat().st_mtime_ns for path in submitted.study.folder.glob("*/*/*/COMPLETED")}
-    run_here(here, "--cluster", "local", "--cells-per-job", 6, *flags)
+    run_here(here, "--cells-per-job", 6, *flags)
     submitted.submit(*PACKED, *flags)
     submitted.wait_until_over()
     assert told(submitted.study) == told(here)

@@ -22,7 +22,6 @@ from slurm import next_stage as stages
 from slurm import worker as cell_module
 from slurm.commands import study_status as show_status
 from slurm.study.study import load_study
-from slurm.survey import studies_table
 from tests.cases import first_is_fast
 from tests.unit.slurm.next_stage.runner import Runner
 
@@ -138,7 +137,6 @@ def test_every_variant_is_tuned_alike_and_trains_at_its_own_best_and_at_the_shar
         "tuning: 2 rounds, all chosen",
         "32 cells: 32 done",
     ]
-    print(studies_table(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize("cell", first_is_fast([20, 1, 18, 19, 24, 25, 31, 32]))
