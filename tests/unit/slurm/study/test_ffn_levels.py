@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from base.errors import UsageError
@@ -9,6 +11,7 @@ from slurm.study.ffn_levels import (
     canonical_contrast,
     canonical_level,
     field_point,
+    field_points,
     find,
     leaves,
     num_steps,
@@ -78,6 +81,22 @@ def test_a_level_is_text_and_sets_the_value(name: str, value: object, level: str
     assert (point.axis, point.level, find(point.values, name)) == (name, level, read)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model.ffn", "model.ffn is no axis of its own; write it under `variants`"),
+        ("model.ffn_options.grid_size", "is no axis of its own"),
+        ("optim.learning_rat", "is no field of a run's configuration; did you mean 'optim.learning_rate'?"),
+        ("weather", "is no field of a run's configuration; write section.name"),
+        ("train.logging_steps", "train.logging_steps cannot change what is trained"),
+        ("output.runs_dir", "output.runs_dir cannot change what is trained"),
+    ],
+)
+def test_what_is_no_axis_is_refused(name: str, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        field_points(name, [1])
+
+
 def test_levels_are_found_however_they_are_written() -> None:
     assert canonical_level("optim.learning_rate", "3e-3") == "0.003"
     assert canonical_level("tokens", "1000k") == "1M"
@@ -117,7 +136,9 @@ def test_tokens_are_read_and_written_exactly(written: object, number: int, text:
     assert read_tokens(text) == number
 
 
-@pytest.mark.parametrize("written", ["", "M", "1.5", "1T", "-1M", 0, True, None, [1], "1e99M", float("inf")])
+@pytest.mark.parametrize(
+    "written", ["", "M", "1.5", "1T", "-1M", 0, True, [1], "2e15", "1e99M", float("inf")]
+)
 def test_what_is_no_number_of_tokens_is_refused(written: object) -> None:
     with pytest.raises(UsageError, match="is no number of training tokens"):
         read_tokens(written)

@@ -79,3 +79,14 @@ def test_a_thousand_points_are_allowed_and_a_word_is_no_mapping():
     assert len(read_tune(GIVEN | {RATE: [i / 2000 for i in range(1, 1001)]}).fields[RATE]) == 1000
     with pytest.raises(UsageError, match="must be a mapping"):
         read_tune("grid")
+
+
+@pytest.mark.parametrize(("num_steps", "found"), [(100, [200, 100, 50]), (1, [2, 1, 1])])
+def test_a_larger_batch_reads_as_many_tokens_in_fewer_steps(load, num_steps, found):
+    usual = load().cells[0].config
+    tokens = num_steps * usual.train.batch_size * usual.data.block_size
+    sizes = [usual.train.batch_size * factor // 2 for factor in (1, 2, 4)]
+    tune = {"train.batch_size": sizes, "seeds": [101], "widen": 0}
+    study = load(variants=["gelu"], tokens=[tokens], tune=tune)
+    assert [cell.config.train.batch_size for cell in study.cells] == sizes
+    assert [cell.config.optim.max_steps for cell in study.cells] == found
