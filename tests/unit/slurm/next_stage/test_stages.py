@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,10 @@ from scores.tuning_trials import read_tuning
 from slurm import launch
 from slurm import next_stage as stages
 from slurm import worker as cell_module
-from slurm.cell_state import start_state, write_state
-from slurm.commands import study_run as submit
 from slurm.commands import study_status as show_status
-from slurm.study.cells import Cell
 from slurm.study.study import load_study
-from slurm.survey import studies_table
 from tests.cases import first_is_fast
+from tests.unit.slurm.next_stage.runner import Runner
 
 RATE = "optim.learning_rate"
 RATES = [1e-3, 3e-3, 1e-2]
@@ -39,91 +36,48 @@ def loss(variant: str, rate: float, seed: int) -> float:
     return 3.0 + math.log(rate / BEST[variant]) ** 2 + seed / 1e4
 
 
-class Trainer:
-    """Runs cells by writing what a training leaves.
+def leave(cell: Any) -> str | None:
+    """Write what a cell's training leaves."""
+    run, config = RunFolder(cell.run_dir), cell.config
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_config(run.path, config)
+    results = {"step": 5, "eval_loss": loss(cell.variant, config.optim.learning_rate, config.seed)}
+    record = {"results": results, "config_hash": config_hash(config), "variant_source": "", "files": {}}
+    write_record(run.completion_marker, record)
+    return None
 
-    Args:
-        fails: Run ids begin with one of these: they end with an error of their own.
-        diverges: Variant and rate of runs that diverge.
-        stops_at: The cell, counted from 1 over all stages, at which the process is killed.
-    """
 
-    def __init__(
-        self,
-        fails: Sequence[str] = (),
-        diverges: Sequence[tuple[str, float]] = (),
-        stops_at: int = 0,
-    ) -> None:
-        self.fails, self.diverges, self.stops_at = tuple(fails), tuple(diverges), stops_at
-        self.ran, self.cells = [], []
+def diverge(cell: Any) -> str | None:
+    """Train, but for gelu at one rate, which diverges."""
+    if (cell.variant, cell.config.optim.learning_rate) != ("gelu", 3e-3):
+        return leave(cell)
+    run = RunFolder(cell.run_dir)
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_config(run.path, cell.config)
+    run.failure_marker.write_text("{}")
+    return "the loss diverged"
 
-    def __call__(self, *_: Any) -> Trainer:
-        return self
 
-    def run(self, batches: Sequence[Sequence[Cell]]) -> None:
-        for cell in [cell for batch in batches for cell in batch]:
-            self.cells.append(cell)
-            if len(self.ran) + 1 == self.stops_at:
-                raise KeyboardInterrupt
-            self.ran.append(cell.run_id)
-            state = start_state(cell.study_dir, cell.run_id, "log")
-            error = self.train(cell)
-            ended = {"name": "failed" if error else "done", "error": error}
-            write_state(cell.study_dir, cell.run_id, type(state)(**{**vars(state), **ended}))
-
-    def train(self, cell: Any) -> str:
-        """Leave a folder; returns the error."""
-        run, config = RunFolder(cell.run_dir), cell.config
-        if self.fails and cell.run_id.startswith(self.fails):
-            return "it broke"
-        run.path.mkdir(parents=True, exist_ok=True)
-        write_config(run.path, config)
-        rate = config.optim.learning_rate
-        if (cell.variant, rate) in self.diverges:
-            run.failure_marker.write_text("{}")
-            return "the loss diverged"
-        results = {"step": 5, "eval_loss": loss(cell.variant, rate, config.seed)}
-        completion = {
-            "results": results,
-            "config_hash": config_hash(config),
-            "variant_source": "",
-            "files": {},
-        }
-        write_record(run.completion_marker, completion)
-        return ""
+STUDY: dict[str, Any] = {
+    "name": "tuned",
+    "variants": list(BEST),
+    "tune": {RATE: RATES, "seeds": [101, 102]},
+}
 
 
 @pytest.fixture
-def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
-    """Call slurm.submit for the test's study; cells are trained by ``trainer``."""
-    monkeypatch.setattr(launch, "_prepare", lambda *_: None)
-    monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
+def run(submit, monkeypatch) -> Callable[..., int]:
+    """Run the test's study."""
     monkeypatch.setattr(cell_module, "is_finished", lambda run: RunFolder(run).has_marker)
     monkeypatch.setattr(cell_module, "is_evaluated", lambda *_: True)
     monkeypatch.setattr(stages, "write_report", lambda *_: None)
     monkeypatch.setattr(stages, "summary", lambda _: "")
     monkeypatch.setattr(stages, "take_look", lambda *_: None)
 
-    def call(*flags: str, trainer: Trainer | None = None, **changes: Any) -> int:
-        monkeypatch.setattr(launch, "LocalRunner", trainer or Trainer())
-        return submit([str(write_study(tmp_path, repository, **changes)), *flags])
+    def call(*flags: str, runner: Runner | None = None, **changes: Any) -> int:
+        return submit(*flags, runner=runner or Runner(leave), **STUDY | changes)
 
     return call
-
-
-def write_study(path: Path, repository: Path, **changes: Any) -> Path:
-    content = {
-        "name": "tuned",
-        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
-        "variants": list(BEST),
-        "seeds": [1, 2],
-        "tune": {RATE: RATES, "seeds": [101, 102]},
-        "config": {"output": {"runs_dir": str(path / "runs")}},
-        "evaluation": {"suites": []},
-    } | changes
-    file = path / "study.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return file
 
 
 def told(tmp_path: Path) -> dict[str, Any]:
@@ -175,15 +129,14 @@ def test_every_variant_is_tuned_alike_and_trains_at_its_own_best_and_at_the_shar
     assert "tuning: 1 round, 0 of 3 chosen" in said
     assert "chosen: gpt_neo, kan: optim.learning_rate 0.01 (held-out loss 3.0102)" in said
 
-    trainer = Trainer()
-    assert run(trainer=trainer) == 0
-    assert trainer.ran == []
+    runner = Runner(leave)
+    assert run(runner=runner) == 0
+    assert runner.ran == []
     show_status([str(tmp_path / "runs" / "tuned")])
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "tuning: 2 rounds, all chosen",
         "32 cells: 32 done",
     ]
-    print(studies_table(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize("cell", first_is_fast([20, 1, 18, 19, 24, 25, 31, 32]))
@@ -193,28 +146,28 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
     whole.mkdir()
     runs = {"config": {"output": {"runs_dir": str(whole / "runs")}}}
     assert run(**runs) == 0
-    trainer = Trainer(stops_at=cell)
+    runner = Runner(leave, stops_at=cell)
     with pytest.raises(KeyboardInterrupt):
-        run(trainer=trainer)
-    rest = Trainer()
-    assert run(trainer=rest) == 0
+        run(runner=runner)
+    rest = Runner(leave)
+    assert run(runner=rest) == 0
     assert told(tmp_path) == told(whole)
-    assert len({*trainer.ran, *rest.ran}) == len(trainer.ran) + len(rest.ran)  # none twice
+    assert len({*runner.ran, *rest.ran}) == len(runner.ran) + len(rest.ran)  # none twice
 
 
 def test_a_run_that_diverged_counts_as_infinitely_bad_and_is_not_tried_again(run, tmp_path):
-    trainer = Trainer(diverges=[("gelu", 3e-3)])
-    assert run("--retry-failed", trainer=trainer) == 0
+    runner = Runner(diverge)
+    assert run("--retry-failed", runner=runner) == 0
     tuning = read_tuning(tmp_path / "runs" / "tuned")
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST | {"gelu": 1e-3}
     (tried,) = [one for one in tuning.rounds[0].tried if one.variant == "gelu" and one.point[RATE] == 3e-3]
     assert tried.losses == (None, None)
-    assert len(trainer.ran) == len(set(trainer.ran))
+    assert len(runner.ran) == len(set(runner.ran))
 
 
 @pytest.mark.slow
 def test_a_run_that_failed_by_itself_holds_up_the_choice_until_it_is_done(run, tmp_path, capsys):
-    assert run(trainer=Trainer(fails=["gpt_neo/kan/seed102-"])) == 1
+    assert run(runner=Runner(leave, fails=["gpt_neo/kan/seed102-"])) == 1
     assert read_tuning(tmp_path / "runs" / "tuned") is None
     said = capsys.readouterr().out
     assert "tuning waits for 3 of its runs that failed by an error of their own" in said
@@ -236,7 +189,7 @@ def test_a_dry_run_tells_the_tuning_runs_and_what_comes_after_them(run, tmp_path
 @pytest.mark.slow
 def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(trainer=Trainer(stops_at=20))
+        run(runner=Runner(leave, stops_at=20))
     tune = {RATE: RATES, "seeds": [101, 102]}
     runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
     for changes, said in [
@@ -258,9 +211,9 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
     assert read_tuning(tmp_path / "runs" / "tuned").rounds[: len(tried)] == tried
 
 
-def tuned_runs(trainer: Trainer) -> list[tuple[str, str]]:
+def tuned_runs(runner: Runner) -> list[tuple[str, str]]:
     """Variant and stage of what was run."""
-    return sorted({(cell.variant, cell.stage) for cell in trainer.cells})
+    return sorted({(cell.variant, cell.stage) for cell in runner.cells})
 
 
 @pytest.mark.parametrize("by_flag", [True, False], ids=["--add", "file"])
@@ -274,9 +227,9 @@ def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run,
     assert len(grown[RATE]) > len(RATES)
     ends = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/COMPLETED")}
     flags, named = (("--add", "relu"), two) if by_flag else ((), {"variants": ["relu", "gelu", "kan"]})
-    trainer = Trainer()
-    assert run(*flags, trainer=trainer, **named) == 0
-    assert tuned_runs(trainer) == [("relu", "main"), ("relu", "tune")]
+    runner = Runner(leave)
+    assert run(*flags, runner=runner, **named) == 0
+    assert tuned_runs(runner) == [("relu", "main"), ("relu", "tune")]
     assert {path: path.stat().st_mtime_ns for path in ends} == ends
     now = read_tuning(study)
     assert now.is_over
@@ -286,8 +239,8 @@ def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run,
     assert now.choice("gpt_neo", (), "relu").point == {RATE: BEST["relu"]}
     tried = Counter(one.variant for each in now.rounds for one in each.tried)
     assert len(set(tried.values())) == 1
-    again = Trainer()
-    assert run(*flags, trainer=again, **named) == 0
+    again = Runner(leave)
+    assert run(*flags, runner=again, **named) == 0
     assert not again.ran
     if by_flag:
         with pytest.raises(UsageError, match=r"relu took part in it; put it back, or --add it again"):
@@ -299,9 +252,9 @@ def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run,
 def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at):
     """Before the others are through it waits for their grid; a second one enters by itself."""
     with pytest.raises(KeyboardInterrupt):
-        run(variants=["gelu", "kan"], trainer=Trainer(stops_at=14))
+        run(variants=["gelu", "kan"], runner=Runner(leave, stops_at=14))
     with pytest.raises(KeyboardInterrupt):
-        run("--add", "relu", variants=["gelu", "kan"], trainer=Trainer(stops_at=stops_at))
+        run("--add", "relu", variants=["gelu", "kan"], runner=Runner(leave, stops_at=stops_at))
     assert run("--add", "relu", variants=["gelu", "kan"]) == 0
     tuning = read_tuning(tmp_path / "runs" / "tuned")
     assert tuning.is_over
@@ -316,15 +269,15 @@ def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at)
 @pytest.mark.parametrize("by", ["all", "the rest"])
 def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path, by):
     """The same command without the flags goes on with the others, and so does one that names them alone."""
-    first, asked = Trainer(), {"report": {"baseline": "gelu", "contrasts": ["relu - kan", "relu - gelu"]}}
-    assert run("--variants", "gelu", "relu", "--seeds", "1", trainer=first, **asked) == 0
+    first, asked = Runner(leave), {"report": {"baseline": "gelu", "contrasts": ["relu - kan", "relu - gelu"]}}
+    assert run("--variants", "gelu", "relu", "--seeds", "1", runner=first, **asked) == 0
     share = yaml.safe_load((tmp_path / "runs" / "tuned" / "study.yaml").read_text())
     assert share["report"]["contrasts"] == ["relu - gelu"]
     assert {cell.variant for cell in first.cells} == {"gelu", "relu"}
     assert {cell.seed for cell in first.cells if cell.stage != "tune"} == {1}
-    rest = Trainer()
+    rest = Runner(leave)
     flags = () if by == "all" else ("--variants", "kan")
-    assert run(*flags, trainer=rest, **asked) == 0
+    assert run(*flags, runner=rest, **asked) == 0
     assert not set(first.ran) & set(rest.ran)
     assert {(cell.variant, cell.seed) for cell in rest.cells if cell.stage == "main"} == {
         ("kan", 1), ("kan", 2), ("gelu", 2), ("relu", 2),
@@ -341,10 +294,10 @@ def test_a_family_may_be_added_too(run, tmp_path, repository):
         "gpt_neo": repository / "configs/tiny.yaml",
         "roberta": repository / "configs/tiny-roberta.yaml",
     }
-    trainer = Trainer()
-    assert run(families={name: str(path) for name, path in families.items()}, trainer=trainer, **two) == 0
+    runner = Runner(leave)
+    assert run(families={name: str(path) for name, path in families.items()}, runner=runner, **two) == 0
     now = read_tuning(tmp_path / "runs" / "tuned")
-    assert {cell.config.family for cell in trainer.cells} == {"roberta"}
+    assert {cell.config.family for cell in runner.cells} == {"roberta"}
     assert now.is_over
     assert now.chosen[:2] == before.chosen
     assert {(one.family, one.variant) for one in now.chosen[2:]} == {("roberta", "gelu"), ("roberta", "relu")}
@@ -366,10 +319,10 @@ def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):
     assert {tuple(sorted(level)) for level in levels} == {(RATE, "size", "variant"), ("size", "variant")}
 
 
-def test_the_text_that_is_compared_on_is_prepared_before_any_tuning(tmp_path, repository, monkeypatch):
+def test_the_text_that_is_compared_on_is_prepared_before_any_tuning(load, monkeypatch):
     seen: list[str] = []
     monkeypatch.setattr(launch, "prepare_data", lambda config: seen.append(config.data.validation_part))
-    study = load_study(write_study(tmp_path, repository))
+    study = load(**STUDY)
     assert {cell.config.data.validation_part for cell in study.cells} == {"even"}
     launch._prepare(study, study.cells)
     assert seen == ["even", "odd"]

@@ -1,28 +1,33 @@
-"""--cancel stops the command of this very study and no other process."""
+"""``study cancel`` stops the command of this very study alone; ``study status`` follows one that goes on."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
 from base.errors import UsageError
-from base.run.folder_names import StudyFolder
-from slurm import commands
+from base.run.folder_names import RunFolder, StudyFolder
+from slurm import commands, survey
+from slurm.cell_state import CellState, write_state
 from slurm.cluster import QueuedJob, cells_name, report_name
-from slurm.commands import cancel_study, study_cancel
+from slurm.commands import cancel_study, study_cancel, study_status
 from slurm.todo import sole_submitter
 
 NOTHING = "nothing of this study is queued or running\n"
+FIRST, SECOND = "gpt_neo/gelu/seed101-00000001", "gpt_neo/gelu/seed1-00000002"
 Start = Callable[[Path], subprocess.Popen[bytes]]
 
 
 @pytest.fixture(autouse=True)
 def no_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "read_queue", lambda _: {})
+    monkeypatch.setattr(survey, "read_queue", lambda _: None)
 
 
 @pytest.fixture
@@ -31,14 +36,13 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def make(study: Path) -> subprocess.Popen[bytes]:
-        code = (
-            "import sys, time; from pathlib import Path; from slurm.todo import sole_submitter\n"
-            "with sole_submitter(Path(sys.argv[1])):\n    print(flush=True); time.sleep(100)"
-        )
-        process = subprocess.Popen([sys.executable, "-c", code, study], stdout=subprocess.PIPE)
+        study.mkdir(exist_ok=True)
+        lock = StudyFolder(study).submit_lock_file
+        command = ["flock", "--no-fork", str(lock), "sh", "-c", "echo; exec sleep 100"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append(process)
         assert process.stdout
         process.stdout.readline()
-        started.append(process)
         return process
 
     yield make
@@ -47,7 +51,6 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
-@pytest.mark.ci
 def test_the_command_of_the_study_is_told_to_stop_and_that_of_another_is_not(
     tmp_path: Path, capsys, start: Start
 ) -> None:
@@ -123,3 +126,69 @@ def test_by_its_folder_a_study_is_cancelled_as_by_its_file(tmp_path: Path, capsy
         study_cancel(["quickstart", "--runs-dir", str(tmp_path)])
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
         study_cancel([str(tmp_path)])
+
+
+def list_cells(study: Path, *run_ids: str, **more: object) -> None:
+    content = {"cells": list(run_ids), **more}
+    StudyFolder(study).study_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys) -> None:
+    """A tuned study names its next cells once the ones before are done."""
+    list_cells(tmp_path, FIRST)
+    write_state(tmp_path, FIRST, CellState(name="queued"))
+    slept: list[float] = []
+
+    def go_on(seconds: float) -> None:
+        slept.append(seconds)
+        write_state(tmp_path, FIRST, CellState(name="done"))
+        write_state(tmp_path, SECOND, CellState(name="queued" if len(slept) == 1 else "done"))
+        list_cells(tmp_path, FIRST, SECOND)
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    study_status([str(tmp_path), "--watch", "--html", "--every", "7"])
+    assert slept == [7, 7]
+    assert "2 cells: 2 done" in capsys.readouterr().out
+    page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
+    assert "2 cells: 2 done" in page
+    assert SECOND in page
+
+
+def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """All cells of a round are done, and the next are not named yet; it ends with that command."""
+    list_cells(tmp_path, FIRST)
+    write_state(tmp_path, FIRST, CellState(name="done"))
+    slept: list[float] = []
+
+    def go_on(seconds: float) -> None:
+        slept.append(seconds)
+        assert StudyFolder(tmp_path).status_page.is_file()
+        if len(slept) == 3:
+            command.close()
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    command = ExitStack()
+    command.enter_context(sole_submitter(tmp_path))
+    study_status([str(tmp_path), "--watch", "--html"])
+    assert len(slept) == 3
+    study_status([str(tmp_path), "--watch"])  # nobody is at it
+    assert len(slept) == 3
+    assert "1 cells: 1 done" in capsys.readouterr().out
+
+
+def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys) -> None:
+    list_cells(tmp_path, FIRST, SECOND, stages={"tune": [FIRST], "main": [SECOND]})
+    for run_id in (FIRST, SECOND):
+        run = RunFolder(tmp_path / run_id)
+        run.path.mkdir(parents=True)
+        run.failure_marker.write_text("the loss is not finite")
+        write_state(tmp_path, run_id, CellState(name="failed", error="the loss is not finite"))
+    study_status([str(tmp_path), "--html"])
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in said[:2]] == [[FIRST, "diverged"], [SECOND, "failed"]]
+    assert "2 cells: 1 diverged, 1 failed" in said
+    page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
+    assert page.count("<td>failed</td>") == 1
+    assert "1 diverged" in page

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -24,16 +23,15 @@ from report.inputs.sources import read_source
 from report.inputs.study_design import decided_remark
 from report.write import write_report
 from scores.rows import write_rows
-from scores.stages import Decisions, read_decisions
-from slurm import launch, todo
+from scores.stages import Decision, Decisions, Look, read_decisions, write_decisions
 from slurm import next_stage as stages
-from slurm.cell_state import start_state, write_state
-from slurm.commands import study_run as submit
+from slurm import todo
 from slurm.commands import study_status as show_status
 from slurm.next_stage import take_look
 from slurm.study.cells import Cell
 from slurm.study.study import load_study
 from tests.cases import first_is_fast
+from tests.unit.slurm.next_stage.runner import Runner
 
 SCORES = {
     "gelu": (75.0, 0.2),
@@ -55,70 +53,35 @@ def score(variant: str, seed: int) -> float:
     return mean + spread * (-1) ** seed
 
 
-class Scorer:
-    """Runs cells by writing their scores.
+def leave(cell: Cell) -> None:
+    """Write a cell's scores."""
+    config = cell.config
+    row = {"run_id": cell.run_id, "family": config.family, "variant": config.model.ffn}
+    row |= {"seed": config.seed, "benchmark": "embedded-pairs", "task": "all", "group": "", "head": ""}
+    row |= {"metric": "accuracy", "score": score(cell.variant, config.seed), "n_items": 100}
+    write_rows(pd.DataFrame([row | {"primary": True}]), RunFolder(cell.run_dir).rows_file)
 
-    Args:
-        fails: Run ids begin with one of these: they end with an error.
-        stops_at: The cell, counted from 1 over all looks, at which the process is killed.
-    """
 
-    def __init__(self, fails: Sequence[str] = (), stops_at: int = 0) -> None:
-        self.fails, self.stops_at, self.num_run = tuple(fails), stops_at, 0
-
-    def __call__(self, *_: object) -> Scorer:
-        return self
-
-    def run(self, batches: Sequence[Sequence[Cell]]) -> None:
-        for cell in (cell for batch in batches for cell in batch):
-            self.num_run += 1
-            if self.num_run == self.stops_at:
-                raise KeyboardInterrupt
-            state = start_state(cell.study_dir, cell.run_id, "log")
-            is_failed = bool(self.fails) and cell.run_id.startswith(self.fails)
-            if not is_failed:
-                self.write(cell)
-            ended = {"name": "failed" if is_failed else "done", "error": "it broke" if is_failed else ""}
-            write_state(cell.study_dir, cell.run_id, type(state)(**{**vars(state), **ended}))
-
-    def write(self, cell: Cell) -> None:
-        config = cell.config
-        row = {"run_id": cell.run_id, "family": config.family, "variant": config.model.ffn}
-        row |= {"seed": config.seed, "benchmark": "embedded-pairs", "task": "all", "group": "", "head": ""}
-        row |= {"metric": "accuracy", "score": score(cell.variant, config.seed), "n_items": 100}
-        write_rows(pd.DataFrame([row | {"primary": True}]), RunFolder(cell.run_dir).rows_file)
+STUDY: dict[str, Any] = {
+    "name": "looks",
+    "variants": list(SCORES),
+    "seeds": {"first": 4, "most": 12, "until": "decided"},
+    "evaluation": {"suites": ["embedded-pairs"]},
+    "report": {"margin": 12.0},
+}
 
 
 @pytest.fixture
-def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
-    """Call slurm.submit for the test's study; cells are scored by ``scorer``."""
-    monkeypatch.setattr(launch, "_prepare", lambda *_: None)
-    monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
+def run(submit, monkeypatch) -> Callable[..., int]:
+    """Run the test's study."""
     monkeypatch.setattr(todo, "is_done", lambda cell: RunFolder(cell.run_dir).is_scored)
     # Figures take the time.
     monkeypatch.setattr(stages, "write_report", lambda folder, _: analyse(read_source(folder)))
 
-    def call(*flags: str, scorer: Scorer | None = None, **changes: Any) -> int:
-        monkeypatch.setattr(launch, "LocalRunner", scorer or Scorer())
-        write_study(tmp_path, repository, **changes)
-        return submit([str(tmp_path / "study.yaml"), *flags])
+    def call(*flags: str, runner: Runner | None = None, **changes: Any) -> int:
+        return submit(*flags, runner=runner or Runner(leave), **STUDY | changes)
 
     return call
-
-
-def write_study(path: Path, repository: Path, **changes: Any) -> Path:
-    content = {
-        "name": "looks",
-        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
-        "variants": list(SCORES),
-        "seeds": {"first": 4, "most": 12, "until": "decided"},
-        "config": {"output": {"runs_dir": str(path / "runs")}},
-        "evaluation": {"suites": ["embedded-pairs"]},
-        "report": {"margin": 12.0},
-    } | changes
-    file = path / "study.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return file
 
 
 def seeds_of(tmp_path: Path) -> dict[str, int]:
@@ -149,15 +112,30 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert written["seeds"] == list(range(1, 13))
     assert len(written["cells"]) == sum(ENDS.values())
 
-    scorer = Scorer()
-    assert run(scorer=scorer) == 0
-    assert scorer.num_run == 0
+    runner = Runner(leave)
+    assert run(runner=runner) == 0
+    assert runner.ran == []
     assert len(looks_of(tmp_path)) == 3
     show_status([str(tmp_path / "runs" / "looks")])
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "look 3 of 3, at 12 seeds: 3 of 4 comparisons decided",
         "40 cells: 40 done",
     ]
+
+    # What was decided stays as it was, with the runs that it had then.
+    found = analyse(read_source(tmp_path / "runs" / "looks"))
+    for comparison in found.comparisons:
+        variant = comparison.contrast.compared
+        num = ENDS[variant]
+        arms = [[score(name, seed) for seed in range(1, num + 1)] for name in (variant, "gelu")]
+        assert (comparison.num_runs_plus, comparison.num_runs_minus) == (num, num)
+        assert comparison.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue, rel=1e-9)
+    assert found.missing.empty
+    assert not [note for note in found.warnings if "differ in number" in note]
+    (remark,) = [text for text in found.source.remarks if "Seeds were added" in text]
+    for words in ("looks of 4, 8, 12 seeds", "silu - gelu with 4 seeds", "relu - gelu with 8 seeds"):
+        assert words in remark
+    assert "swish" not in remark
 
 
 @pytest.mark.parametrize("factor", ["ffn", pytest.param("size", marks=pytest.mark.slow)])
@@ -181,24 +159,6 @@ def test_levels_get_seeds_of_their_own_at_every_size(factor, run, tmp_path, caps
     assert factor == "size" or (remark is not None and remark.endswith(f"It took {used}."))
 
 
-@pytest.mark.slow
-def test_a_decided_comparison_stays_as_it_was(run, tmp_path):
-    assert run() == 0
-    found = analyse(read_source(tmp_path / "runs" / "looks"))
-    for comparison in found.comparisons:
-        variant = comparison.contrast.compared
-        num = ENDS[variant]
-        arms = [[score(name, seed) for seed in range(1, num + 1)] for name in (variant, "gelu")]
-        assert (comparison.num_runs_plus, comparison.num_runs_minus) == (num, num)
-        assert comparison.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue, rel=1e-9)
-    assert found.missing.empty
-    assert not [note for note in found.warnings if "differ in number" in note]
-    (remark,) = [text for text in found.source.remarks if "Seeds were added" in text]
-    for words in ("looks of 4, 8, 12 seeds", "silu - gelu with 4 seeds", "relu - gelu with 8 seeds"):
-        assert words in remark
-    assert "swish" not in remark
-
-
 @pytest.mark.ci
 def test_every_look_is_a_report(run, tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "write_report", write_report)
@@ -214,7 +174,7 @@ def test_every_look_is_a_report(run, tmp_path, monkeypatch):
 @pytest.mark.ci
 def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(scorer=Scorer(stops_at=cell))
+        run(runner=Runner(leave, stops_at=cell))
     assert run() == 0
     assert seeds_of(tmp_path) == ENDS
     assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
@@ -222,7 +182,7 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
 
 @pytest.mark.ci
 def test_cells_that_fail_do_not_keep_a_look_from_being_made(run, tmp_path):
-    assert run(scorer=Scorer(fails=["gpt_neo/relu/seed3-"])) == 1
+    assert run(runner=Runner(leave, fails=["gpt_neo/relu/seed3-"])) == 1
     assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
 
 
@@ -241,7 +201,7 @@ def test_a_dry_run_is_of_the_first_look(run, tmp_path, capsys):
 @pytest.mark.slow
 def test_what_looks_rest_on_cannot_be_changed_after_the_first(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(scorer=Scorer(stops_at=25))
+        run(runner=Runner(leave, stops_at=25))
     runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
     for changes, said in [
         ({"report": {"margin": 1.0}}, "report.margin changed"),
@@ -261,32 +221,26 @@ def test_without_a_report_no_look_is_made(run, tmp_path):
     assert not (tmp_path / "runs" / "looks" / "decisions.json").exists()
 
 
-def test_the_last_look_need_not_be_a_multiple(tmp_path, repository):
-    study = load_study(write_study(tmp_path, repository, seeds={"first": 3, "most": 10}))
-    assert study.config.looks == study.config.report.looks == (3, 6, 9, 10)
-    assert {cell.config.seed for cell in study.cells} == {1, 2, 3}
-    assert {cell.config.seed for cell in study.planned} == set(range(1, 11))
-
-
 @pytest.mark.parametrize(
     ("looks", "numbers"),
     [
         ([3, 5, 12], (3, 5, 12)),
         (None, (3, 6, 9, 12)),
+        (None, (3, 6, 9, 10)),  # the last need not be a multiple
         ([3, 100], (3, 100)),  # every third of them would be more looks than there may be
     ],
 )
-def test_looks_may_be_named(looks, numbers, tmp_path, repository):
-    changes = {"seeds": {"first": 3, "most": numbers[-1]}, "report": {"looks": looks}}
-    study = load_study(write_study(tmp_path, repository, **changes))
-    assert study.config.looks == numbers
-    assert study.config.report.looks == numbers
+def test_looks_may_be_named(looks, numbers, load):
+    study = load(**STUDY | {"seeds": {"first": 3, "most": numbers[-1]}, "report": {"looks": looks}})
+    assert study.config.looks == study.config.report.looks == numbers
+    assert {cell.config.seed for cell in study.cells} == {1, 2, 3}
+    assert {cell.config.seed for cell in study.planned} == set(range(1, numbers[-1] + 1))
 
 
-def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
+def test_looks_that_do_not_fit_the_seeds_are_told(load):
     changes = {"seeds": {"first": 3, "most": 12}, "report": {"looks": [3, 6, 10]}}
     with pytest.raises(UsageError, match=r"the first at 3 and the last at 12, not 3 from 3 to 10"):
-        load_study(write_study(tmp_path, repository, **changes))
+        load(**STUDY | changes)
 
 
 def test_without_a_claim_no_look_is_made(tmp_path, capsys):
@@ -299,13 +253,21 @@ def test_without_a_claim_no_look_is_made(tmp_path, capsys):
     assert read_decisions(tmp_path) is None
 
 
-@pytest.mark.slow
-def test_a_damaged_record_is_told(run, tmp_path):
-    assert run() == 0
-    file = tmp_path / "runs" / "looks" / "decisions.json"
-    whole = json.loads(file.read_text())
-    assert read_decisions(file.parent) is not None
-    for place, value in [
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """What a look has decided, as it is written down."""
+    claim = Decision(comparison="relu - gelu", outcome="blimp", verdict="different", is_decided=True)
+    look = Look(seeds=4, made="2026-01-01", claims=(claim,), go_on=("gelu", "swish"))
+    plan = {"looks": [4, 8, 12], "variants": ["gelu", "relu", "swish"]}
+    decisions = Decisions(plan=plan, looks=(look,))
+    write_decisions(tmp_path, decisions)
+    assert read_decisions(tmp_path) == decisions
+    return tmp_path / "decisions.json"
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
         (("looks", 0, "seeds"), "4"),
         (("looks", 0, "seeds"), True),
         (("looks", 0, "go_on"), "swish"),
@@ -313,15 +275,17 @@ def test_a_damaged_record_is_told(run, tmp_path):
         (("plan", "looks"), []),
         (("plan", "looks"), [12, 8, 4]),
         (("plan", "variants"), "gelu"),
-    ]:
-        changed = copy.deepcopy(whole)
-        inner = reduce(getitem, place[:-1], changed)
-        inner[place[-1]] = value
-        assert_refused(file, json.dumps(changed))
-    for text in ("", "{}", "[]", "null", '{"plan": {}, "looks": [', "\0" * 100, "[" * 100_000):
-        assert_refused(file, text)
-    with pytest.raises(UsageError, match=r"decisions\.json is damaged"):
-        run()
+    ],
+)
+def test_a_record_that_says_what_cannot_be_is_damaged(record: Path, place: tuple, value: Any):
+    changed = json.loads(record.read_text())
+    reduce(getitem, place[:-1], changed)[place[-1]] = value
+    assert_refused(record, json.dumps(changed))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"plan": {}, "looks": [', "\0" * 100, "[" * 100_000])
+def test_a_record_that_is_none_is_damaged(record: Path, text: str):
+    assert_refused(record, text)
 
 
 def assert_refused(file: Path, text: str) -> None:
