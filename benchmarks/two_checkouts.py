@@ -1,9 +1,11 @@
 """Whether one checkout is as fast as another: both do the same work in turn, A B, B A, ..., as commands.
 
-    python -m benchmarks.two_checkouts ../before ../after
+    make bench
+    python -m benchmarks.two_checkouts v0.1.0
     python -m benchmarks.two_checkouts ../before ../after --rounds 9 --only step help
 
-Each checkout is run by the command that is installed in its own ``.venv``. Measured are
+A checkout is a folder or a revision of git; without one, A is the last release, or before there is any, where
+this branch left ``main``. It is run by its own ``.venv``, or where it has none by this Python. Measured are
 
     step      300 training steps of a tiny model: a run of 320 steps less one of 20
     blimp     scoring BLiMP, or where ../shared/data is missing the embedded pairs
@@ -14,12 +16,16 @@ Each checkout is run by the command that is installed in its own ``.venv``. Meas
 
 in seconds on one thread, each with the start of its process. The first round is not counted: it fills caches.
 A ratio is the median over rounds of the second checkout's time over the first one's in the same round;
-processor time bears it better than the clock when others use the machine. Prints markdown.
+processor time bears it better than the clock when others use the machine. Prints markdown, and appends the
+ratios with the machine, versions and date to a CSV table where one is named (``make bench``:
+benchmarks/ratios.csv).
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import os
 import resource
 import shutil
@@ -32,10 +38,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from benchmarks.big_report import made_up_scores
+from benchmarks.ffn import machine
 
+HERE = Path(__file__).resolve().parents[1]
 DATA = Path(__file__).parents[2] / "shared" / "data" / "blimp"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -61,14 +70,16 @@ class Checkout:
 
     def __init__(self, root: Path, home: Path) -> None:
         self.root, self.home = root.resolve(), home
-        self._command = self.root / ".venv" / "bin" / "ffn-ablations"
+        python = self.root / ".venv" / "bin" / "python"
+        self._command = [str(python) if python.exists() else sys.executable, "-m", "ffn_ablations"]
         home.mkdir()
 
     def time(self, *words: object) -> Seconds:
         """Give a command in the tree; a failure ends the comparison."""
-        line = [str(self._command), *map(str, words)]
+        line = [*self._command, *map(str, words)]
+        environment = ENVIRONMENT | {"PYTHONPATH": str(self.root)}
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(line, cwd=self.root, env=ENVIRONMENT, capture_output=True, text=True)
+        done = subprocess.run(line, cwd=self.root, env=environment, capture_output=True, text=True)
         after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         if done.returncode:
             raise SystemExit(f"in {self.root}: {' '.join(line)} ended with {done.returncode}\n{done.stderr}")
@@ -137,14 +148,67 @@ MEASURES: dict[str, Callable[[Checkout], Seconds]] = {
 }
 
 
+def ratio(
+    rounds: list[tuple[Seconds, Seconds]], of: Callable[[Seconds], float]
+) -> tuple[float, float, float]:
+    """Return the median, least and largest ratio of B to A."""
+    ratios = [of(after) / of(before) for before, after in rounds]
+    return statistics.median(ratios), min(ratios), max(ratios)
+
+
 def print_row(name: str, rounds: list[tuple[Seconds, Seconds]]) -> None:
     """Print medians of both checkouts and of their ratio."""
     cells = [name]
     for of in (lambda seconds: seconds.processor, lambda seconds: seconds.wall):
-        ratios = [of(after) / of(before) for before, after in rounds]
         cells += [f"{statistics.median(of(pair[place]) for pair in rounds):.2f}" for place in (0, 1)]
-        cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        cells.append("{:.2f} ({:.2f} to {:.2f})".format(*ratio(rounds, of)))
     print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def git(*words: str) -> str:
+    """Return what a command of git says in this checkout; empty where it fails."""
+    return subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True).stdout.strip()
+
+
+def last_release() -> str:
+    """Return the last tag before this commit, or where this branch left ``main``, or the commit before."""
+    revisions = (
+        git("describe", "--tags", "--abbrev=0", "HEAD^"),
+        git("merge-base", "HEAD", "origin/main"),
+        git("merge-base", "HEAD", "main"),
+    )
+    head = git("rev-parse", "HEAD")
+    return next((revision for revision in revisions if revision and revision != head), "HEAD^")
+
+
+def unpack(checkout: str, folder: Path) -> Path:
+    """Return the folder of a checkout, which for a revision of git is written below ``folder``."""
+    if Path(checkout).is_dir():
+        return Path(checkout)
+    if not git("rev-parse", "--verify", "--quiet", f"{checkout}^{{commit}}"):
+        raise SystemExit(f"{checkout!r} is neither a folder nor a revision of git; name one, such as HEAD^")
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", checkout], cwd=HERE, capture_output=True, check=True)
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder
+
+
+def append(table: Path, names: tuple[str, str], case: str, rounds: list[tuple[Seconds, Seconds]]) -> None:
+    """Add a ratio of processor times to a table, with what it depends on."""
+    median, least, largest = ratio(rounds, lambda seconds: seconds.processor)
+    row = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine("cpu"),
+        "torch": importlib.metadata.version("torch"),
+        "before": names[0],
+        "after": names[1],
+        "case": case,
+        "ratio": round(median, 3),
+        "least": round(least, 3),
+        "largest": round(largest, 3),
+        "rounds": len(rounds),
+    }
+    pd.DataFrame([row]).to_csv(table, mode="a", header=not table.exists(), index=False)
 
 
 def main() -> None:
@@ -152,25 +216,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("before", type=Path, help="the checkout A")
-    parser.add_argument("after", type=Path, help="the checkout B")
+    parser.add_argument("before", nargs="?", help="the checkout A (default: the last release)")
+    parser.add_argument("after", nargs="?", default=str(HERE), help="the checkout B (default: this one)")
     parser.add_argument("--rounds", type=int, default=5, help="that are counted (default: 5)")
     parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
+    parser.add_argument("--append", type=Path, metavar="CSV", help="a table to which the ratios are added")
     options = parser.parse_args()
+    before = options.before or last_release()
     with tempfile.TemporaryDirectory() as home:
-        trees = {"a": options.before, "b": options.after}
+        trees = {
+            name: unpack(of, Path(home, f"tree-{name}"))
+            for name, of in {"a": before, "b": options.after}.items()
+        }
+        names = (
+            git("describe", "--tags", "--always", before) or before,
+            git("describe", "--tags", "--always", "--dirty"),
+        )
         pair = [Checkout(root, Path(home, name)) for name, root in trees.items()]
         columns = ["A", "B", "B over A"]
+        print(f"A: {names[0]}. B: {names[1]}.\n")
         print(f"| | {' | '.join(f'{c}, processor' for c in columns)} | {' | '.join(columns)} |")
         print(f"|---{'|--:' * 6}|")
-        for name in options.only:
+        for case in options.only:
             rounds = []
             for number in range(options.rounds + 1):
                 order = pair if number % 2 else pair[::-1]
-                times = {checkout.home.name: MEASURES[name](checkout) for checkout in order}
+                times = {checkout.home.name: MEASURES[case](checkout) for checkout in order}
                 rounds.append((times["a"], times["b"]))
-            print_row(name, rounds[1:])
+            print_row(case, rounds[1:])
+            if options.append:
+                append(options.append, names, case, rounds[1:])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

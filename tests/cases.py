@@ -35,3 +35,24 @@ def diagonal_is_fast(*lists: Collection[Any]) -> list[Any]:
         pytest.param(*values, marks=() if place in fast else pytest.mark.slow)
         for place, values in zip(places, combinations, strict=True)
     ]
+
+
+KINDS = ("gelu", "swish", "swiglu", "kan", "spline-kan", "gr-kan", "moe", "product-key-memory", "no-ffn")
+"""One FFN variant of each kind of network, for what does not depend on a variant's formula."""
+
+
+def in_turn(*lists: Collection[Any], fast: Collection[Any] = ()) -> list[Any]:
+    """One case for each value of the longest list, with the other lists' values in turn.
+
+    For what the code does not branch on: each value is in a case, not each combination. A case with one of
+    the ``fast`` values is in the fast set, and the others are ``ci``.
+    """
+    cases = zip(range(max(map(len, lists))), *map(itertools.cycle, lists), strict=False)
+    return [
+        pytest.param(*values, marks=() if set(fast) & set(values) else pytest.mark.ci) for _, *values in cases
+    ]
+
+
+def kinds_before_the_rest(names: Iterable[str]) -> list[Any]:
+    """Cases of one FFN variant each that take seconds: those of ``KINDS`` are ``ci``, the others ``slow``."""
+    return [pytest.param(name, marks=pytest.mark.ci if name in KINDS else pytest.mark.slow) for name in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 
 REPOSITORY = Path(__file__).parents[1]
+BEGAN = pytest.StashKey[float]()
 
 # Few examples in the fast set; ``make test-all`` takes --hypothesis-profile=thorough.
 settings.register_profile("fast", max_examples=10, deadline=None)
@@ -46,6 +48,22 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip("real data subsets are absent: no folder ../shared/data beside the checkout")
     return path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what ``make test CHANGED=1`` says (tests/changed.py)."""
+    parser.addoption("--seconds", type=float, help="skip tests that have not begun so long after the first")
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test for which there is no time left."""
+    limit = item.config.getoption("--seconds")
+    if (
+        limit is not None
+        and time.monotonic() > item.session.stash.setdefault(BEGAN, time.monotonic()) + limit
+    ):
+        pytest.skip(f"not begun within {limit:g} s; make test runs all")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

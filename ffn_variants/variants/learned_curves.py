@@ -78,7 +78,7 @@ is x Q(x) / Q(x) with the Q of swish.
 Fits of GELU and swish are over [-6, 6], not the authors' [-3, 3], where the best b_4 of GELU is negative and
 the function falls to -2 at x = -6. That of leaky ReLU is over [-3, 3]. Largest errors over [-3, 3]: 0.0045
 for GELU, 0.00008 for swish, 0.027 for leaky ReLU, at |x| = 0.12. These are constants so that every machine
-starts from the same numbers; ``test_gr_kan.py`` and ``test_rational.py`` fit them again.
+starts from the same numbers; ``test_learned_curves.py`` fits them again.
 """
 LEAKY_SLOPE = 0.01
 SLOPES = {"gelu": 0.5, "swish": 0.5, "leaky-relu": (1 + LEAKY_SLOPE) / 2, "identity": 1.0}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,17 +46,6 @@ def only_cuda(device: str) -> None:
 
 
 @pytest.fixture
-def waiting_is_an_error(device: str) -> Iterator[None]:
-    """An operation that has the host wait for the device raises."""
-    if device == "cpu":
-        yield
-        return
-    torch.cuda.set_sync_debug_mode("error")
-    yield
-    torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.fixture
 def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
     """Makes a small run's configuration without dropout, whose draws differ from device to device."""
 
@@ -79,26 +67,6 @@ def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
         return load_config(None, ["--family", family, *flags], base)
 
     return make
-
-
-@pytest.fixture
-def waits(device: str) -> Callable[[Callable[[], object]], int]:
-    """Counts how often a function has the host wait for the device; on a CPU it is only run."""
-
-    def count(function: Callable[[], object]) -> int:
-        if device == "cpu":
-            function()
-            return 0
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("always")
-                function()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        return sum("synchronizing CUDA operation" in str(warning.message) for warning in told)
-
-    return count
 
 
 @pytest.fixture

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 import yaml
-from transformers import BertConfig, BertModel
 
 from pretrain.data.corpus import TINYSTORIES, TINYSTORIES_REVISION
-from pretrain.data.embedded import stories
-from pretrain.data.tokenizer import train_tokenizer
 from tests.hub.published import read_jsonl, write_blimp, write_data_set, write_glue, write_tinystories
 from tests.hub.stand_in import StandIn, Trouble
 from tests.hub.warm_commands import error_of
@@ -114,21 +110,6 @@ def trained(run_offline, train, tmp_path: Path) -> Path:
     return next((tmp_path / "trained").rglob("model")).parent
 
 
-@pytest.fixture
-def model(hub: StandIn, tmp_path: Path) -> Path:
-    """Publish two revisions of a model that is none of this project's; returns a folder with one."""
-    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, **sizes)
-    for branch, seed in (("main", 0), ("v1", 1)):
-        torch.manual_seed(seed)
-        folder = tmp_path / branch
-        BertModel(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        hub.publish("models", "someone/tiny-bert", folder, branch=branch)
-    return tmp_path / "main"
-
-
 def scores(folder: Path) -> pd.Series:
     """Every score of a run, by task and metric."""
     rows = pd.read_parquet(next(folder.rglob("rows.parquet")))
@@ -165,56 +146,6 @@ def test_a_run_is_scored_on_minimal_pairs_and_classification_of_the_hub(
         done = command_of(*command, again[name])
         assert done.returncode == 0, done.stderr
         pd.testing.assert_series_equal(scores(again[name]), found)
-
-
-def test_a_hub_that_gives_no_answer_is_one_line_for_all_of_a_suite(
-    evaluation_data, hub: StandIn, run, trained: Path
-) -> None:
-    hub.troubles.append(Trouble(".", status=503))
-    line = error_of(run("eval", trained, "--suites", "blimp", "--workers", 1))
-    assert "cannot load nyu-mll/blimp (" in line
-    assert "(and so of 66 more)" in line
-    assert "status 503" in line
-    assert "--blimp-dir FOLDER" in line
-    assert len(hub.requests) < 30
-
-
-def test_a_cell_that_the_hub_fails_is_named_and_the_others_go_on(
-    evaluation_data, hub: StandIn, run, model: Path, tmp_path: Path
-) -> None:
-    study, runs = tmp_path / "study.yaml", tmp_path / "runs"
-    finetune = {"num_train_epochs": 1, "max_train_examples": 16, "max_validation_examples": 8}
-    content = {
-        "name": "s",
-        "backbones": ["someone/tiny-bert@v1", str(model)],
-        "seeds": [1],
-        "evaluation": {"suites": ["embedded-glue", "glue"], "finetune": {**finetune, "tasks": ["rte"]}},
-        "report": {"baseline": "tiny-bert"},
-    }
-    study.write_text(yaml.safe_dump(content), encoding="utf-8")
-    command = ("slurm.submit", study, "--runs-dir", runs, "--workers", 1)
-    hub.troubles.append(Trouble("GET /storage/", status=500))
-    line = error_of(run(*command))
-    assert "someone/tiny-bert@v1 is no folder, and cannot be loaded from the hub: " in line
-    assert not list(runs.glob("s/pretrained/*/*/eval"))  # told before anything runs
-
-    hub.troubles[:] = [Trouble("GET /datasets/nyu-mll/glue/", status=500)]
-    done = run(*command)
-    assert "Traceback" not in done.stdout + done.stderr
-    assert done.returncode == 1
-    assert "cannot load nyu-mll/glue (rte) from the hub: " in done.stdout
-    assert "0 of 2 cells done" in done.stdout
-    found = [scores(path) for path in sorted(runs.glob("s/pretrained/*"))]
-    assert [set(each.index.get_level_values("benchmark")) for each in found] == [{"embedded-glue"}] * 2
-
-    hub.troubles.clear()
-    done = run(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 of 2 cells done" in done.stdout
-    for path, before in zip(sorted(runs.glob("s/pretrained/*")), found, strict=True):
-        after = scores(path)
-        pd.testing.assert_series_equal(after.loc["embedded-glue"], before.loc["embedded-glue"])
-        assert set(after.loc["glue"].index.get_level_values("task")) == {"rte"}
 
 
 def test_a_task_of_lm_eval_whose_data_the_hub_has_is_scored_or_told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ from ffn_variants import variant_files as files
 from ffn_variants.models.loading import load_pretrained
 from scores.rows import read_rows
 from tests.bare import run_bare
-from tests.hub.push_stand_in import TOKEN, PushStandIn
 from tests.hub.stand_in import Trouble
 from tests.hub.warm_commands import WarmCommands, error_of
 from tests.processes import run_command
@@ -26,6 +25,7 @@ from tests.processes import run_command
 pytestmark = pytest.mark.slow
 
 REPO = "me/kan-model"
+MIT = ("--license", "mit")
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
     *("--model.hidden-size", "16", "--model.intermediate-size", "32", "--model.num-hidden-layers", "1"),
@@ -50,56 +50,34 @@ def kan(study: Path) -> Path:
     return run
 
 
-@pytest.fixture(scope="module")
-def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushStandIn]:
-    with PushStandIn(tmp_path_factory.mktemp("server")) as server:
-        yield server
+@pytest.fixture
+def push(run: Callable) -> Callable:
+    """Push to the repository of these tests; under a licence, unless other flags are given."""
+    return lambda path, *flags: run("eval.push", path, "--repo", REPO, *(flags or MIT))
 
 
 @pytest.fixture
-def hub(_server: PushStandIn) -> PushStandIn:
-    _server.forget()
-    return _server
+def dry(push: Callable, tmp_path: Path) -> Callable[..., Path]:
+    """Write a dry run's folder."""
+
+    def write(run: Path, *flags: str) -> Path:
+        done = push(run, *(flags or MIT), "--dry-run", tmp_path / "dry")
+        assert done.returncode == 0, done.stderr
+        assert "nothing was sent" in done.stdout
+        return tmp_path / "dry"
+
+    return write
 
 
-@pytest.fixture(scope="module")
-def client(_server: PushStandIn, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {
-        "HF_ENDPOINT": _server.endpoint,
-        "HF_HOME": str(tmp_path_factory.mktemp("hub") / "home"),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_TOKEN": TOKEN,
-        "NO_PROXY": "127.0.0.1,localhost",
-    }
-
-
-@pytest.fixture(scope="module")
-def _warm(client: dict[str, str]) -> Iterator[WarmCommands]:
-    with WarmCommands(client) as commands:
-        yield commands
-
-
-@pytest.fixture
-def push(hub: PushStandIn, _warm: WarmCommands) -> Callable:
-    return lambda *args: _warm("eval.push", *args)
-
-
-@pytest.fixture
-def command(hub: PushStandIn, _warm: WarmCommands) -> Callable:
-    return _warm
-
-
-def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, study: Path, tmp_path: Path) -> None:
-    dry = push(kan(study), "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
-    assert dry.returncode == 0, dry.stderr
-    assert "nothing was sent" in dry.stdout
+def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, dry, study: Path) -> None:
+    expected = content(dry(kan(study)))
     assert hub.requests == []
-    done = push(kan(study), "--repo", REPO, "--license", "mit")
+    done = push(kan(study))
     assert done.returncode == 0, done.stderr
     assert hub.visibility == {REPO: "private"}
     there = content(hub.heads[REPO, "main"])
     there.pop(".gitattributes")
-    assert there == content(tmp_path / "dry")
+    assert there == expected
     assert f"{REPO}: {hub.endpoint}/{REPO}/commit/" in done.stdout
 
 
@@ -108,12 +86,8 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(
-    push, study: Path, tmp_path: Path
-) -> None:
-    done = push(kan(study), "--repo", REPO, "--license", "cc-by-4.0", "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
-    card = ModelCard.load(tmp_path / "dry" / "README.md")
+def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(dry, study: Path) -> None:
+    card = ModelCard.load(dry(kan(study), "--license", "cc-by-4.0") / "README.md")
     assert card.data.license == "cc-by-4.0"
     assert card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "text-generation"
@@ -149,10 +123,10 @@ print("\\n" + json.dumps([ids["input_ids"].tolist(), model(**ids).logits.tolist(
 
 
 def test_somebody_else_loads_from_the_hub_with_consent_alone(
-    push, study: Path, client: dict[str, str], tmp_path: Path
+    push, study: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
-    environment = {**client, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+    assert push(kan(study)).returncode == 0
+    environment = {**variables, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
     ids, logits, refusal = run_bare(LOAD, REPO, home=tmp_path, **environment)
     model = load_pretrained(AutoModelForCausalLM, kan(study) / "model")[0].eval()
     assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
@@ -169,12 +143,11 @@ print("\\n" + json.dumps([asked, type(model).__module__.split(".")[0], tokenizer
 
 
 def test_the_lines_of_the_card_load_model_and_tokenizer_without_a_question(
-    push, study: Path, tmp_path: Path
+    dry, study: Path, tmp_path: Path
 ) -> None:
-    done = push(kan(study), "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
-    (card,) = re.findall(r"```python\n(.*?)```", (tmp_path / "dry/README.md").read_text(), re.DOTALL)
-    code = ASKED.format(card=card.replace(REPO, str(tmp_path / "dry")))
+    folder = dry(kan(study))
+    (card,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    code = ASKED.format(card=card.replace(REPO, str(folder)))
     asked, module, ids = run_bare(code, home=tmp_path)
     assert asked == []
     assert module == "transformers_modules"
@@ -183,7 +156,7 @@ def test_the_lines_of_the_card_load_model_and_tokenizer_without_a_question(
 
 def test_a_run_without_scores_is_public_where_that_is_asked_for(hub, push, study: Path) -> None:
     (run,) = (study / "gpt_neo/relu").iterdir()
-    done = push(run, "--repo", REPO, "--license", "mit", "--public")
+    done = push(run, *MIT, "--public")
     assert done.returncode == 0, done.stderr
     assert hub.visibility == {REPO: "public"}
     assert "## Scores" not in (hub.heads[REPO, "main"] / "README.md").read_text()
@@ -191,40 +164,44 @@ def test_a_run_without_scores_is_public_where_that_is_asked_for(hub, push, study
 
 
 def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
-    args = (kan(study), "--repo", REPO, "--license", "mit")
     hub.troubles.append(Trouble("POST /api/models/.*/commit/main", status=403))
-    assert "log in (hf auth login) with a token that may write there" in error_of(push(*args))
+    assert "log in (hf auth login) with a token that may write there" in error_of(push(kan(study)))
     assert hub.commits == []
     hub.troubles.clear()
-    assert push(*args).returncode == 0
-    assert push(*args).returncode == 0
+    assert push(kan(study)).returncode == 0
+    assert push(kan(study)).returncode == 0
     assert len(hub.commits) == 1
     sent = [request for request in hub.requests if request.startswith("PUT")]
     assert len(sent) == len(set(sent)) == 1
 
 
-def test_a_model_that_was_pushed_writes_here_without_consent(hub, push, study: Path, tmp_path: Path) -> None:
-    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
+def test_a_model_that_was_pushed_is_read_and_writes_here_without_its_code(
+    hub, push, run, study: Path, tmp_path: Path
+) -> None:
+    assert push(kan(study)).returncode == 0
+    done = run("tests.hub.read", "model", REPO)
+    assert done.returncode == 0, done.stderr
+    own = {path.name for path in (kan(study) / "model").iterdir()} - {"README.md"}
+    assert set(json.loads(done.stdout)) == own
     shutil.copytree(hub.heads[REPO, "main"], tmp_path / "model")
     done = run_command("pretrain.generate", tmp_path / "model", "--max-new-tokens", "3")
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.usefixtures("own_variants")
-def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path, tmp_path: Path) -> None:
+def test_a_variant_of_a_file_is_pushed_without_being_run(dry, repository: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text((repository / "examples/xielu.py").read_text())
     done = run_command("pretrain.train", "--ffn", f"{file}:XIELU", *TINY, "--runs-dir", tmp_path / "runs")
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs/default/gpt_neo/my-xielu").iterdir()
-    done = push(run, "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
+    folder = dry(run)
     assert files.variant_file("my-xielu") is None
-    assert {"ffn_my-xielu.py", "own_variant_my_xielu.py"} < set(content(tmp_path / "dry"))
-    text = (tmp_path / "dry/README.md").read_text()
+    assert {"ffn_my-xielu.py", "own_variant_my_xielu.py"} < set(content(folder))
+    text = (folder / "README.md").read_text()
     assert str(tmp_path) not in text
     assert "ffn_file: ffn_my-xielu.py:XIELU" in text
-    shutil.copytree(tmp_path / "dry", tmp_path / "model")
+    shutil.copytree(folder, tmp_path / "model")
     model = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)[0].eval()
     ids, logits, refusal = run_bare(LOAD, tmp_path / "model", home=tmp_path)
     assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
@@ -235,9 +212,7 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path,
     ("trouble", "words"),
     [
         (Trouble("POST /api/repos/create", status=401), "log in (hf auth login)"),
-        (Trouble("POST /api/repos/create", status=403), "a token that may write there"),
         (Trouble("POST /api/models/.*/commit/", status=409), "409"),
-        (Trouble("POST /api/models/.*/commit/", status=429), "answers with status 429"),
         (Trouble("POST /api/models/.*/commit/", status=500), "answers with status 500"),
         (Trouble("PUT /uploads/", status=403), "a token that may write there"),
         (Trouble("POST /api/models/.*/preupload/", status=404), "404"),
@@ -248,49 +223,49 @@ def test_each_trouble_is_one_line_and_leaves_no_half_of_a_model(
     hub, push, study, trouble, words: str
 ) -> None:
     hub.troubles.append(Trouble(**vars(trouble)))
-    line = error_of(push(kan(study), "--repo", REPO, "--license", "mit"))
+    line = error_of(push(kan(study)))
     assert line.startswith(f"error: cannot push to {REPO}")
     assert words in line
     assert hub.commits == []
     hub.troubles.clear()
-    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
+    assert push(kan(study)).returncode == 0
     assert (hub.heads[REPO, "main"] / "model.safetensors").is_file()
 
 
 def test_a_card_that_the_hub_does_not_take_is_told_with_its_reason(hub, push, study) -> None:
-    line = error_of(push(kan(study), "--repo", REPO, "--license", "other"))
+    line = error_of(push(kan(study), "--license", "other"))
     assert '"license_name" is required' in line
     assert hub.commits == []
 
 
-def test_nothing_is_sent_that_only_lies_there(push, study: Path, tmp_path: Path) -> None:
+def test_nothing_is_sent_that_only_lies_there(dry, study: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(study, runs)
     for name in ("optimizer.pt", "notes.md", ".DS_Store"):
         (kan(runs) / "model" / name).write_bytes(b"own")
-    done = push(kan(runs), "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
-    assert done.returncode == 0, done.stderr
-    sent = content(tmp_path / "dry")
+    sent = content(dry(kan(runs)))
     assert b"own" not in sent.values()
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "modeling_ffn.py"} < set(sent)
 
 
 def test_a_hub_that_is_gone_is_one_line(hub, push, study) -> None:
     with hub.gone():
-        line = error_of(push(kan(study), "--repo", REPO, "--license", "mit"))
+        line = error_of(push(kan(study)))
     assert "cannot be reached" in line
     assert "give the same command again later: what is uploaded is kept" in line
 
 
-def test_a_token_that_may_not_write_is_told_and_no_token_too(study, client, hub) -> None:
-    for token, words in (("hf_reads", "a token that may write there"), ("", "log in (hf auth login)")):
-        with WarmCommands({**client, "HF_TOKEN": token}) as commands:
-            assert words in error_of(commands("eval.push", kan(study), "--repo", REPO))
-
-
-def test_offline_is_told(study, client) -> None:
-    with WarmCommands({**client, "HF_HUB_OFFLINE": "1"}) as commands:
-        assert "HF_HUB_OFFLINE forbids" in error_of(commands("eval.push", kan(study), "--repo", REPO))
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ({"HF_TOKEN": "hf_reads"}, "a token that may write there"),
+        ({"HF_TOKEN": ""}, "log in (hf auth login)"),
+        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE forbids"),
+    ],
+)
+def test_who_may_not_write_is_told(hub, study, variables, variable: dict[str, str], words: str) -> None:
+    with WarmCommands(variables | variable) as commands:
+        assert words in error_of(commands("eval.push", kan(study), "--repo", REPO))
 
 
 def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tmp_path: Path) -> None:
@@ -299,20 +274,12 @@ def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tm
     run = RunFolder(kan(runs))
     ledger = json.loads(run.ledger_file.read_text())
     run.ledger_file.unlink()
-    assert "evaluate it again" in error_of(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert "evaluate it again" in error_of(push(run.path, "--dry-run", tmp_path / "a"))
     run.ledger_file.write_text(json.dumps(ledger))
     weights = run.model_dir / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors" in error_of(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert "model.safetensors" in error_of(push(run.path, "--dry-run", tmp_path / "a"))
     (run.model_dir / "README.md").unlink()
     run.completion_marker.unlink()
-    assert "is not finished" in error_of(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert "is not finished" in error_of(push(run.path, "--dry-run", tmp_path / "a"))
     assert not (tmp_path / "a").exists()
-
-
-def test_a_model_that_was_pushed_is_read_by_its_name_without_its_code(push, command, study: Path) -> None:
-    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
-    done = command("tests.hub.read", "model", REPO)
-    assert done.returncode == 0, done.stderr
-    own = {path.name for path in (kan(study) / "model").iterdir()} - {"README.md"}
-    assert set(json.loads(done.stdout)) == own

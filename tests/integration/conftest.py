@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 
+from base.config_input import deep_merge
 from base.errors import run_cli
 from eval.command import main
 from pretrain.data.embedded import stories
@@ -16,6 +20,10 @@ from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir, write_config
+from slurm import launch
+from slurm.commands import study_run
+from slurm.study.cells import Cell
+from slurm.worker import run_cells
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +84,55 @@ def make_run(tmp_path, write_run) -> Callable[..., Path]:
     return lambda *args, **kwargs: write_run(tmp_path / "runs", *args, **kwargs)
 
 
+@pytest.fixture(scope="session")
+def write_study() -> Callable[..., Path]:
+    """Write the file of a study whose runs take a second; what is given replaces what stands here."""
+
+    def write(folder: Path, **changes: Any) -> Path:
+        content = {
+            "name": "study",
+            "families": {"gpt_neo": "tiny"},
+            "variants": ["gelu", "relu"],
+            "seeds": [1, 2],
+            "config": {
+                "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
+                "data": {"num_stories": 200, "vocab_size": 400},
+                "optim": {"max_steps": 4},
+                "train": {"save_steps": 2, "logging_steps": 1, "torch_compile": False},
+                "output": {"runs_dir": str(folder / "runs")},
+            },
+            "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+        }
+        path = folder / "study.yaml"
+        path.write_text(yaml.safe_dump(deep_merge(content, changes), sort_keys=False), encoding="utf-8")
+        return path
+
+    return write
+
+
+class InThisProcess:
+    """Runs the cells of a study here, where everything is imported."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def run(self, batches: Iterable[Sequence[Cell]]) -> None:
+        for cells in batches:
+            run_cells(cells)
+
+
+@pytest.fixture(scope="session")
+def run_study() -> Callable[..., int]:
+    """Call ``ffn-ablations study run``, whose cells run in this process; returns its exit status."""
+
+    def call(*words: object) -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "LocalRunner", InThisProcess)
+            return study_run([*map(str, words)])
+
+    return call
+
+
 @pytest.fixture
 def write_task(tmp_path) -> Callable[..., Path]:
     """Write the YAML file of a classification task and its examples, into the test's own folder."""
@@ -89,3 +146,21 @@ def write_task(tmp_path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def mount() -> Iterator[Callable[[Path, str], None]]:
+    """Put a memory disk with some options in a folder's place, or give the one that is there others."""
+    mounted: list[Path] = []
+
+    def _mount(folder: Path, options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = ["-o", f"remount,{options}"] if folder in mounted else ["-t", "tmpfs", "-o", options, "tmpfs"]
+        done = subprocess.run(["mount", *kind, str(folder)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+
+    yield _mount
+    for folder in set(mounted):
+        subprocess.run(["umount", str(folder)], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,6 @@ from transformers import BertConfig, BertForMaskedLM
 from eval.backbones import backbone_runs
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run
-from tests.processes import run_command
 
 EVALUATION = {
     "suites": ["embedded-glue"],
@@ -55,24 +55,25 @@ def study(tmp_path: Path, bert: Path, write_run) -> Path:
     return path
 
 
-def slurm(command: str, *args: object):
-    return run_command(f"slurm.{command}", *args, timeout_s=280)
-
-
 @pytest.mark.ci
-def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, tmp_path: Path) -> None:
+def test_heads_on_pretrained_models_arrive_at_a_report(
+    study: Path,
+    bert: Path,
+    tmp_path: Path,
+    run_study: Callable[..., int],
+    evaluate: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     runs = tmp_path / "runs"
-    plan = slurm("submit", study, "--runs-dir", runs, "--dry-run")
-    assert plan.returncode == 0, plan.stderr
-    assert f"  backbone  {bert} (folder)" in plan.stdout
-    assert "4 cells" in plan.stdout
-    assert "no training" in plan.stdout
+    assert run_study(study, "--runs-dir", runs, "--dry-run") == 0
+    plan = capsys.readouterr().out
+    assert f"  backbone  {bert} (folder)" in plan
+    assert "4 cells" in plan
+    assert "no training" in plan
     assert not runs.exists()
 
-    # In one job: every job starts a Python with all its imports.
-    done = slurm("submit", study, "--runs-dir", runs, "--workers", 1, "--cells-per-job", 4)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 of 4 cells done" in done.stdout
+    assert run_study(study, "--runs-dir", runs) == 0
+    assert "4 of 4 cells done" in capsys.readouterr().out
     names = ["tiny-bert", "gpt_neo-swish-seed3"]
     found = sorted(path.parts[-4] for path in (runs / "published/pretrained").glob("*/seed*/eval/rows.csv"))
     assert found == sorted(names * 2)
@@ -82,8 +83,6 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     assert "are seeds of fine-tuning" in page
     assert "| tiny-bert |" in page
     assert "without a score" not in page.lower()
-    status = slurm("status", study, "--runs-dir", runs)
-    assert "4 cells: 4 done" in status.stdout
 
     # The same model, named to the evaluation by hand: the same scores at the same seed.
     (by_hand,) = backbone_runs(bert, (2,), tmp_path / "hand")
@@ -95,29 +94,10 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     assert set(rows["family"]) == {"pretrained"}
     assert set(rows["variant"]) == {"tiny-bert"}
 
-    again = slurm("submit", study, "--runs-dir", runs, "--workers", 1)
-    assert "0 cells run" in again.stdout
+    assert run_study(study, "--runs-dir", runs, "--no-report") == 0
+    assert "0 cells run" in capsys.readouterr().out
 
     bert.rename(bert.with_name("elsewhere"))
-    gone = run_command("eval", runs / "published", timeout_s=280)
-    assert "Traceback" not in gone.stderr
-    assert f"{bert}, which {runs}/published/pretrained/tiny-bert/seed1-" in gone.stderr
-
-
-@pytest.mark.ci
-def test_what_cannot_be_found_is_told_before_anything_runs(study: Path, tmp_path: Path) -> None:
-    content = yaml.safe_load(study.read_text())
-    for name, said in {
-        "/no/such/folder": "backbone '/no/such/folder': there is no such folder, and it can be no name",
-        str(tmp_path): "holds no saved model (no config.json)",
-        "google-bert/no-such-model": "no-such-model is no folder, and cannot be loaded from the hub",
-    }.items():
-        study.write_text(yaml.safe_dump(content | {"backbones": [name]}))
-        failed = slurm("submit", study, "--runs-dir", tmp_path / "runs", "--workers", 1)
-        assert failed.returncode == 2
-        assert said in failed.stderr
-        assert len(failed.stderr.strip().splitlines()) == 1
-        assert not list((tmp_path / "runs").glob("*/pretrained/*"))
-    plan = slurm("submit", study, "--runs-dir", tmp_path / "runs", "--dry-run")
-    assert plan.returncode == 0, plan.stderr
-    assert "google-bert/no-such-model (hub, to be downloaded)" in plan.stdout
+    assert evaluate(runs / "published", "--workers", 1) == 2
+    told = f"{bert}, which {runs}/published/pretrained/tiny-bert/seed1-"
+    assert told in capsys.readouterr().err

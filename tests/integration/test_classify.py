@@ -106,32 +106,22 @@ def test_a_faulty_task_leaves_the_baselines_of_the_others(run, task, evaluate, c
     assert baselines["whole"]["accuracy"] == pytest.approx(100 * (labels == 0).mean())
 
 
-def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, evaluate):
+def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, evaluate, capsys):
     task = task.rename(task.with_name("changing.yaml"))
 
-    def protocol() -> dict:
-        assert evaluate(run, "--classify", task, *QUICK) == 0
-        done = json.loads((run / "eval" / "done.json").read_text())["tasks"]
-        (record,) = (record for key, record in done.items() if "changing" in key)
-        return record
-
-    first = protocol()
-    assert protocol() == first
-    task.write_text(task.read_text().replace("text: remark", 'text: "so: {remark}"'))
-    assert protocol() != first
-
-
-def test_a_metric_that_a_task_gains_is_scored_too(run, task, evaluate, capsys):
-    task = task.rename(task.with_name("gaining.yaml"))
-
-    def metrics() -> list[str]:
+    def score(old: str, new: str) -> tuple[list[str], dict]:
+        """Change the task and score it; returns its metrics and how it was scored."""
+        task.write_text(task.read_text().replace(old, new))
         assert evaluate(run, "--classify", task, *QUICK) == 0
         rows = read_rows(run / "eval" / "rows.parquet")
-        return rows.loc[rows["task"] == "gaining", "metric"].tolist()
+        done = json.loads((run / "eval" / "done.json").read_text())["tasks"]
+        (protocol,) = (record for key, record in done.items() if "changing" in key)
+        return rows.loc[rows["task"] == "changing", "metric"].tolist(), protocol
 
-    assert metrics() == ["macro_f1", "cohen_kappa", "accuracy"]
-    task.write_text(task.read_text().replace("cohen_kappa", "micro_f1, cohen_kappa"))
-    assert metrics() == ["macro_f1", "micro_f1", "cohen_kappa", "accuracy"]
-    capsys.readouterr()
-    metrics()
+    metrics, first = score("", "")
+    assert metrics == ["macro_f1", "cohen_kappa", "accuracy"]
+    assert score("", "")[1] == first
     assert "everything asked for is scored already" in capsys.readouterr().err
+    gained, _ = score("cohen_kappa", "micro_f1, cohen_kappa")
+    assert gained == ["macro_f1", "micro_f1", "cohen_kappa", "accuracy"]
+    assert score("text: remark", 'text: "so: {remark}"')[1] != first

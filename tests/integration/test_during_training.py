@@ -13,6 +13,7 @@ from eval.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
+from tests.cases import first_is_fast
 
 
 def settings(tmp_path, family: str, **chosen):
@@ -27,7 +28,7 @@ def settings(tmp_path, family: str, **chosen):
     return load_config(None, overrides=overrides)
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "roberta"]))
 @pytest.mark.ci
 def test_scores_on_the_way_are_those_of_the_command_and_change_nothing(tmp_path, family):
     scored = train(settings(tmp_path, family, eval_every=3, eval_suite="embedded-pairs"), TrainingScorer)

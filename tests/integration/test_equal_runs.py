@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from pretrain.model import objective
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
+from tests.cases import first_is_fast
 from tests.processes import forkserver, write_output_to
 
 STEPS = 4
@@ -84,11 +86,17 @@ def run(runs_dir):
     done: dict[tuple[str, str], Result] = {}
 
     def _run(
-        family: str, name: str, *flags: str, processes: int = 1, loss: str = "", **environment: str
+        family: str,
+        name: str,
+        *flags: str,
+        processes: int = 1,
+        loss: str = "",
+        begun: str = "",
+        **environment: str,
     ) -> Result:
         if (family, name) in done:
             return done[family, name]
-        config = config_of(runs_dir, family, name, *flags)
+        config = config_of(runs_dir, family, begun or name, *flags)
         prepare_data(config)
         out = runs_dir / f"{family}-{name}"
         out.mkdir()
@@ -171,11 +179,16 @@ def read_result(out: Path, processes: int) -> Result:
 
 def assert_equal_runs(found: Result, wanted: Result) -> None:
     """Compare losses, every parameter's gradient at every step, and final weights."""
-    losses = zip(found.losses + found.held_out, wanted.losses + wanted.held_out, strict=True)
-    assert max(abs(a - b) for a, b in losses) <= LOSS
+    assert_equal_results(found, wanted)
     for ours, reference in zip(found.gradients, wanted.gradients, strict=True):
         norm = torch.nn.utils.get_total_norm(reference.values())
         assert max((ours[name] - reference[name]).norm() for name in reference) <= GRADIENT * norm
+
+
+def assert_equal_results(found: Result, wanted: Result) -> None:
+    """Compare losses and final weights."""
+    losses = zip(found.losses + found.held_out, wanted.losses + wanted.held_out, strict=True)
+    assert max(abs(a - b) for a, b in losses) <= LOSS
     off = [(found.weights[name] - weight).abs().max() for name, weight in wanted.weights.items()]
     assert max(off) <= WEIGHT
 
@@ -184,6 +197,7 @@ IN_PARTS = {
     "accumulated": (["--train.per-device-train-batch-size", "3"], 1),
     "processes": ([], 2),
     "both": (["--train.per-device-train-batch-size", "2"], 2),
+    "four": ([], 4),
 }
 FAST = [("gpt_neo", "accumulated"), ("roberta", "both")]
 """Passes of unequal sizes, and passes of several processes; `pytest -m slow` has the others."""
@@ -194,7 +208,6 @@ in_parts = pytest.mark.parametrize(
         for case in itertools.product(FAMILIES, IN_PARTS)
     ],
 )
-each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 @in_parts
@@ -262,27 +275,53 @@ def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family
         assert (found.gradients[0][str(number)] - gradient).norm() <= GRADIENT * norm
 
 
-@each_family
+@pytest.mark.parametrize("family", first_is_fast(FAMILIES))
 @pytest.mark.ci
 def test_a_run_with_the_loss_in_chunks_is_one_with_all_logits_at_once(run, family):
     plain, chunked = (run(family, name, loss=name) for name in ("plain", "chunked"))
     assert_equal_runs(chunked, plain)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "ffn"), [*itertools.product(FAMILIES, ["gelu", "kan", "gr-kan"])])
-def test_a_run_with_compiled_kernels_is_an_eager_one(run, inductor_cache, family, ffn):
-    names = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
-    environment = {name: os.environ[name] for name in names}
-    compiled = run(family, f"{ffn}-compiled", "--ffn", ffn, "--train.torch-compile", **environment)
-    assert_equal_runs(compiled, run(family, ffn, "--ffn", ffn))
+DROPOUT = ["--model.hidden-dropout", "0.2", "--model.attention-dropout", "0.2"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "ffn"), [("gpt_neo", "kan"), ("roberta", "gelu")])
-def test_a_run_of_a_compiled_model_is_an_eager_one_with_the_same_dropout(run, inductor_cache, family, ffn):
+@pytest.mark.parametrize(
+    ("family", "ffn", "compiled", "flags"),
+    [
+        *((*case, "--train.torch-compile", []) for case in itertools.product(FAMILIES, ["gelu", "kan"])),
+        ("gpt_neo", "gr-kan", "--train.torch-compile", []),
+        ("gpt_neo", "kan", "--train.compile-model", DROPOUT),
+        ("roberta", "gelu", "--train.compile-model", DROPOUT),
+    ],
+)
+def test_a_compiled_run_is_an_eager_one_with_the_same_dropout(
+    run, inductor_cache, family, ffn, compiled, flags
+):
     names = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
     environment = {name: os.environ[name] for name in names}
-    flags = ["--ffn", ffn, "--model.hidden-dropout", "0.2", "--model.attention-dropout", "0.2"]
-    compiled = run(family, f"{ffn}-compiled-model", *flags, "--train.compile-model", **environment)
-    assert_equal_runs(compiled, run(family, f"{ffn}-dropout", *flags))
+    name = f"{ffn}-{len(flags)}"
+    found = run(family, f"{name}{compiled}", "--ffn", ffn, *flags, compiled, **environment)
+    assert_equal_runs(found, run(family, name, "--ffn", ffn, *flags))
+
+
+@pytest.mark.slow
+def test_experts_are_balanced_by_the_tokens_of_all_processes(run):
+    alone = run("gpt_neo", "moe", "--ffn", "moe")
+    both = run("gpt_neo", "moe-processes", "--ffn", "moe", processes=2)
+    assert_equal_runs(both, alone)
+    shifts = [name for name in alone.weights if name.endswith(".shifts")]
+    assert shifts
+    assert all(alone.weights[name].any() for name in shifts)
+    assert all(torch.equal(both.weights[name], alone.weights[name]) for name in shifts)
+
+
+@pytest.mark.ci
+def test_a_run_begun_by_one_process_is_continued_by_two(run, runs_dir):
+    whole = run("gpt_neo", "one-process", "--train.save-steps", "2")
+    path = Path((runs_dir / "gpt_neo-one-process" / "path").read_text())
+    (path / "COMPLETED").unlink()
+    shutil.rmtree(path / "model")
+    again = run("gpt_neo", "continued", "--train.save-steps", "2", processes=2, begun="one-process")
+    assert "continued at step 2" in (runs_dir / "gpt_neo-continued" / "0.log").read_text()
+    assert_equal_results(again, whole)

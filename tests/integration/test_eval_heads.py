@@ -9,9 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    PreTrainedModel,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -26,6 +23,7 @@ from eval.work_units import is_evaluated
 from inside.classifier.classifiers import Subject
 from scores.head_descriptions import HEAD_NAMES
 from scores.rows import read_rows
+from tests.cases import first_is_fast
 
 QUICK = FinetuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
@@ -59,9 +57,7 @@ def topics(write_task) -> Path:
     return write_task("topics", rows, definition)
 
 
-@pytest.mark.parametrize(
-    "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
-)
+@pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "t5"]))
 @pytest.mark.ci
 def test_every_head_scores_a_task_and_is_kept_apart(make_run, family):
     run = make_run(family)
@@ -138,10 +134,7 @@ def test_freezing_the_backbone_freezes_it_under_every_head(make_run):
     assert set(rows["head"]) == {"linear frozen", "kan frozen"}
 
 
-@pytest.mark.parametrize(
-    "head",
-    ["linear", "swipe frozen segments=sentences", pytest.param("mlp width=16", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("head", first_is_fast(["swipe frozen segments=sentences", "linear"]))
 @pytest.mark.ci
 def test_a_text_may_have_several_labels(make_run, topics, head):
     config = with_heads(
@@ -153,7 +146,7 @@ def test_a_text_may_have_several_labels(make_run, topics, head):
     assert rows["micro_f1"] > 80
 
 
-@pytest.mark.parametrize("head", ["linear", "kan frozen", "swipe"])
+@pytest.mark.parametrize("head", ["kan frozen", "swipe"])
 def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatch):
     run, config = make_run("roberta"), with_heads(head)
     task = next(iter(embedded_tasks(config).values()))
@@ -186,22 +179,12 @@ def test_predictions_are_in_the_order_of_the_examples(make_run):
         np.testing.assert_allclose(segment_scores[number], alone.segment_scores[0], atol=1e-5)
 
 
-@pytest.fixture(params=["bert", "t5"])
-def other(request, tmp_path, tokenizer) -> Path:
-    """A model that is no run of this project."""
+def test_any_saved_model_is_a_backbone(tokenizer, tmp_path, monkeypatch, evaluate, capsys):
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    model: PreTrainedModel = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes))
-    if request.param == "t5":
-        sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 8}
-        model = T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **sizes))
-    model.save_pretrained(tmp_path / f"my-{request.param}")
-    tokenizer.save_pretrained(tmp_path / f"my-{request.param}")
-    return tmp_path / f"my-{request.param}"
-
-
-@pytest.mark.ci
-def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, evaluate, capsys):
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 8}
+    other = tmp_path / "my-t5"
+    T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(other)
+    tokenizer.save_pretrained(other)
     monkeypatch.chdir(tmp_path)
     arguments = (
         other, "--suites", "embedded-glue", "--head", "linear", "fourier-kan", "--freeze-backbone",
@@ -213,7 +196,7 @@ def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, evaluate, c
     tables = [read_rows(path) for path in Path("runs/backbones").glob("*/*/seed*/eval/rows.parquet")]
     rows = pd.concat(tables)
     assert set(rows["seed"]) == {1, 2}
-    assert set(zip(rows["family"], rows["variant"], strict=True)) == {(other.name[3:], other.name)}
+    assert set(zip(rows["family"], rows["variant"], strict=True)) == {("t5", "my-t5")}
     assert rows.groupby("head").size().to_dict() == {"linear frozen": 4, "fourier-kan frozen": 4}
     assert evaluate(other, "--suites", "blimp", "--workers", "1") == 2
     assert "only those score texts" in capsys.readouterr().err

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -64,46 +58,6 @@ def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_th
         assert failure.run_dir == broken
         assert isinstance(failure.error, UsageError)
         assert "cannot load the model" in str(failure)
-
-
-def start(study: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "ffn_ablations", "eval", str(study), "--workers", "2"]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()]
-
-
-@pytest.mark.slow
-def test_killed_again_and_again_nothing_is_scored_twice(study):
-    runs, _ = find_runs([study])
-    scored: list[str] = []
-    for _ in range(30):
-        process = start(study)
-        assert process.stderr is not None
-        done = len(scored)
-        for line in process.stderr:
-            scored += re.findall(r"\] (\S+ embedded-pairs/\S+): accuracy", line)
-            if len(scored) >= done + 5:
-                break
-        os.killpg(process.pid, signal.SIGKILL)
-        if process.wait() == 0 or len(set(scored)) >= 34:
-            break
-        time.sleep(0.1)
-    final = start(study)
-    assert final.wait(timeout=120) == 0
-    assert final.stderr is not None
-    scored += re.findall(r"\] (\S+ embedded-pairs/\S+): accuracy", final.stderr.read())
-    # A line is written after its task is recorded, so a kill in between may hide one but never repeat one.
-    assert len(scored) == len(set(scored)) >= 34 - 7
-    disturbed = [results(run) for run in runs]
-    forget(runs)
-    for run, (rows, items) in zip(runs, disturbed, strict=True):
-        evaluate_run(run, CONFIG, progress=False)
-        pd.testing.assert_frame_equal(results(run)[0], rows)
-        pd.testing.assert_frame_equal(results(run)[1], items)
 
 
 def test_a_study_is_evaluated_as_its_file_says(study, tmp_path):

@@ -144,18 +144,3 @@ def test_the_quickstart_runs_from_any_folder(full: Installation, light: Installa
     again = light.command("report", full.work / "runs/quickstart", "--out", "again")
     assert again.returncode == 0, again.stderr
     assert "18 done" in light.command("study", "status", full.work / "runs/quickstart").stdout
-
-
-def test_several_processes_start_by_the_name_of_the_module(full: Installation) -> None:
-    flags = [
-        "--optim.max-steps",
-        "2",
-        "--data.num-stories",
-        "60",
-        "--data.vocab-size",
-        "300",
-        "--train.no-torch-compile",
-    ]
-    launch = ["-m", "accelerate.commands.launch", "--cpu"]
-    launched = full.python(*launch, "-m", "pretrain.train", "tiny", *flags)
-    assert "COMPLETED" in {path.name for path in full.work.glob("runs/default/*/*/*/*")}, launched.stderr

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing.process
 import os
 import random
 import re
-import resource
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from base.errors import run_cli
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
+from tests.cases import first_is_fast
 from tests.processes import forkserver, write_output_to
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
-    *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "200"),
-    *("--train.save-steps", "5", "--train.logging-steps", "4", "--train.eval-steps", "100"),
+    *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "120"),
+    *("--train.save-steps", "5", "--train.logging-steps", "4", "--train.eval-steps", "60"),
     *("--train.batch-size", "4", "--train.no-torch-compile"),
 ]
 
@@ -37,32 +36,21 @@ def runs_dir(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-@pytest.fixture(scope="module")
-def start():
-    """Start a run in a process of its own, forked from one that has imported everything: 0.1 s, not 5."""
-    context = forkserver()
-
-    def _start(
-        flags: list[str], output: Path, limit_mib: int | None = None
-    ) -> multiprocessing.process.BaseProcess:
-        process = context.Process(target=_train, args=(flags, str(output), limit_mib))
-        process.start()
-        return process
-
-    return _start
+def start(flags: list[str], output: Path) -> ForkServerProcess:
+    """Start a run in a process of its own."""
+    process = forkserver().Process(target=_train, args=(flags, output))
+    process.start()
+    return process
 
 
-def _train(flags: list[str], output: str, limit_mib: int | None) -> None:
+def _train(flags: list[str], output: Path) -> None:
     """Train with everything printed going to a file; a user's mistake ends with 2, as in the command."""
-    write_output_to(Path(output), Path(output))
-    if limit_mib:
-        now = psutil.Process().memory_info().vms
-        resource.setrlimit(resource.RLIMIT_AS, (now + limit_mib * 2**20, resource.RLIM_INFINITY))
+    write_output_to(output, output)
     run_cli(lambda: train(load_config(None, flags)) and None)
 
 
-def folder_of(runs_dir: Path, name: str) -> Path:
-    return runs_dir / "default" / "gpt_neo" / "gelu" / name
+def folder_of(runs_dir: Path, name: str, family: str = "gpt_neo") -> Path:
+    return runs_dir / "default" / family / "gelu" / name
 
 
 def whole_checkpoints(path: Path) -> list[str]:
@@ -96,22 +84,29 @@ def read_metrics(path: Path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(runs_dir, start) -> Path:
-    process = start([*TINY, "--runs-dir", str(runs_dir), "--run-name", "whole"], runs_dir / "whole.log")
-    finish(process)
-    return folder_of(runs_dir, "whole")
+def undisturbed(runs_dir: Path) -> Callable[[str], Path]:
+    """The run of a family that nothing happened to."""
+
+    @cache
+    def whole(family: str = "gpt_neo") -> Path:
+        flags = [*TINY, "--family", family, "--runs-dir", str(runs_dir), "--run-name", "whole"]
+        finish(start(flags, runs_dir / f"{family}-whole.log"))
+        return folder_of(runs_dir, "whole", family)
+
+    return whole
 
 
+@pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "roberta", "t5", "llama"]))
 @pytest.mark.ci
-def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, runs_dir, start):
+def test_killed_at_random_moments_it_ends_as_one_never_killed(undisturbed, runs_dir, family):
     """Every second kill falls into the writing of a checkpoint, the others anywhere.
 
     The first comes before any checkpoint, perhaps. Each of the others that do not fall into a checkpoint's
     writing lets the run get further before, however slow the machine is.
     """
     moments, kills = random.Random(1), 4
-    path, log = folder_of(runs_dir, "killed"), runs_dir / "killed.log"
-    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "killed"]
+    path, log = folder_of(runs_dir, "killed", family), runs_dir / f"{family}-killed.log"
+    flags = [*TINY, "--family", family, "--runs-dir", str(runs_dir), "--run-name", "killed"]
     inside = 0
     log.touch()
     for number in range(kills):
@@ -131,14 +126,14 @@ def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, run
         inside += bool(list(path.glob("checkpoints/*.tmp-*")))
     assert inside >= kills // 4
     finish(start(flags, log))
-    assert_same_result(uninterrupted, path)
+    assert_same_result(undisturbed(family), path)
     sessions = json.loads((path / "provenance.json").read_text())["sessions"]
     assert sessions[-1]["resumed_from_step"] > 0
     assert not list(path.glob("checkpoints/*.tmp-*"))
 
 
 @pytest.mark.ci
-def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrupted, runs_dir, start):
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(undisturbed, runs_dir):
     path, log = folder_of(runs_dir, "damaged"), runs_dir / "damaged.log"
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "damaged"]
     process = start(flags, log)
@@ -155,11 +150,12 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     assert f"the checkpoint before it is used); kept as {newest.name}.broken" in said
     assert f"continued at step {int(older.name.removeprefix('step_'))}" in said
     assert (path / "checkpoints" / f"{newest.name}.broken").is_file()
-    assert_same_result(uninterrupted, path)
+    assert_same_result(undisturbed(), path)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGUSR2", marks=pytest.mark.slow)])
-def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(uninterrupted, runs_dir, start, name):
+@pytest.mark.parametrize("name", first_is_fast(["SIGTERM", "SIGUSR2"]))
+@pytest.mark.ci
+def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(undisturbed, runs_dir, name):
     path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
     # No checkpoint is due by itself: the one that there is was made for the signal.
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", name, "--train.save-steps", "1000"]
@@ -169,16 +165,16 @@ def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(uninterrupted, r
     finish(process, os.EX_TEMPFAIL)
     (saved,) = path.glob("checkpoints/*")
     step = int(saved.name.removeprefix("step_"))
-    assert f"stopped by {name} after step {step} of 200; the same command continues from {saved.name}" in (
+    assert f"stopped by {name} after step {step} of 120; the same command continues from {saved.name}" in (
         log.read_text()
     )
     finish(start(flags, log))
     assert f"continued at step {step}" in log.read_text()
-    assert_same_result(uninterrupted, path)
+    assert_same_result(undisturbed(), path)
 
 
 @pytest.mark.ci
-def test_of_two_processes_in_one_folder_the_second_is_refused(uninterrupted, runs_dir, start):
+def test_of_two_processes_in_one_folder_the_second_is_refused(undisturbed, runs_dir):
     path, logs = folder_of(runs_dir, "twice"), [runs_dir / "twice-1.log", runs_dir / "twice-2.log"]
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "twice"]
     first = start(flags, logs[0])
@@ -190,7 +186,7 @@ def test_of_two_processes_in_one_folder_the_second_is_refused(uninterrupted, run
     (message,) = logs[1].read_text().splitlines()
     assert message.startswith(f"error: {path}: another process trains in this folder")
     finish(first)
-    assert_same_result(uninterrupted, path)
+    assert_same_result(undisturbed(), path)
 
 
 def fill(path: Path) -> None:
@@ -200,31 +196,11 @@ def fill(path: Path) -> None:
             file.write(bytes(4096))
 
 
-@pytest.fixture
-def small_disk() -> Iterator:
-    """Put a memory disk of some KiB in a folder's place."""
-    mounted: list[Path] = []
-
-    def _mount(folder: Path, kib: int) -> None:
-        folder.mkdir(parents=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
-        mounted.append(folder)
-
-    yield _mount
-    for folder in mounted:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.ci
-def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
-    uninterrupted, runs_dir, start, small_disk
-):
+@pytest.mark.slow
+def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(undisturbed, runs_dir, mount):
     path, log = folder_of(runs_dir, "small-disk"), runs_dir / "small-disk.log"
-    (checkpoint,) = list(folder_of(runs_dir, "whole").glob("checkpoints/step_*"))[:1]
-    small_disk(path / "checkpoints", round(2.5 * checkpoint.stat().st_size / 1024))
+    checkpoint, *_ = undisturbed().glob("checkpoints/step_*")
+    mount(path / "checkpoints", f"size={round(2.5 * checkpoint.stat().st_size / 1024)}k")
     finish(start([*TINY, "--runs-dir", str(runs_dir), "--run-name", "small-disk"], log))
     said = log.read_text()
     assert "a checkpoint could not be written to" in said
@@ -234,15 +210,15 @@ def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
         path / "checkpoints" / "step_0000005",
         path / "checkpoints" / "step_0000010",
     ]
-    assert_same_result(uninterrupted, path)
+    assert_same_result(undisturbed(), path)
 
 
 @pytest.mark.ci
 def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_room(
-    uninterrupted, runs_dir, start, small_disk
+    undisturbed, runs_dir, mount
 ):
     path, log = folder_of(runs_dir, "full-disk"), runs_dir / "full-disk.log"
-    small_disk(path, 16 * 1024)
+    mount(path, "size=16m")
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "full-disk"]
     process = start(flags, log)
     wait_for(lambda: (path / "checkpoints" / "step_0000010").exists(), process)
@@ -256,46 +232,4 @@ def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_r
     (path / "filler").unlink()
     finish(start(flags, log))
     assert re.findall(r"continued at step \d+", log.read_text())
-    assert_same_result(uninterrupted, path)
-
-
-def test_a_diverged_run_names_step_and_norm_and_is_not_repeated_blindly(runs_dir, start):
-    path, log = folder_of(runs_dir, "diverged"), runs_dir / "diverged.log"
-    rates = ["--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9", "--train.save-steps", "1"]
-    flags = [*TINY, *rates, "--runs-dir", str(runs_dir), "--run-name", "diverged"]
-    finish(start(flags, log), 2)
-    message = log.read_text().splitlines()[-1]
-    assert re.match(
-        rf"error: {path} failed: the loss is \S+ and the norm of the gradient \S+ at step 2; lo", message
-    )
-    record = json.loads((path / "FAILED").read_text())
-    assert record["step"] == 2
-    finish(start(flags, log), 2)
-    again = log.read_text().splitlines()[-1]
-    assert again.startswith(
-        f"error: {path} failed: {record['problem']} at step 2; lower --optim.learning-rate"
-    )
-    assert f"or remove {path / 'FAILED'} to repeat this one" in again
-    assert log.read_text().count("folder  ") == 1
-
-
-@pytest.mark.slow
-def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir, start):
-    """A limit on the process's address space, in which the step's logits fit in parts only."""
-    large = [
-        *("--train.batch-size", "64", "--train.per-device-train-batch-size", "64"),
-        *("--optim.max-steps", "2", "--train.logging-steps", "1"),
-        *("--model.hidden-size", "256", "--model.intermediate-size", "4096", "--runs-dir", str(runs_dir)),
-        *("--train.per-device-eval-batch-size", "2"),
-    ]
-    finish(start([*TINY, *large, "--run-name", "fits"], runs_dir / "fits.log"))
-    path, log = folder_of(runs_dir, "cut"), runs_dir / "cut.log"
-    limited = start([*TINY, *large, "--run-name", "cut", "--find-batch-size"], log, limit_mib=480)
-    finish(limited)
-    assert "out of memory with 64 rows per forward pass; trying 32" in log.read_text()
-    provenance = json.loads((path / "provenance.json").read_text())
-    assert provenance["per_device_train_batch_size"] < 64
-    assert provenance["batch_size"] == 64
-    for one, two in zip(read_metrics(folder_of(runs_dir, "fits")), read_metrics(path), strict=True):
-        key = "loss" if "loss" in one else "eval_loss"
-        assert one[key] == pytest.approx(two[key], abs=1e-4)
+    assert_same_result(undisturbed(), path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from pretrain.training import knots
 from pretrain.training.knots import NUM_TOKENS
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
+from tests.cases import first_is_fast
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
 
@@ -72,6 +74,17 @@ def lines(path: Path) -> list[dict]:
     return [{key: value for key, value in line.items() if key not in times} for line in found]
 
 
+def after_each_step(monkeypatch, look: Callable[[Loop], None]) -> None:
+    """Have a look at the loop behind every step from here on."""
+
+    def watched(loop, step, update=Loop._update):
+        result = update(loop, step)
+        look(loop)
+        return result
+
+    monkeypatch.setattr(Loop, "_update", watched)
+
+
 def train_killed(config, stops, monkeypatch):
     """Train with a kill before each of some steps, and go on after each; returns the run's folder."""
     left = list(stops)
@@ -89,10 +102,7 @@ def train_killed(config, stops, monkeypatch):
     return train(config)
 
 
-@pytest.mark.parametrize(
-    "ffn",
-    ["kan", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spline-kan", "spline-activation"))],
-)
+@pytest.mark.parametrize("ffn", first_is_fast(["kan", "spline-kan", "spline-activation"]))
 def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
     monkeypatch.setattr(knots, "NUM_TOKENS", 512)
     flags = [*SPARSE, *ALL]
@@ -108,14 +118,12 @@ def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny,
 def test_knots_move_when_they_are_told_to_and_coefficients_go_once(tiny, monkeypatch):
     grids, masks = [], []
 
-    def watched(loop, step, update=Loop._update):
-        result = update(loop, step)
+    def look(loop):
         first = spline_layers(loop.model)[0]
         grids.append(first.grid.clone())
         masks.append(first.mask.clone())
-        return result
 
-    monkeypatch.setattr(Loop, "_update", watched)
+    after_each_step(monkeypatch, look)
     path = train(tiny("kan", *SPARSE, *ALL))
     moved = [not torch.equal(a, b) for a, b in itertools.pairwise(grids)]
     assert moved == [False, False, False, True, False, False, False]
@@ -178,13 +186,11 @@ def test_knots_are_quantiles_of_what_the_layers_get_on_the_steps_rows(tiny, monk
 def test_the_optimizer_starts_anew_for_what_was_refitted_alone(tiny, monkeypatch):
     counts: list[dict[str, float]] = []
 
-    def watched(loop, step, update=Loop._update):
-        result = update(loop, step)
-        named = dict(loop.model.named_parameters())
-        counts.append({name: float(loop.optimizer.state[p]["step"]) for name, p in named.items()})
-        return result
+    def look(loop):
+        named = loop.model.named_parameters()
+        counts.append({name: float(loop.optimizer.state[p]["step"]) for name, p in named})
 
-    monkeypatch.setattr(Loop, "_update", watched)
+    after_each_step(monkeypatch, look)
     train(tiny("kan", "--splines.knot-updates", "0.5"))
     assert set(counts[3].values()) == {4}
     for name, count in counts[4].items():
@@ -192,41 +198,36 @@ def test_the_optimizer_starts_anew_for_what_was_refitted_alone(tiny, monkeypatch
 
 
 def test_the_gradient_of_a_step_is_that_of_loss_and_penalty(tiny, monkeypatch):
-    gradients: dict[str, list[dict[str, torch.Tensor]]] = {"with": [], "without": []}
-    expected: list[dict[str, torch.Tensor]] = []
+    """A run with the penalty and one without, whose weights are the same in the first step."""
+    gradients, losses, added = [], [], {}
 
-    def watched(kind):
-        def update(loop, step, update=Loop._update):
-            if kind == "with":
-                layers = spline_layers(loop.model)
-                total = sum((0.3 * sparsity_penalty(layer) for layer in layers), torch.zeros(()))
-                named = dict(loop.model.named_parameters())
-                found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
-                expected.append(dict(zip(named, found, strict=True)))  # type: ignore[arg-type]
-            with pytest.MonkeyPatch.context() as patch:
-                clip = torch.nn.utils.clip_grad_norm_
+    def keep(loop, step, update=Loop._update):
+        if not added:
+            penalties = [0.3 * sparsity_penalty(layer) for layer in spline_layers(loop.model)]
+            named = dict(loop.model.named_parameters())
+            found = torch.autograd.grad(
+                sum(penalties, torch.zeros(())), list(named.values()), allow_unused=True
+            )
+            added.update({name: g for name, g in zip(named, found, strict=True) if g is not None})
+        clip = torch.nn.utils.clip_grad_norm_
 
-                def keep(parameters, norm):
-                    named = loop.model.named_parameters()
-                    gradients[kind].append({name: p.grad.clone() for name, p in named})
-                    return clip(parameters, norm)
+        def keep_before(parameters, norm):
+            gradients.append({name: p.grad.clone() for name, p in loop.model.named_parameters()})
+            return clip(parameters, norm)
 
-                patch.setattr(torch.nn.utils, "clip_grad_norm_", keep)
-                return update(loop, step)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.nn.utils, "clip_grad_norm_", keep_before)
+            return update(loop, step)
 
-        return update
-
-    accumulated = ["--train.per-device-train-batch-size", "4"]
-    paths = {}
-    for kind, penalty in (("with", "0.3"), ("without", "0")):
-        monkeypatch.setattr(Loop, "_update", watched(kind))
-        flags = ["--splines.penalty", penalty, "--optim.max-steps", "1", *accumulated]
-        paths[kind] = train(tiny("kan", *flags))
-        monkeypatch.undo()
-    for name, gradient in gradients["with"][0].items():
-        added = expected[0][name]
-        wanted = gradients["without"][0][name] + (0 if added is None else added)
+    monkeypatch.setattr(Loop, "_update", keep)
+    for penalty in ("0.3", "0"):
+        flags = ["--splines.penalty", penalty, "--optim.max-steps", "1"]
+        path = train(tiny("kan", *flags, "--train.per-device-train-batch-size", "4"))
+        losses.append(lines(path)[0]["loss"])
+    with_penalty, without = gradients
+    assert len(added) == 4  # two parameters of two layers
+    for name, gradient in with_penalty.items():
+        wanted = without[name] + added.get(name, torch.zeros(()))
         torch.testing.assert_close(gradient, wanted, atol=1e-6, rtol=1e-5)
-    assert sum(g is not None for g in expected[0].values()) == 4  # two parameters of two layers
     # The loss is reported without the penalty, so that runs with and without compare.
-    assert lines(paths["with"])[0]["loss"] == lines(paths["without"])[0]["loss"]
+    assert losses[0] == losses[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -15,46 +14,10 @@ from base.run.manifest import write_completion
 from eval.command import find_runs
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs
-from pretrain import train
-from report import command as report
 from report.inputs.sources import read_source
 from scores.rows import read_rows, write_rows
 
-TINY = [
-    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
-    *("--model.hidden-size", "16", "--model.intermediate-size", "16", "--model.num-attention-heads", "2"),
-    *("--optim.max-steps", "2", "--train.no-torch-compile", "--seed", "1"),
-]
 QUICK = ("--suites", "embedded-pairs", "--max-pairs", "4")
-
-
-@pytest.mark.ci
-def test_named_and_other_runs_arrive_at_one_report(tmp_path, repository, evaluate, monkeypatch):
-    """By the commands as a user gives them."""
-
-    def call(main, *words: object) -> None:
-        monkeypatch.setattr("sys.argv", ["command", *map(str, words)])
-        assert not main()
-
-    base, study = repository / "configs" / "tiny.yaml", tmp_path / "own"
-    flags = (base, *TINY, "--runs-dir", tmp_path, "--study", "own")
-    call(train.main, *flags, "--ffn", "gelu", "--run-name", "my-first")
-    call(train.main, *flags, "--ffn", "relu")
-    (other,) = study.glob("gpt_neo/relu/seed1-*")
-    assert evaluate(study, *QUICK) == 0
-    rows = read_rows(study / "gpt_neo" / "gelu" / "my-first" / "eval" / "rows.parquet")
-    assert set(rows["run_id"]) == {"gpt_neo/gelu/my-first"}
-    call(report.main, study)
-    numbers = json.loads((study / "report" / "report.json").read_text())
-    means, losses = (
-        {arm["variant"]: arm["mean"] for arm in numbers["scores"] if arm["benchmark"] == benchmark}
-        for benchmark in ("embedded-pairs", "held-out-loss")
-    )
-    scores = read_rows(other / "eval" / "rows.parquet")["score"]
-    assert means == pytest.approx({"gelu": rows["score"].mean(), "relu": scores.mean()})
-    # Read from their folders.
-    assert losses == {run.variant: run.eval_loss for run in read_source(study).facts}
-    assert len(losses) == 2
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +38,6 @@ def scored(tmp_path_factory, write_run) -> Path:
 def named(scored, tmp_path) -> Path:
     """A copy of that study."""
     return shutil.copytree(scored, tmp_path / "test")
-
-
-@pytest.mark.slow
-def test_runs_are_told_by_their_names(named):
-    source = read_source(named)
-    ids = ["gpt_neo/gelu/a-first", *(run.run_id for run in source.facts if run.seed == 2)]
-    assert sorted(set(source.rows["run_id"])) == [*ids, "gpt_neo/relu/seed-of-doubt"]
-    assert source.notes == ()
 
 
 @pytest.mark.ci
@@ -110,12 +65,3 @@ def test_a_run_outside_of_any_study_is_scored_by_its_path(named, tmp_path, evalu
     with pytest.raises(UsageError, match="it is one run: give its study's folder"):
         read_source(alone)
     assert find_runs([alone]) == ([alone], [])
-
-
-@pytest.mark.parametrize("name", ["a/b", "..", "/tmp/a"])
-def test_a_name_is_that_of_one_folder(name, tmp_path, monkeypatch):
-    """A run deeper in a study would be found by nobody."""
-    monkeypatch.setattr("sys.argv", ["train.py", "--runs-dir", str(tmp_path / "runs"), "--run-name", name])
-    with pytest.raises(UsageError, match="cannot name a folder"):
-        train.main()
-    assert not (tmp_path / "runs").exists()

@@ -93,38 +93,3 @@ def test_the_notebook_is_kept_without_its_outputs(repository: Path) -> None:
     notebook = nbformat.read(repository / "examples" / "quickstart.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in code)
-
-
-STUDY = """
-name: small
-families: {gpt_neo: tiny.yaml}
-variants: [gelu, none]
-seeds: [1, 2]
-config: {data: {num_stories: 300}, optim: {max_steps: 10}, train: {torch_compile: false}}
-evaluation: {suites: []}
-"""
-
-RUN_STUDY = """
-import ffn_ablations as ffa
-from pathlib import Path
-study = ffa.study("small.yaml", runs_dir=Path("out"))
-assert study.status.summary == "4 waiting", study.status
-status = study.run(workers=2)
-assert status.summary == "4 done", status
-assert "4 cells: 4 done" in status._repr_html_() and len(status.frame) == 4
-assert len(study.runs) == 4
-again = ffa.study("out/small")
-assert again.status.states.keys() == status.states.keys()
-print(again.report.verdicts.estimate[0] == study.report.verdicts.estimate[0])
-"""
-
-
-@pytest.mark.slow
-def test_a_study_runs_from_python(repository: Path, tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(STUDY)
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_STUDY], cwd=tmp_path, env=environment(repository), capture_output=True,
-        text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "True"

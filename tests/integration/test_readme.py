@@ -1,17 +1,20 @@
-"""Every command of the README, in its order, in a fresh clone under a fresh HOME."""
+"""Every command of the README in its order: on a small model before each change, nightly in a fresh clone."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
-pytestmark = pytest.mark.ci
+from tests.processes import run_command
 
 RUN_BY_CI = ("make ", ". .venv/bin/activate")
 """How commands begin that .ci/run calls by itself."""
@@ -20,6 +23,9 @@ DRY_RUN = {
     "accelerate launch": "is for four GPUs, and reads TinyStories from the hub",
 }
 """How commands begin that cannot be run here: they are given ``--dry-run``, for this reason."""
+
+
+STORIES = "\n".join(["Once upon a time.", "<|endoftext|>"] * 200)
 
 
 def blocks(readme: str, language: str) -> list[str]:
@@ -42,9 +48,8 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone of what is committed, with the texts of a user in it."""
     folder = tmp_path_factory.mktemp("readme") / "clone"
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", repository, folder], check=True)
-    texts = folder / "my-texts"
-    texts.mkdir()
-    (texts / "stories.txt").write_text("\n".join(["Once upon a time.", "<|endoftext|>"] * 200))
+    (folder / "my-texts").mkdir()
+    (folder / "my-texts/stories.txt").write_text(STORIES)
     return folder
 
 
@@ -59,18 +64,59 @@ def run(command: list[str], clone: Path) -> str:
     return done.stdout
 
 
-def test_every_command_runs_in_the_order_of_the_page(readme: str, clone: Path) -> None:
+@pytest.mark.slow
+def test_every_command_runs_in_a_clone(readme: str, clone: Path) -> None:
     for command in commands(readme):
         if not command.startswith(RUN_BY_CI):
             dry_run = ["--dry-run"] if command.startswith(tuple(DRY_RUN)) else []
             run([*shlex.split(command), *dry_run], clone)
-    loads_the_model, *_ = blocks(readme, "python")
-    run([sys.executable, "-c", loads_the_model], clone)
+    for block in blocks(readme, "python"):
+        run([sys.executable, "-c", block], clone)
 
 
-def test_the_page_shows_what_its_report_prints(readme: str, clone: Path) -> None:
+@pytest.fixture
+def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where ``tiny`` is another model of four steps, and the study of the page has two seeds."""
+    shutil.copytree(repository / "examples", tmp_path / "examples")
+    tiny = yaml.safe_load((repository / "configs/tiny.yaml").read_text(encoding="utf-8"))
+    tiny["data"] |= {"num_stories": 200, "vocab_size": 400}
+    tiny["optim"] = {"max_steps": 4}
+    tiny["train"] = {"torch_compile": False}
+    for folder in (tmp_path, tmp_path / "examples"):
+        (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny), encoding="utf-8")
+    study = tmp_path / "examples/my-study.yaml"
+    content = yaml.safe_load(study.read_text(encoding="utf-8")) | {"seeds": [1, 2]}
+    content["evaluation"]["max_pairs"] = 4
+    study.write_text(yaml.safe_dump(content), encoding="utf-8")
+    (tmp_path / "my-texts").mkdir()
+    (tmp_path / "my-texts/stories.txt").write_text(STORIES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("own_variants")
+def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study: Callable[..., int]) -> None:
+    """Without those about the zoo, which test_zoo.py has, and those of accelerate."""
+    for command in commands(readme):
+        words = shlex.split(command)
+        if words[0] != "ffn-ablations" or "zoo" in command:
+            continue
+        if words[1:3] == ["study", "run"]:
+            assert run_study(*words[3:]) == 0, command
+            continue
+        dry_run = ["--dry-run"] if command.startswith(tuple(DRY_RUN)) else []
+        done = run_command("ffn_ablations", *words[1:], *dry_run)
+        assert done.returncode == 0, (command, done.stderr)
+    assert (small / "runs/my-study/report/report.md").is_file()
+    assert (small / "runs/default/gpt_neo/kan/my-kan/eval/rows.parquet").is_file()
+    assert (small / "my-study.tar.xz").is_file()
+
+
+@pytest.mark.ci
+def test_the_page_shows_what_its_report_prints(readme: str, small: Path) -> None:
     (shown,) = blocks(readme, "text")
-    assert run(["ffn-ablations", "report", "examples/scores.csv"], clone).startswith(shown)
+    assert run_command("report", "examples/scores.csv").stdout.startswith(shown)
 
 
 def test_it_shows_the_study_that_it_runs(readme: str, repository: Path) -> None:
@@ -83,10 +129,3 @@ def test_ci_runs_the_first_commands_in_the_order_of_the_page(readme: str, reposi
     made = [command for command in commands(readme) if command.startswith("make")]
     assert made
     assert [line for line in in_ci.splitlines() if line in made] == made
-
-
-@pytest.mark.slow
-def test_every_block_of_python_runs(readme: str, clone: Path) -> None:
-    run(["ffn-ablations", "train", "tiny", "--ffn", "kan", "--run-name", "my-kan"], clone)
-    for block in blocks(readme, "python"):
-        run([sys.executable, "-c", block], clone)

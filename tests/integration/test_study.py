@@ -1,62 +1,48 @@
-"""A small study from one command to its report, as a user runs it."""
+"""A small study from one command to its report, as a user runs it, and what may come in between."""
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
-from tests.processes import run_command, words_of
+from slurm.cell_state import read_state
+from slurm.commands import study_status as status
+from slurm.study.study import load_study
+from slurm.worker import run_cells
 
-
-@pytest.fixture
-def study_file(tmp_path: Path, repository: Path) -> Path:
-    base = str(repository / "configs" / "tiny.yaml")
-    content = {
-        "name": "smoke",
-        "families": {"gpt_neo": base, "roberta": base},
-        "variants": ["gelu", "kan"],
-        "seeds": [1],
-        "config": {
-            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
-            "data": {"num_stories": 200, "vocab_size": 400},
-            "optim": {"max_steps": 4},
-            "train": {"save_steps": 2, "logging_steps": 1, "torch_compile": False},
-        },
-        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
-    }
-    path = tmp_path / "smoke.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return path
+WriteStudy = Callable[..., Path]
+COMMAND = [sys.executable, "-m", "ffn_ablations", "study"]
 
 
-def command(module: str, *args: object) -> list[str]:
-    return [sys.executable, "-m", "ffn_ablations", *words_of(module), *map(str, args)]
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, timeout=280)
 
 
-def run(*args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*map(str, args)), capture_output=True, text=True, timeout=280)
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
-def start(runs: Path, *args: object, in_background: bool = False) -> subprocess.Popen[bytes]:
+def start(study: Path, *words: object, in_background: bool = False) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own; returns when a cell of its study trains."""
-    called = command(*map(str, args))
+    called = [*COMMAND, *map(str, words)]
     if in_background:  # of a script: its shell lets it ignore SIGINT
         called = ["sh", "-c", f"trap '' INT; exec {shlex.join(called)}"]
-    process = subprocess.Popen(
-        called, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 120
-    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
-        assert time.monotonic() < deadline, "no cell started training"
-        time.sleep(0.1)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(called, start_new_session=True, **quiet)
+    wait_until(lambda: process.poll() is not None or list(study.glob("*/*/seed*/metrics.jsonl")))
     return process
 
 
@@ -66,83 +52,79 @@ def members(session: int) -> list[str]:
     return found.stdout.split()
 
 
-def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    submit = ("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
+@pytest.mark.ci
+def test_a_study_arrives_at_its_report_and_repeats_nothing(
+    tmp_path: Path,
+    write_study: WriteStudy,
+    run_study: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    assert run_study(file, "--dry-run") == 0
+    assert "4 cells" in capsys.readouterr().out
+    assert not study.exists()
 
-    plan = run_command(*submit, "--dry-run")
-    assert plan.returncode == 0, plan.stderr
-    assert "4 cells" in plan.stdout
-    assert not runs.exists()
-
-    first = run_command(*submit)
-    assert first.returncode == 0, first.stdout + first.stderr
-    report = Path(first.stdout.splitlines()[-1])
-    assert report.is_file()
-    assert report == runs / "smoke" / "report" / "report.md"
-    tables = sorted((runs / "smoke").glob("*/*/seed*/eval/rows.parquet"))
+    assert run_study(file) == 0
+    report = Path(capsys.readouterr().out.splitlines()[-1])
+    assert report == study / "report" / "report.md"
+    tables = sorted(study.glob("*/*/seed*/eval/rows.parquet"))
     assert len(tables) == 4
     rows = pd.concat(map(pd.read_parquet, tables))
     assert not rows.duplicated(["run_id", "benchmark", "task", "metric"]).any()
-    assert set(rows.variant) == {"gelu", "kan"}
-    written = {
-        path: path.stat().st_mtime_ns for path in (runs / "smoke").glob("*/*/seed*/**/*") if path.is_file()
-    }
+    # Every verdict is about the difference of the means of what the runs keep.
+    means = rows.groupby(["variant", "run_id"])["score"].mean().groupby("variant").mean()
+    numbers = json.loads((study / "report" / "report.json").read_text())
+    (pairs,) = (each for each in numbers["comparisons"] if each["benchmark"] == "embedded-pairs")
+    assert pairs["contrast"] == "relu - gelu"
+    assert pairs["estimate"] == pytest.approx(means["relu"] - means["gelu"])
+    assert pairs["verdict"] in report.read_text()
+    written = {path: path.stat().st_mtime_ns for path in study.glob("*/*/seed*/**/*") if path.is_file()}
 
-    second = run_command(*submit)
-    assert second.returncode == 0
-    assert "4 done" in second.stdout
+    assert run_study(file, "--no-report") == 0
+    assert "4 done" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in written} == written
-
-    status = run_command("slurm.status", runs / "smoke")
-    assert status.returncode == 0
-    assert status.stdout.splitlines()[-1] == "4 cells: 4 done"
-
-
-@pytest.mark.slow
-def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    dry = run("slurm.submit", study_file, "--runs-dir", runs, "--dry-run")
-    bad = next(line.split()[-1] for line in dry.stdout.splitlines() if "gpt_neo/kan/seed1" in line)
-    # A file where the run's folder should be: that cell cannot be written.
-    (runs / "smoke" / bad).parent.mkdir(parents=True)
-    (runs / "smoke" / bad).write_text("in the way", encoding="utf-8")
-
-    result = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
-    assert result.returncode == 1
-    assert "3 of 4 cells done" in result.stdout
-    assert "not done: gpt_neo/kan/seed1: failed" in result.stdout
-    assert Path(result.stdout.splitlines()[-1]).is_file()
-    status = run("slurm.status", runs / "smoke").stdout
-    assert "3 done, 1 failed" in status
-
-    (runs / "smoke" / bad).unlink()
-    left_alone = run("slurm.submit", study_file, "--runs-dir", runs, "--no-report")
-    assert left_alone.returncode == 1
-    assert "--retry-failed also tries what failed" in left_alone.stdout
-    assert "0 cells run" in left_alone.stdout
-    again = run("slurm.submit", study_file, "--runs-dir", runs, "--retry-failed")
-    assert again.returncode == 0, again.stdout
-    assert "4 of 4 cells done" in again.stdout
+    status([str(study)])
+    assert capsys.readouterr().out.splitlines()[-1] == "4 cells: 4 done"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
-def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path, in_background: bool) -> None:
-    runs = tmp_path / "runs"
-    args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
-    process = start(runs, *args, in_background=in_background)
+def test_a_cancelled_study_saves_and_continues(
+    tmp_path: Path, write_study: WriteStudy, in_background: bool
+) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    args = ("run", file, "--workers", 1, "--no-report")
+    process = start(study, *args, in_background=in_background)
     second = run(*args)
     assert second.returncode == 2
     assert "so nothing was submitted" in second.stderr
-    cancelled = run("slurm.cancel", study_file, "--runs-dir", runs)
+    cancelled = run("cancel", file)
     assert cancelled.stdout.strip() == f"cancelled: process {process.pid}"
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
-    deadline = time.monotonic() + 60
-    while group := members(process.pid):
-        assert time.monotonic() < deadline, group
-        time.sleep(0.1)
-    assert "nothing of this study" in run("slurm.cancel", study_file, "--runs-dir", runs).stdout
-    again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
+    wait_until(lambda: not members(process.pid), 60)
+    assert "nothing of this study" in run("cancel", file).stdout
+    again = run("run", file, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
+
+
+def test_a_diverged_cell_is_failed_and_not_trained_again(
+    tmp_path: Path, write_study: WriteStudy, capfd: pytest.CaptureFixture[str]
+) -> None:
+    diverging = {"optim": {"max_steps": 20, "learning_rate": 50.0}}
+    study = load_study(write_study(tmp_path, seeds=[1], config=diverging))
+    (cell,) = (cell for cell in study.cells if "/gelu/" in cell.run_id)
+    for attempt in (1, 2):
+        run_cells([cell])
+        state = read_state(study.folder, cell.run_id)
+        assert (state.name, state.attempts) == ("failed", attempt)
+        assert re.search(
+            r"the loss is \S+ and had to stay below 2\d\.\d+, with .* at step \d+; lower --opt", state.error
+        )
+    assert (cell.run_dir / "FAILED").is_file()
+    assert "or remove" in state.error
+    assert capfd.readouterr().out.count("device  ") == 1
+    study.write()
+    status([str(study.folder)])
+    assert "failed" in (shown := capfd.readouterr().out)
+    assert "had to stay below" in shown

@@ -9,11 +9,10 @@ import ast
 import json
 import os
 import pickle
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
-import psutil
 import pytest
 
 from base.files import PACKAGES
@@ -35,7 +34,7 @@ CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "arguments.t
 """What may be passed on as consent: never a constant True."""
 KNOWN = {
     ("ffn_variants/variant_files.py", "exec"),  # a variant in a file that was typed, or consented to
-    ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader, which a test here holds
+    ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader; test_readers.py holds it
     ("slurm/worker.py", "pickle.loads"),  # what the command that started it writes into a pipe
 }
 
@@ -61,20 +60,6 @@ def test_nothing_that_is_read_is_run(repository: Path, package: str):
             loads += called.endswith("from_pretrained")
     assert found == {known for known in KNOWN if known[0].startswith(f"{package}/")}
     assert loads or package not in ("ffn_variants", "pretrain")
-
-
-def test_yaml_makes_no_objects(repository: Path, tmp_path: Path):
-    from base.config_input import read_yaml
-    from base.errors import UsageError
-
-    path = tmp_path / "a.yaml"
-    path.write_text('seed: !!python/object/apply:os.mkdir ["made"]\n')
-    with pytest.raises(UsageError, match="is not valid YAML"):
-        read_yaml(path)
-    for source in (path for package in PACKAGES for path in (repository / package).rglob("*.py")):
-        if source.name != "config_input.py":
-            assert "yaml.Loader" not in source.read_text()
-            assert "UnsafeLoader" not in source.read_text()
 
 
 class Mark:
@@ -141,38 +126,44 @@ def hostile(make_run, mark: Path) -> Path:
     return study
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("slurm.status", "{study}"),
-        ("eval", "{study}", "--suites", "embedded-pairs"),
-        ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
-        ("report", "{study}", "--out", "{study}/report"),
-        ("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"),
-        ("pretrain.generate", "{run}"),
-        ("eval.explain", "{run}", "sst2"),
-        ("eval.inspect", "{run}", "--out", "{study}/inspection"),
-        ("eval", "{run}/model", "--classify", "sst2"),
-        ("eval.explain", "{run}", "{study}/turns.yaml", "--measure", "segments"),
-        ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
-        ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--dry-run"),
-        ("slurm.cancel", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
-        ("slurm.status", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
-        ("slurm.submit", "{study}/backbones.yaml", "--runs-dir", "{study}/runs"),
-    ],
-    ids=lambda words: " ".join(words),
-)
+READING = """
+slurm.status {study}
+eval {study} --suites embedded-pairs
+eval {run} --suites embedded-pairs embedded-glue
+report {study} --out {study}/report
+eval.push {run} --repo me/model --dry-run {study}/pushed
+pretrain.generate {run}
+eval.explain {run} sst2
+eval.inspect {run} --out {study}/inspection
+eval {run}/model --classify sst2
+eval.explain {run} {study}/turns.yaml --measure segments
+slurm.submit {study}/own.yaml --runs-dir {study}/runs
+slurm.cancel {study}/own.yaml --runs-dir {study}/runs
+slurm.status {study}/own.yaml --runs-dir {study}/runs
+slurm.submit {study}/backbones.yaml --runs-dir {study}/runs
+"""
+"""Every command that reads what somebody else may have written."""
+
+
+def call(line: str, study: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command on a study of one run; it ends well, or as a mistake of its user."""
+    (run,) = study.glob("gpt_neo/*/*")
+    done = run_command(*line.format(study=study, run=run).split())
+    assert "Traceback" not in done.stderr, line
+    assert "unknown flag" not in done.stderr, line
+    assert done.returncode in (0, 2), (line, done.stdout, done.stderr)
+    return done
+
+
 @pytest.mark.ci
-def test_no_command_runs_what_a_study_brings(hostile: Path, mark: Path, command: tuple[str, ...]):
-    (run,) = hostile.glob("gpt_neo/*/*")
-    module, *args = [word.format(study=hostile, run=run) for word in command]
-    for _ in range(2):  # again without the study's file, behind which some commands would not look
-        done = run_command(module, *args)
-        assert "Traceback" not in done.stderr
-        assert "unknown flag" not in done.stderr
-        assert done.returncode in (0, 2), done.stdout + done.stderr
-        assert not mark.exists()
-        (hostile / "study.yaml").unlink(missing_ok=True)
+def test_no_command_runs_what_a_study_brings(hostile: Path, mark: Path):
+    for line in READING.strip().splitlines():
+        study_file = (hostile / "study.yaml").read_bytes()
+        call(line, hostile)
+        (hostile / "study.yaml").unlink()  # behind which some commands would not look
+        call(line, hostile)
+        (hostile / "study.yaml").write_bytes(study_file)
+        assert not mark.exists(), line
 
 
 @pytest.fixture
@@ -190,90 +181,41 @@ def with_own_variant(make_run, mark: Path, tmp_path: Path, repository: Path, own
     return run.study.path
 
 
-CONSENT = "which is code; read"
+NEEDS_CONSENT = """
+pretrain.train {run}/config.yaml
+pretrain.train {run}/config.yaml --dry-run
+pretrain.train {run}/config.yaml --ffn channel-elu
+pretrain.generate {run}
+pretrain.generate {run}/model
+eval {run}/model --classify sst2
+"""
+NEEDS_NONE = """
+slurm.status {study}
+report {study} --out {study}/report
+pretrain.train --help
+eval.push {run} --repo me/model --dry-run {study}/pushed
+ffn_variants
+"""
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (("slurm.status", "{study}"), None),
-        (("report", "{study}", "--out", "{study}/report"), None),
-        (("pretrain.train", "{run}/config.yaml"), CONSENT),
-        (("pretrain.train", "{run}/config.yaml", "--dry-run"), CONSENT),
-        (("pretrain.train", "{run}/config.yaml", "--ffn", "channel-elu"), CONSENT),
-        (("pretrain.train", "--help"), None),
-        (("pretrain.generate", "{run}"), CONSENT),
-        (("pretrain.generate", "{run}/model"), CONSENT),
-        (("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"), None),
-        (("ffn_variants",), None),
-        (("eval", "{run}", "--suites", "embedded-pairs"), "channel-elu"),
-        (("eval", "{run}/model", "--classify", "sst2"), CONSENT),
-    ],
-    ids=lambda words: " ".join(words) if isinstance(words, tuple) else words or "reads",
-)
 @pytest.mark.ci
-def test_a_folder_s_own_variant_needs_consent(
-    with_own_variant: Path, mark: Path, command: tuple[str, ...], words: str | None
-):
-    (run,) = with_own_variant.glob("gpt_neo/*/*")
-    module, *args = [word.format(study=with_own_variant, run=run) for word in command]
-    done = run_command(module, *args)
-    assert not mark.exists()
-    assert "Traceback" not in done.stderr
-    assert done.returncode in (0, 2), done.stderr
-    if words:
-        assert words in done.stderr + done.stdout
+def test_a_folder_s_own_variant_needs_consent(with_own_variant: Path, mark: Path):
+    for line in NEEDS_CONSENT.strip().splitlines():
+        done = call(line, with_own_variant)
+        assert "which is code; read" in done.stderr, line
         assert done.returncode == 2
+    scored = call("eval {run} --suites embedded-pairs", with_own_variant)
+    assert (scored.returncode, "channel-elu" in scored.stderr) == (2, True)
+    for line in NEEDS_NONE.strip().splitlines():
+        call(line, with_own_variant)
+    assert not mark.exists()
 
 
+@pytest.mark.ci
 def test_with_consent_it_would_be_run(with_own_variant: Path, mark: Path):
+    pickle.loads(pickle.dumps(Mark(mark)))  # the marks of the tests above would have been seen
+    mark.rmdir()
     (run,) = with_own_variant.glob("gpt_neo/*/*")
     done = run_command("pretrain.generate", run, "--max-new-tokens", "2", "--trust-remote-code")
     assert done.returncode == 0, done.stderr
     assert mark.is_dir()
-
-
-def test_a_pickled_mark_would_have_been_left(mark: Path):
-    pickle.loads(pickle.dumps(Mark(mark)))
-    assert mark.is_dir()
-
-
-def test_texts_of_tables_are_not_computed(tmp_path: Path):
-    from scores.rows import to_csv
-
-    formulas = ["=1+1", "+1", "-1", "@a", '=HYPERLINK("http://a")']
-    text = to_csv(pd.DataFrame({"variant": formulas, "score": [-1.5, 2, 3, 4, 5]}))
-    cells = [line.split(",")[0].strip('"') for line in text.splitlines()[1:]]
-    assert all(cell[0] == "'" for cell in cells)
-    assert ",-1.5" in text
-
-
-def test_task_files_of_a_study_need_a_flag(tmp_path: Path, repository: Path):
-    base = repository / "configs" / "tiny.yaml"
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        f"name: mine\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu]\nseeds: [1]\n"
-        "evaluation: {suites: [], tasks: [a], include_path: [own/tasks]}\n"
-    )
-    done = run_command("slurm.submit", file, "--runs-dir", tmp_path / "runs", "--dry-run")
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"error: {file} names task files in own/tasks, which may run code; if you trust them, add "
-        "--include-path own/tasks\n"
-    )
-
-
-def test_cancel_signals_no_process_of_somebody_else(tmp_path: Path, repository: Path):
-    base = repository / "configs" / "tiny.yaml"
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"name: mine\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu]\nseeds: [1]\n")
-    study = tmp_path / "runs" / "mine"
-    study.mkdir(parents=True)
-    own = psutil.Process()
-    note = {"pid": own.pid, "host": os.uname().nodename, "started_s": own.create_time() + 1}
-    (study / "launcher.json").write_text(json.dumps(note))
-    done = run_command("slurm.cancel", file, "--runs-dir", tmp_path / "runs")
-    assert done.returncode in (0, 2), done.stderr
-    assert "Traceback" not in done.stderr
-    # This process is still here to say so.
-    assert "cancelled" not in done.stdout

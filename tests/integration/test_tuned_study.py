@@ -1,14 +1,8 @@
-"""A tuned study with real training: killed in each stage and continued, it ends as if undisturbed."""
+"""A tuned study with real training, to which tuning runs are added that would decide."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,145 +11,49 @@ import numpy as np
 import pytest
 import yaml
 
-import ffn_ablations
-from tests.bad_inputs import CONFIG, STUDY
+from base.errors import UsageError
 
 TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1}
 
 
-def write_study(folder: Path) -> Path:
-    """A study of two variants and two seeds whose runs take a second."""
-    config = CONFIG | {"output": {"runs_dir": str(folder / "runs")}, "optim": {"max_steps": 10}}
-    config["data"] = config["data"] | {"num_stories": 200}
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(config))
-    evaluation = STUDY["evaluation"] | {"max_pairs": 4}
-    file = folder / "study.yaml"
-    file.write_text(yaml.safe_dump(STUDY | {"tune": TUNE, "evaluation": evaluation}))
-    return file
-
-
-def told(folder: Path) -> dict[str, Any]:
-    """What the study came to, without days and places."""
-    study = folder / "runs" / "study"
+def told(study: Path) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
+    """What was tuned, which cells there are, and the comparison that the choice of values blurs."""
     tuning = json.loads((study / "tuning.json").read_text())
-    written = yaml.safe_load((study / "study.yaml").read_text())
+    cells = yaml.safe_load((study / "study.yaml").read_text())["cells"]
     report = json.loads((study / "report" / "report.json").read_text())
-    rounds = [{name: value for name, value in each.items() if name != "made"} for each in tuning["rounds"]]
-    return {
-        "rounds": rounds,
-        "chosen": tuning["chosen"],
-        "cells": written["cells"],
-        "stages": written["stages"],
-        "comparisons": report["comparisons"],
-    }
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    ffn_ablations.study(write_study(folder)).run(workers=2)
-    return told(folder)
-
-
-def is_tuning(study: Path) -> bool:
-    """Whether a tuning run has ended, and no round yet."""
-    return bool(list(study.glob("*/*/seed101-*/COMPLETED"))) and not (study / "tuning.json").exists()
-
-
-def is_in_main(study: Path) -> bool:
-    """Whether a run at what was chosen has begun."""
-    return bool(list(study.glob("*/*/seed1-*/metrics.jsonl")))
+    (blurred,) = (x for x in report["comparisons"] if x["choice_error"] is not None)
+    return tuning, set(cells), blurred
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", [is_tuning, is_in_main])
-def test_killed_in_a_stage_the_same_command_arrives_at_the_same_report(
-    stage: Callable[[Path], bool], tmp_path: Path, undisturbed: dict[str, Any]
+def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(
+    tmp_path: Path,
+    write_study: Callable[..., Path],
+    run_study: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    command = [sys.executable, "-m", "ffn_ablations", "study", "run", str(file), "--workers", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-    until = time.monotonic() + 300
-    while not stage(study):
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    status = ffn_ablations.study(file).run(workers=2)
-    assert told(tmp_path) == undisturbed
-    assert status.summary == f"{len(undisturbed['cells'])} done"
+    file = write_study(tmp_path, tune=TUNE, evaluation={"suites": []})
+    study = tmp_path / "runs" / "study"
 
+    def run(*flags: str) -> str:
+        assert run_study(file, *flags) == 0
+        return capsys.readouterr().out
 
-@pytest.mark.slow
-def test_a_newcomer_from_a_file_is_judged_and_finished_runs_stay(tmp_path: Path, repository: Path) -> None:
-    """By the command as typed: its tuning, its runs and its verdict come to those that are there."""
-    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    call = [
-        sys.executable,
-        "-m",
-        "ffn_ablations",
-        "study",
-        "run",
-        str(file),
-        "--workers",
-        "2",
-        "--cells-per-job",
-        "4",
-    ]
-    ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    before = json.loads((study / "tuning.json").read_text())
-    ends = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/COMPLETED")}
-    shutil.copy(repository / "examples/xielu.py", tmp_path / "mine.py")
-
-    refused = subprocess.run([*call, "--add", "mine.py:XIELU"], capture_output=True, text=True, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "consent to run it: --trust-remote-code" in refused.stderr
-    call += ["--add", "mine.py:XIELU", "--trust-remote-code"]
-    ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-
-    assert {path: path.stat().st_mtime_ns for path in ends} == ends
-    now = json.loads((study / "tuning.json").read_text())
-    assert now["rounds"][: len(before["rounds"])] == before["rounds"]
-    assert now["chosen"][: len(before["chosen"])] == before["chosen"]
-    assert [one["variant"] for one in now["chosen"][len(before["chosen"]) :]] == ["my-xielu"]
-    report = json.loads((study / "report" / "report.json").read_text())
-    assert "my-xielu" in json.dumps(report["comparisons"])
-    assert "`my-xielu`" in (study / "report" / "report.md").read_text()
-    again = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
-    assert "0 cells run" in again.stdout, again.stdout
-
-
-@pytest.mark.ci
-def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path: Path) -> None:
-    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    call = [sys.executable, "-m", "ffn_ablations", "study", "run", str(file), "--cells-per-job", "6"]
-
-    def run(*flags: str, code: int = 0) -> str:
-        ran = subprocess.run([*call, *flags], capture_output=True, text=True)
-        assert ran.returncode == code, ran.stderr
-        return ran.stdout + ran.stderr
-
-    assert "4 of 4 cells of study are not done" in run("--decide", "1", code=2)
+    with pytest.raises(UsageError, match="4 of 4 cells of study are not done"):
+        run("--decide", "1")
     run()
-    before = told(tmp_path)
-    kept = json.loads((study / "tuning.json").read_text())
+    tuning, cells, blurred = told(study)
     assert "to be tuned further" in run("--decide", "1", "--dry-run")
-    assert json.loads((study / "tuning.json").read_text()) == kept
+    assert told(study)[0] == tuning
 
-    said = run("--decide", "1")
-    after, (added,) = told(tmp_path), json.loads((study / "tuning.json").read_text())["further"]
-    assert "to be tuned further: gelu, " in said
-    assert (after["chosen"], after["rounds"]) == (before["chosen"], before["rounds"])
+    assert "to be tuned further: relu, " in run("--decide", "1")
+    after, more_cells, sharper = told(study)
+    (added,) = after["further"]
+    assert (after["chosen"], after["rounds"]) == (tuning["chosen"], tuning["rounds"])
     assert added["seeds"] == [102, 103]
     assert np.isfinite(added["losses"]).all()
-    assert len(after["cells"]) == len(before["cells"]) + 2 * len(added["values"])
-    assert set(before["cells"]) < set(after["cells"])
-    (was,), (now,) = (
-        [x for x in each["comparisons"] if x["choice_error"] is not None] for each in (before, after)
-    )
-    assert now["choice_error"] < was["choice_error"]
-    assert now["estimate"] == was["estimate"]
-    assert "0 cells run" in run()
+    assert len(more_cells) == len(cells) + 2 * len(added["values"])
+    assert cells < more_cells
+    assert sharper["choice_error"] < blurred["choice_error"]
+    assert sharper["estimate"] == blurred["estimate"]
+    assert "0 cells run" in run("--no-report")

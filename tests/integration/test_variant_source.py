@@ -7,7 +7,6 @@ import json
 import shutil
 
 import pytest
-import yaml
 
 from base.errors import UsageError
 from base.records import peek_record
@@ -17,8 +16,6 @@ from ffn_variants.variants.activations import PerChannel, thesis_swish
 from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.training_run import train
-from slurm.commands import study_run as submit
-from tests.processes import run_command
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64", "--ffn", "swish"),
@@ -76,11 +73,11 @@ def test_an_unfinished_run_is_not_continued_with_another_formula(tmp_path, other
     path = train(config)
     (path / "COMPLETED").unlink()
     shutil.rmtree(path / "model")
-    weights = sorted(file.name for file in path.rglob("*"))
+    before = sorted(path.rglob("*"))
     other_formula()
     with pytest.raises(UsageError, match="was trained through another 'swish'"):
         train(config)
-    assert sorted(file.name for file in path.rglob("*")) == weights
+    assert sorted(path.rglob("*")) == before
 
 
 @pytest.mark.ci
@@ -106,29 +103,13 @@ def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, eva
 
 @pytest.mark.slow
 def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
-    tmp_path, repository, other_formula, capsys
+    tmp_path, write_study, run_study, other_formula, capsys
 ):
-    base = str(repository / "configs" / "tiny.yaml")
-    content = {
-        "name": "smoke",
-        "families": {"gpt_neo": base},
-        "variants": ["gelu", "swish"],
-        "seeds": [1, 2],
-        "config": {
-            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
-            "data": {"num_stories": 200, "vocab_size": 400},
-            "optim": {"max_steps": 2},
-            "train": {"torch_compile": False},
-        },
-        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
-    }
-    file = tmp_path / "smoke.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    command = (str(file), "--runs-dir", str(tmp_path / "runs"), "--cells-per-job", "4")
-    first = run_command("slurm.submit", *command, "--no-report")  # the command below writes one
-    assert first.returncode == 0, first.stdout + first.stderr
+    file = write_study(tmp_path, variants=["gelu", "swish"], config={"optim": {"max_steps": 2}})
+    assert run_study(file, "--no-report") == 0  # the command below writes one
     other_formula()
-    assert submit(command) == 1
+    capsys.readouterr()
+    assert run_study(file) == 1
     told = capsys.readouterr().out.splitlines()
     assert "4 cells in" in told[0]
     assert told[0].endswith("2 done, 2 failed")
@@ -137,5 +118,5 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
         "not done: gpt_neo/swish/seed1 and 1 more: failed: was trained through another 'swish'"
     )
     assert "2 of 4 cells done" in told
-    assert submit((*command, "--dry-run")) == 0
+    assert run_study(file, "--dry-run") == 0
     assert capsys.readouterr().out.count("  failed    gpt_neo/swish/") == 2

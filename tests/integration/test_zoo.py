@@ -51,13 +51,13 @@ def report_of(study: str, zoo: Path) -> str:
     return (zoo / study / "report.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_published_report_follows_from_the_published_runs(zoo: Path, repository: Path) -> None:
     published = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
     assert top(report_of("zoo", zoo)) == top(published)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("study", SECTIONS)
 def test_differences_on_the_page_follow_from_the_published_runs(
     zoo: Path, repository: Path, study: str
@@ -71,7 +71,7 @@ def test_differences_on_the_page_follow_from_the_published_runs(
     assert [pair for pair in differences if " | ".join(pair) not in reports] == []
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ["zoo-roberta", "zoo-flops"])
 def test_no_verdict_of_a_report_hangs_on_random_numbers(
     zoo: Path, study: str, monkeypatch: pytest.MonkeyPatch

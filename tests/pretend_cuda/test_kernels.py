@@ -1,4 +1,4 @@
-"""What the fused functions become on sm_80 and sm_90, compiled without a GPU."""
+"""What fused functions and whole models become when they are compiled, without a GPU."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import pretend
+from benchmarks.gpu.counting import count_updates
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="triton is not installed: it has wheels for Linux only"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None, reason="triton is not installed: it is for Linux only"
+    ),
+]
+needs_pretending = pytest.mark.skipif(pretend.why_not() is not None, reason=str(pretend.why_not()))
 ROOT = Path(__file__).parents[2]
 
 
@@ -27,38 +32,42 @@ def rows(only: str, *library: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def assert_lean(row: dict[str, Any]) -> None:
-    """One launch, nothing kept, nothing spilled, on both."""
-    assert (row["launches"], row["temporaries"]) == (1, [])
-    assert list(row["resources"]) == ["80", "90"]
-    for figures in row["resources"].values():
-        assert figures["spills"] == 0, row["function"]
-        assert 0 < figures["registers"] <= 128, row["function"]
+def test_every_kernel_by_hand_is_one_launch_that_keeps_and_spills_nothing_on_sm_80_and_sm_90():
+    found = rows(", Triton")
+    assert len(found) == 12
+    for row in found:
+        assert (row["launches"], row["temporaries"]) == (1, [])
+        assert list(row["resources"]) == ["80", "90"]
+        for figures in row["resources"].values():
+            assert figures["spills"] == 0, row["function"]
+            assert 0 < figures["registers"] <= 128, row["function"]
 
 
-@pytest.mark.ci
-def test_the_features_of_the_default_basis_are_one_lean_kernel():
-    row, code = rows("kan grid 5 order 3, features, Triton")
-    assert_lean(row)
-    # Rounded to nearest on the way out, which the interpreter does not do; x read in one piece.
+def test_the_features_of_the_default_basis_are_rounded_to_nearest_and_read_x_in_one_piece():
+    """The interpreter, by which values are tested, does not round so."""
+    _, code = rows("kan grid 5 order 3, features, Triton")
     assert "cvt.rn.bf16x2.f32" in code["ptx"]
     assert code["ptx"].count("ld.global") == 1
 
 
-@pytest.mark.slow
-def test_every_kernel_by_hand_is_lean():
-    found = rows(", Triton")
-    assert len(found) == 12
-    for row in found:
-        assert_lean(row)
-
-
-@pytest.mark.slow
+@needs_pretending
 def test_the_table_tells_of_the_temporaries_of_inductors_kernels(tmp_path):
-    if reason := pretend.why_not():
-        pytest.skip(reason)
     # What the kernels by hand are for; should Inductor do without one day, they can go.
     (row,) = rows("kan grid 5 order 3, slopes, Inductor", pretend.build(tmp_path))
     assert row["backend"] == "Inductor"
     assert row["grows"]
     assert row["launches"] == 2
+
+
+@needs_pretending
+def test_a_compiled_body_keeps_every_product_and_moves_fewer_bytes():
+    case = {"family": "gpt_neo", "variant": "gelu", "overrides": []}
+    (plain,), (compiled,) = count_updates([case]), count_updates([case], compiled=True)
+    assert any(launch.name == "compiled::kernel" for launch in compiled.launches)
+    of_flops, of_bytes = (
+        [sum(getattr(launch, name) for launch in counts.launches) for counts in (compiled, plain)]
+        for name in ("flops", "num_bytes")
+    )
+    assert of_flops[0] == of_flops[1]
+    assert of_bytes[0] < of_bytes[1]
+    assert len(compiled.launches) < len(plain.launches)

@@ -53,7 +53,6 @@ class Cluster:
     Args:
         num_nodes: Nodes n0, n1, ...; all of them are this host.
         cpus_per_node: Processors of a node, whatever this host really has.
-        gpus_per_node: Pretended GPUs of a node; ``CUDA_VISIBLE_DEVICES`` is set from them.
         options: Lines of slurm.conf to add or replace, such as ``{"MaxArraySize": 5}``.
         folder: Where everything lies, and stays afterwards; a temporary folder by default.
     """
@@ -63,12 +62,10 @@ class Cluster:
         num_nodes: int = 1,
         *,
         cpus_per_node: int = 2,
-        gpus_per_node: int = 0,
         options: Mapping[str, object] | None = None,
         folder: Path | None = None,
     ) -> None:
         self.nodes = [f"n{index}" for index in range(num_nodes)]
-        self._gpus_per_node = gpus_per_node
         self._cpus_per_node = cpus_per_node
         self._options = DEFAULTS | dict(options or {})
         self._keep = folder is not None
@@ -93,13 +90,7 @@ class Cluster:
         """Start the daemons and wait until every node is idle."""
         if missing := missing_programs():
             raise RuntimeError(f"{INSTALL} (absent: {', '.join(missing)})")
-        write_config(
-            self.folder,
-            self.nodes,
-            cpus=self._cpus_per_node,
-            gpus=self._gpus_per_node,
-            options=self._options,
-        )
+        write_config(self.folder, self.nodes, cpus=self._cpus_per_node, options=self._options)
         # Whatever ends this process, also SIGKILL, closes the pipe that the reaper reads.
         reap = [sys.executable, leftovers.__file__, str(self.conf), *([] if self._keep else ["--remove"])]
         self._reaper = subprocess.Popen(reap, stdin=subprocess.PIPE, start_new_session=True)
@@ -249,15 +240,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dir", type=Path, help="its folder, which stays afterwards")
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--cpus", type=int, default=2, help="processors per node")
-    parser.add_argument("--gpus", type=int, default=0, help="pretended GPUs per node")
-    parser.add_argument("--option", action="append", default=[], help="a line of slurm.conf: MaxArraySize=5")
     args = parser.parse_args()
-    options = dict(line.split("=", 1) for line in args.option)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with Cluster(
-        args.nodes, cpus_per_node=args.cpus, gpus_per_node=args.gpus, options=options, folder=args.dir
-    ) as cluster:
+    with Cluster(args.nodes, folder=args.dir) as cluster:
         print(f"export SLURM_CONF={cluster.conf}", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()

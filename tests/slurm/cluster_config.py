@@ -42,7 +42,6 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1
-GresTypes=gpu
 JobRequeue=1
 ReturnToService=2
 """
@@ -88,33 +87,26 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def write_config(
-    folder: Path, nodes: Sequence[str], *, cpus: int, gpus: int, options: Mapping[str, object]
-) -> None:
-    """Write slurm.conf, gres.conf, cgroup.conf and a key for MUNGE, with free ports.
+def write_config(folder: Path, nodes: Sequence[str], *, cpus: int, options: Mapping[str, object]) -> None:
+    """Write slurm.conf, cgroup.conf and a key for MUNGE, with free ports.
 
     Args:
         folder: Where they are written, and where the daemons keep their files.
         nodes: Names of the nodes; all are this host.
         cpus: Processors per node.
-        gpus: Pretended GPUs per node, at most 4.
         options: More lines of slurm.conf.
     """
     (folder / "state").mkdir(parents=True, exist_ok=True)
     ports = iter(_free_ports(1 + len(nodes)))
     lines = [SLURM_CONF.format(host=_host(), user=user_name(), folder=folder, port=next(ports))]
     lines += [f"{name}={value}\n" for name, value in options.items()]
-    gres = f" Gres=gpu:{gpus}" if gpus else ""
     for node in nodes:
         lines.append(
             f"NodeName={node} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={next(ports)} "
-            f"CPUs={cpus} RealMemory=4000{gres}\n"
+            f"CPUs={cpus} RealMemory=4000\n"
         )
     lines.append("PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
     (folder / "slurm.conf").write_text("".join(lines))
-    # Any device file will do; each stands for one GPU.
-    devices = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")[:gpus]
-    (folder / "gres.conf").write_text("".join(f"Name=gpu File={name}\n" for name in devices))
     plugin = "cgroup/v1" if _version() < (24, 5) else "disabled"  # "disabled" is fatal before 24.05
     (folder / "cgroup.conf").write_text(f"CgroupPlugin={plugin}\n")
     key = folder / "munge.key"

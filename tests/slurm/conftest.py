@@ -57,7 +57,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, base_config: Path) -> 
     study = TinyStudy(folder, base_config)
     with FileLock(folder / ".lock"):
         if not study.folder.exists():
-            run_here(study, "--cluster", "local", "--cells-per-job", 2, "--no-report")
+            run_here(study, "--cells-per-job", 2, "--no-report")
     return study
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,13 +18,12 @@ import psutil
 import yaml
 
 from slurm.cluster import cells_name, report_name
-from slurm.commands import study_run
-from tests import processes
+from slurm.commands import study_cancel, study_run, study_status
 from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
 # A cell is two seconds of training and one of scoring; starting Python takes longer.
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model": {
         "hidden_size": 16,
         "intermediate_size": 16,
@@ -40,6 +39,7 @@ CONFIG = {
         "torch_compile": False,
     },
 }
+SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
 PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
 
 
@@ -115,21 +115,19 @@ class TinyStudy:
         return pd.read_parquet(self.run_dir(variant) / "eval" / "rows.parquet")
 
 
-def run_command(module: str, *args: object, environment: Mapping[str, str]) -> str:
-    """Run one of the project's commands in an environment; returns what it prints."""
-    with mock.patch.dict(os.environ, dict(environment), clear=True):
-        done = processes.run_command(module, *args, timeout_s=280)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def run_here(study: TinyStudy, *flags: object, environment: Mapping[str, str] = os.environ) -> str:
-    """Run the submit command in this process, which saves the start of one; returns what it prints."""
+def said_by(
+    command: Callable[[list[str]], int | None], *args: object, environment: Mapping[str, str] = os.environ
+) -> str:
+    """Run one of the project's commands in this process, which saves the start of one; what it prints."""
     said = io.StringIO()
-    arguments = list(map(str, (study.file, "--runs-dir", study.runs, *flags)))
     with mock.patch.dict(os.environ, dict(environment), clear=True), contextlib.redirect_stdout(said):
-        assert study_run(arguments) == 0, said.getvalue()
+        assert not command(list(map(str, args))), said.getvalue()
     return said.getvalue()
+
+
+def run_here(study: TinyStudy, *flags: object) -> str:
+    """Run a study on this machine."""
+    return said_by(study_run, study.file, "--runs-dir", study.runs, "--cluster", "local", *flags)
 
 
 class SubmittedStudy:
@@ -147,21 +145,21 @@ class SubmittedStudy:
         self.preset.write_text(yaml.safe_dump(PRESET | dict(preset or {})))
         self._suspended: list[psutil.Process] = []
 
-    def flags(self, *more: object) -> tuple[object, ...]:
-        """Of the command that submits it."""
-        return ("--cluster", "slurm", "--preset", self.preset, *more)
+    def _said_by(self, command: Callable[[list[str]], int | None], *args: object) -> str:
+        return said_by(command, *args, environment=self.cluster.environment())
 
     def submit(self, *flags: object) -> str:
         """Submit what is to do; returns what the command prints."""
-        return run_here(self.study, *self.flags(*flags), environment=self.cluster.environment())
+        where = ("--runs-dir", self.study.runs, "--cluster", "slurm", "--preset", self.preset)
+        return self._said_by(study_run, self.study.file, *where, *flags)
 
     def cancel(self) -> str:
         """What the command that cancels it prints."""
-        return run_command("slurm.cancel", self.study.folder, environment=self.cluster.environment())
+        return self._said_by(study_cancel, self.study.folder)
 
     def status(self) -> str:
-        """What the status command prints, from another shell."""
-        return run_command("slurm.status", self.study.folder, environment=self.cluster.environment())
+        """What the status command prints."""
+        return self._said_by(study_status, self.study.folder)
 
     def jobs(self) -> dict[str, QueuedJob]:
         """The jobs of this study that SLURM remembers, by id."""

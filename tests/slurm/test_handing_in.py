@@ -93,7 +93,7 @@ def test_jobs_whose_command_was_told_that_they_were_refused(
     assert_finished_once(submitted, undisturbed)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_cells_that_were_handed_in_twice_are_run_once(
     on_cluster: Make, undisturbed: TinyStudy, stopped_queue
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,7 +87,9 @@ def test_cancelled_while_running_and_while_pending(on_cluster: Make, undisturbed
 def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
     """As by the kernel when memory runs out; the job's second cell had not begun."""
     submitted = on_cluster()
-    submitted.submit(*ONE_JOB)
+    environment = submitted.cluster.environment()
+    assert subprocess.run(["sacct"], env=environment, capture_output=True).returncode != 0  # no accounting
+    assert "submitted 2 cells in 1 jobs" in submitted.submit(*ONE_JOB)
     submitted.hold("gelu").kill()
     submitted.wait_until_over()
     assert "2 cells were killed and are submitted again" in submitted.last_words()

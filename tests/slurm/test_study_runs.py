@@ -7,7 +7,6 @@ whose job is killed and which arrives all the same, in ``test_study_disturbed.py
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 
@@ -21,27 +20,9 @@ from tests.slurm.studies import (
     SubmittedStudy,
     TinyStudy,
     assert_as_undisturbed,
-    run_command,
 )
 
 Make = Callable[..., SubmittedStudy]
-
-
-@pytest.mark.slow
-def test_a_study_arrives_at_its_report_without_accounting(on_cluster: Make, undisturbed: TinyStudy) -> None:
-    submitted = on_cluster()
-    environment = submitted.cluster.environment()
-    assert subprocess.run(["sacct"], env=environment, capture_output=True).returncode != 0
-
-    command = (submitted.study.file, "--runs-dir", submitted.study.runs, *submitted.flags())
-    said = run_command("slurm.submit", *command, environment=environment)
-    assert "submitted 2 cells in 2 jobs" in said
-    submitted.wait_until_over()
-
-    assert_as_undisturbed(submitted.study, undisturbed)
-    assert submitted.status().splitlines()[-1] == "2 cells: 2 done"
-    assert "2 of 2 cells done" in submitted.last_words()
-    assert (submitted.study.folder / "report" / "report.md").is_file()
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.slurm.studies import CONFIG, SubmittedStudy, TinyStudy, run_here
+from tests.slurm.studies import SHORT, SubmittedStudy, TinyStudy, run_here
 
-SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
 TUNED: dict[str, Any] = {
     "config": SHORT,
     "tune": {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1},
 }
 PACKED = ("--cells-per-job", 2)
+NEWCOMER = """
+from torch import nn
+from ffn_variants import FFNSpec
+
+BEND = FFNSpec(name="bend", kind="activation", build=lambda width: nn.Softplus(), formula="ln(1 + e^x)",
+               reference="Dugas et al. 2001", multiply_adds=lambda d, f: 2 * d * f)
+"""
 
 
 def told(study: TinyStudy) -> dict[str, Any]:
@@ -37,18 +42,13 @@ def told(study: TinyStudy) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, base_config: Path) -> TinyStudy:
-    """The study run on this machine by one command: what must come out."""
-    study = TinyStudy(tmp_path_factory.mktemp("here"), base_config, **TUNED)
-    run_here(study, "--cluster", "local", "--cells-per-job", 6)
-    return study
-
-
 @pytest.mark.slow
-def test_the_last_jobs_choose_and_hand_in_what_was_chosen(
-    on_cluster: Callable[..., SubmittedStudy], here: TinyStudy
+def test_the_last_jobs_choose_and_hand_in_what_was_chosen_and_a_newcomer_joins_by_jobs_of_its_own(
+    on_cluster: Callable[..., SubmittedStudy], tmp_path_factory: pytest.TempPathFactory, base_config: Path
 ) -> None:
+    """The same comes out on this machine by one command. The newcomer lies in a file."""
+    here = TinyStudy(tmp_path_factory.mktemp("here"), base_config, **TUNED)
+    run_here(here, "--cells-per-job", 6)
     submitted = on_cluster(**TUNED)
     assert "submitted 4 cells in 2 jobs" in submitted.submit(*PACKED)
     submitted.wait_until_over()
@@ -62,36 +62,14 @@ def test_the_last_jobs_choose_and_hand_in_what_was_chosen(
     assert "nothing to submit" in submitted.submit(*PACKED)
     assert submitted.jobs().keys() == jobs
 
-
-NEWCOMER = """
-from torch import nn
-from ffn_variants import FFNSpec
-
-BEND = FFNSpec(name="bend", kind="activation", build=lambda width: nn.Softplus(), formula="ln(1 + e^x)",
-               reference="Dugas et al. 2001", multiply_adds=lambda d, f: 2 * d * f)
-"""
-
-
-@pytest.mark.slow
-def test_a_newcomer_joins_a_finished_study_by_jobs_of_its_own(
-    on_cluster: Callable[..., SubmittedStudy],
-    here: TinyStudy,
-    tmp_path_factory: pytest.TempPathFactory,
-    base_config: Path,
-) -> None:
-    """From a file: tuned, trained and judged by jobs; what was finished is neither run nor written again."""
     mine = tmp_path_factory.mktemp("mine") / "mine.py"
     mine.write_text(NEWCOMER)
     flags = ("--add", f"{mine}:BEND", "--trust-remote-code")
-    local = TinyStudy(tmp_path_factory.mktemp("local"), base_config, **TUNED)
-    submitted = on_cluster(**TUNED)
-    for study in (local, submitted.study):
-        shutil.copytree(here.folder, study.folder)
     before = {path: path.stat().st_mtime_ns for path in submitted.study.folder.glob("*/*/*/COMPLETED")}
-    run_here(local, "--cluster", "local", "--cells-per-job", 6, *flags)
+    run_here(here, "--cells-per-job", 6, *flags)
     submitted.submit(*PACKED, *flags)
     submitted.wait_until_over()
-    assert told(submitted.study) == told(local)
+    assert told(submitted.study) == told(here)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert {cell.split("/")[1] for cell in told(local)["cells"]} == {"gelu", "relu", "bend"}
+    assert {cell.split("/")[1] for cell in told(here)["cells"]} == {"gelu", "relu", "bend"}
     assert "`bend`" in (submitted.study.folder / "report" / "report.md").read_text()

@@ -15,11 +15,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from base.files import PACKAGES
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-CORE = ("base", "ffn_variants", "pretrain", "scores", "eval", "report", "inside", "slurm", "ffn_ablations")
-OURS = {*CORE, "benchmarks", "tests", "docs"}
+OURS = {*PACKAGES, "benchmarks", "tests", "docs"}
 # Of kernels: it comes with every torch that can use it, and without one they are never built.
 BROUGHT_BY_TORCH = {"triton"}
 PINS = {
@@ -62,7 +63,7 @@ def undeclared(folders: Iterable[str], declared: set[str]) -> set[tuple[str, str
 def test_every_import_is_declared() -> None:
     chosen = {extra: lines for extra, lines in EXTRAS.items() if extra not in ("dev", "docs")}
     users = names_of([*PROJECT["dependencies"], *(line for lines in chosen.values() for line in lines)])
-    assert not undeclared(CORE, users | BROUGHT_BY_TORCH)
+    assert not undeclared(PACKAGES, users | BROUGHT_BY_TORCH)
     assert not undeclared(("benchmarks",), users | names_of(EXTRAS["dev"]))
 
 

@@ -7,9 +7,9 @@ from pkgutil import resolve_name
 from typing import Any
 
 import torch
-import transformers
 
 from ffn_variants import FAMILIES, build_config
+from tests.stock_models import stock_class, stock_config
 
 SIZES = {
     "vocab_size": 99,
@@ -39,10 +39,7 @@ class Tester:
         """A config of this project, or the stock one with the same values where there is no variant."""
         sizes = SIZES | OF_FAMILY.get(self.family, {})
         config = build_config(self.family, self.variant or FAMILIES[self.family].stock_ffn, **sizes)
-        if self.variant:
-            return config
-        values = {name: value for name, value in config.to_dict().items() if "ffn" not in name}
-        return stock_class(type(config))(**{k: v for k, v in values.items() if k != "model_type"})
+        return config if self.variant else stock_config(config)
 
     def prepare_config_and_inputs_for_common(self) -> tuple[Any, dict[str, torch.Tensor]]:
         ids = torch.randint(3, SIZES["vocab_size"], (self.batch_size, self.seq_length))
@@ -51,11 +48,6 @@ class Tester:
         if self.family == "t5":
             inputs |= {"decoder_input_ids": ids.clone(), "decoder_attention_mask": torch.ones_like(ids)}
         return self.get_config(), inputs
-
-
-def stock_class(ours: type) -> Any:
-    """transformers' class that one of this project's is made of."""
-    return getattr(transformers, ours.__name__.removeprefix("FFN"))
 
 
 def make_case(common: Any, family: str, is_classifier: bool, variant: str | None) -> type[unittest.TestCase]:

@@ -13,14 +13,8 @@ import pytest
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags, read_flags
-from base.errors import ADVICE, UsageError, run_cli
+from base.errors import UsageError, run_cli
 from base.sections import Section
-from eval.command import EvaluateArgs
-from ffn_ablations.flags_as_keywords import typed_values
-from pretrain.config import RunConfig
-from pretrain.train import TrainArgs
-from report.request import Request
-from tests.cases import first_is_fast
 
 
 class Inner(Section):
@@ -48,6 +42,8 @@ class Everything(Section):
     colour: Literal["red", "green"] = "red"
     several: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
+    pair: tuple[int, ...] = (3, 4)
+    """Two numbers."""
     either: Literal["run"] | tuple[int, ...] | None = None
     options: dict[str, int | float | bool | str] | None = None
     inner: Inner = Inner()
@@ -58,24 +54,17 @@ class Everything(Section):
     ("line", "given"),
     [
         ("", {}),
-        ("--whole 3", {"whole": 3}),
-        ("--whole=3", {"whole": 3}),
         ("--whole 3 --whole 4", {"whole": 4}),
         ("--text=-a", {"text": "-a"}),
         ("--text [a],'b'", {"text": "[a],'b'"}),
-        ("--number 1e-3", {"number": 1e-3}),
         ("--number None", {"number": None}),
         ("--switch", {"switch": True}),
         ("--no-switch", {"switch": False}),
         ("--left-open False", {"left_open": False}),
-        ("--left-open None", {"left_open": None}),
-        ("--colour green", {"colour": "green"}),
-        ("--several 1 2", {"several": (1, 2)}),
         ("--several 1 --several=2", {"several": (1, 2)}),
         ("--words a,b 'c'", {"words": ("a,b", "'c'")}),
         ("--either run", {"either": "run"}),
         ("--either 1 2", {"either": (1, 2)}),
-        ("--either None", {"either": None}),
         ("--options a 1 b 1e-3 c True d x", {"options": {"a": 1, "b": 1e-3, "c": True, "d": "x"}}),
         ("--inner.size 3", {"inner": Inner(size=3)}),
         ("--size 3 --inner.no-is-round", {"inner": Inner(size=3, is_round=False)}),
@@ -89,6 +78,11 @@ def test_flags_are_read(line: str, given: dict[str, object]) -> None:
     }
 
 
+def test_flags_are_those_of_the_process_where_no_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["a command", "here", "--whole", "3"])
+    assert parse_flags(Everything) == Everything.model_validate({"place": "here", "whole": 3})
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -97,22 +91,15 @@ def test_flags_are_read(line: str, given: dict[str, object]) -> None:
         ("a --whole x", "--whole: must be a whole number (is x)"),
         ("a --whole -1", "--whole: must be at least 0 (is -1)"),
         ("a --whole 9", "--whole: must be less than 9 (is 9)"),
-        ("a --whole 1.5", "--whole: must be a whole number (is 1.5)"),
         ("a --whole", "--whole needs a value; one that begins with a dash is written --whole=-VALUE"),
-        ("a --whole None", "--whole: must be a whole number (is None)"),
         ("a --number 0", "--number: must be greater than 0 (is 0)"),
         ("a --number 3", "--number: must be at most 2 (is 3)"),
-        ("a --number x", "--number: must be a number (is x)"),
         ("a --number inf", "--number: must be a finite number (is inf)"),
         ("a --colour gren", "unknown value of --colour: 'gren'; did you mean 'green'? Available: red, green"),
-        ("a --several 1 x", "--several: must be a whole number (is x)"),
-        ("a --several", "--several needs a value; one that begins with a dash is written --several=-VALUE"),
         ("a --either x", "--either: must be 'run' or a whole number"),
         ("a --options b", "--options: b has no value; give names and values: NAME VALUE NAME VALUE"),
         ("a --switch --no-switch", "--no-switch: not allowed with argument --switch; --help says more"),
-        ("a --switch=maybe", "--switch: ignored explicit argument 'maybe'; --help says more"),
         ("a --left-open perhaps", "--left-open: must be true or false (is perhaps)"),
-        ("a --text -a", "--text needs a value; one that begins with a dash is written --text=-VALUE"),
         ("a --wohle 3", "unknown flag --wohle, did you mean --whole?"),
         ("a --is-round", "unknown flag --is-round, did you mean --inner.is-round?"),
         ("a --zzz", "unknown flag --zzz, --help lists all flags"),
@@ -137,49 +124,15 @@ def test_help_goes_before_mistakes(line: str, capsys: pytest.CaptureFixture) -> 
     fields = {f"--{name.replace('_', '-')}" for name in Everything.model_fields} - {"--place", "--inner"}
     assert shown == fields | {"-h", "--help", "--size", "--inner.size", "--inner.no-is-round"}
     assert "How many. (default: 1)" in said
+    assert "Two numbers. (default: 3 4)" in said
     assert "Turns off: Have no corners." in said
     assert not re.search(r"default: [(T]", said), "a tuple, or what a switch is anyway"
     assert "null" not in said
 
 
-@pytest.mark.parametrize("kind", [TrainArgs, EvaluateArgs])
-def test_a_command_shows_every_setting_of_its_file(kind: type, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
-        parse_flags(kind, ["--help"])
-    said = capsys.readouterr().out
-    for short in {*kind.short_names.values()} - {"find-batch-size"}:  # for a file
-        assert f"--{short}" in said
-
-
-def test_flags_and_keywords_have_the_same_names() -> None:
-    flags = read_flags(RunConfig, ["--ffn", "kan", "--optim.max-steps", "3"])
-    assert (
-        flags.values.keys()
-        == typed_values(RunConfig, {"ffn": "kan", "optim": {"max_steps": 3}}).values.keys()
-    )
-
-
-@pytest.mark.parametrize(
-    ("args", "contrasts"),
-    [
-        (["scores.csv"], ()),
-        (["scores.csv", "--contrast", "a - b", "--contrast=c - d"], ("a - b", "c - d")),
-        (["scores.csv", "--contrast", "a - b", "c - d"], ("a - b", "c - d")),
-        (["scores.csv", "--contrast", "a - b", "--contrast=-c+d"], ("a - b", "-c+d")),
-    ],
-)
-def test_a_flag_may_be_given_several_times(args: list[str], contrasts: tuple[str, ...]) -> None:
-    read = parse_flags(Request, args)
-    assert (str(read.source), read.contrast) == ("scores.csv", contrasts)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    first_is_fast([["list", "variants"], ["list", "variants", "--help"], ["list", "tasks", "--help"]]),
-)
 @pytest.mark.ci
-def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "ffn_ablations", *arguments]
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word() -> None:
+    command = [sys.executable, "-m", "ffn_ablations", "list", "variants"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stderr
@@ -196,16 +149,6 @@ def test_a_pipe_that_breaks_elsewhere_is_a_defect(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(sys, "stdout", out)
         with pytest.raises(BrokenPipeError, match="a worker's"):
             run_cli(main)
-
-
-def test_a_name_too_long_for_a_file_is_told_in_one_line(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run_cli(lambda: Path("x" * 5000).stat() and None)
-    told = capsys.readouterr().err
-    assert re.fullmatch(
-        rf"error: x{{100}}\.\.\.: File name too long; {ADVICE}\n",
-        told,
-    )
 
 
 def test_a_message_does_not_repeat_thousands_of_characters(capsys: pytest.CaptureFixture) -> None:

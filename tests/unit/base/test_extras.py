@@ -23,22 +23,19 @@ def test_the_packages_are_those_of_the_extra() -> None:
     assert not named & {re.split("[><=]", line)[0] for line in project["dependencies"]}
 
 
-@pytest.fixture
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_told_in_one_line(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-
-@pytest.mark.usefixtures("without_torch")
-def test_what_is_not_installed_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def main() -> int:
         raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn.linear_model")
 
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match="2"):
         run_cli(main)
-    assert ended.value.code == 2
     assert capsys.readouterr().err == (
         'error: this needs sklearn, which is not installed; pip install "ffn-ablations[torch]" installs it\n'
     )
+    for name in ("pretrain.trani", "numpy", "torchvision", None):  # ours, or of another package
+        assert errors.missing_extra(ModuleNotFoundError("x", name=name)) is None
 
 
 @pytest.mark.parametrize(
@@ -51,9 +48,3 @@ def test_what_is_not_installed_is_told_in_one_line(capsys: pytest.CaptureFixture
 )
 def test_what_is_a_defect_keeps_its_traceback(error: Exception) -> None:
     assert errors.missing_extra(error) is None
-
-
-@pytest.mark.usefixtures("without_torch")
-@pytest.mark.parametrize("name", ["pretrain.trani", "numpy", "torchvision", None])
-def test_a_module_of_ours_or_of_another_package_is_a_defect(name: str | None) -> None:
-    assert errors.missing_extra(ModuleNotFoundError("x", name=name)) is None

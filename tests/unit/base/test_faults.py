@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +11,6 @@ import pytest
 from safetensors import SafetensorError
 
 from base.errors import FAULTS, UsageError, as_usage_error, fault_of, naming, run_cli
-
-FULL = Path("/dev/full")
-"""A device on Linux that refuses every byte as a full disk does."""
-
-needs_full_device = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 
 
 def told(error: Exception, capsys: pytest.CaptureFixture) -> str:
@@ -69,12 +62,9 @@ def test_defects_keep_their_traceback(tmp_path: Path) -> None:
             run_cli(lambda error=error: (_ for _ in ()).throw(error))
 
 
-def test_a_mistake_of_the_user_stays_as_it_is() -> None:
+def test_a_mistake_of_the_user_keeps_its_line_even_where_a_fault_led_to_it() -> None:
     error = UsageError("(os error 28)")
     assert as_usage_error(error) is error
-
-
-def test_a_mistake_that_a_fault_led_to_keeps_its_line() -> None:
     error = UsageError("a.jsonl cannot be read; give another")
     error.__cause__ = OSError(errno.EACCES, "Permission denied", "a.jsonl")
     with pytest.raises(UsageError, match="give another"), naming(Path("runs")):
@@ -88,7 +78,7 @@ def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) 
         "File exists": lambda: (tmp_path / "file").mkdir(exist_ok=True),
         "Not a directory": lambda: (tmp_path / "file" / "x").mkdir(parents=True),
         "Is a directory": lambda: tmp_path.write_text("x"),
-        "File name too long": lambda: (tmp_path / ("x" * 300)).write_text("x"),
+        f"error: {'x' * 100}...: File name too long": lambda: Path("x" * 5000).write_text("x"),
         "Too many levels of symbolic links": lambda: (tmp_path / "loop").read_text(),
     }
     for words, call in calls.items():
@@ -99,26 +89,17 @@ def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) 
         assert err.count("\n") == 1
 
 
-@needs_full_device
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     "write", [lambda file: np.zeros(9999).tofile(file), lambda file: file.write("x" * 9999)]
 )
 def test_a_write_is_told_with_the_path(write, capsys: pytest.CaptureFixture) -> None:
+    """On a device that refuses every byte as a full disk does."""
+
     def main() -> None:
-        with naming(Path("runs/rows.bin")), FULL.open("w") as file:
+        with naming(Path("runs/rows.bin")), Path("/dev/full").open("w") as file:
             write(file)
 
     with pytest.raises(SystemExit, match="2"):
         run_cli(main)
     assert capsys.readouterr().err.startswith("error: runs/rows.bin: No space left on device; mend that")
-
-
-@needs_full_device
-def test_output_that_cannot_be_written(tmp_path: Path) -> None:
-    script = "from base.errors import run_cli; run_cli(lambda: print('x'))"
-    with FULL.open("w") as out:
-        done = subprocess.run(
-            [sys.executable, "-c", script], stdout=out, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("error: No space left on device")

@@ -1,39 +1,11 @@
-"""Reading JSON: what a file that is absent, cut off or of another kind stands for."""
+"""What killed processes left behind."""
 
 from __future__ import annotations
 
 import os
 import time
 
-import pytest
-
-from base.files import ABANDONED_S, remove_leftovers, write_text
-from base.records import parse_record, peek_record
-
-
-def test_an_object_is_read(tmp_path):
-    path = tmp_path / "made" / "a.json"
-    write_text(path, '{"word": "naïve", "count": 2}')
-    assert parse_record(path.read_bytes()) == peek_record(path) == {"word": "naïve", "count": 2}
-    assert [file.name for file in path.parent.iterdir()] == ["a.json"]
-
-
-def test_an_absent_file_holds_nothing(tmp_path):
-    assert peek_record(tmp_path / "a.json") == {}
-
-
-@pytest.mark.parametrize("text", ['{"count": 2', "", "\udcff"])
-def test_a_damaged_file(text, tmp_path):
-    path = tmp_path / "a.json"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert peek_record(path) == {}
-    with pytest.raises(ValueError, match=r"it is empty|it is no JSON"):
-        parse_record(path.read_bytes())
-
-
-def test_a_file_that_holds_no_object(tmp_path):
-    write_text(tmp_path / "a.json", "[1]")
-    assert peek_record(tmp_path / "a.json") == {}
+from base.files import ABANDONED_S, remove_leftovers
 
 
 def test_what_killed_processes_left_goes(tmp_path):

@@ -37,29 +37,21 @@ def test_outside_of_a_terminal_there_are_lines_alone(capsys, to_stderr) -> None:
     assert (told.err, told.out) == (("one is done\n", "") if to_stderr else ("", "one is done\n"))
 
 
-def test_a_terminal_has_a_bar_and_lines_that_stay(monkeypatch, capsys) -> None:
+def test_a_terminal_has_a_bar_and_lines_that_stay_of_one_process(monkeypatch, capsys) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    bar = ProgressBar(9, "cell", done=3, name="study")
-    bar.advance(2)
-    bar.show_beside("step 1")
-    bar.say("one is done")
-    bar.close()
-    shown = terminal.getvalue().split("\r")[-1]
-    assert shown.startswith("study:")
-    assert "5/9" in shown
-    assert "step 1" in shown
+    for shown in (False, True):
+        assert (terminal.getvalue(), capsys.readouterr().out) == ("", "")
+        bar = ProgressBar(9, "cell", done=3, name="study", shown=shown)
+        bar.advance(2)
+        bar.show_beside("step 1")
+        bar.say("one is done")
+        bar.close()
+    last = terminal.getvalue().split("\r")[-1]
+    assert last.startswith("study:")
+    assert "5/9" in last
+    assert "step 1" in last
     assert capsys.readouterr().out == "one is done\n"
-
-
-def test_another_process_shows_nothing(monkeypatch, capsys) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    bar = ProgressBar(9, "step", shown=False)
-    bar.advance()
-    bar.say("one is done")
-    bar.close()
-    assert (terminal.getvalue(), capsys.readouterr().out) == ("", "")
 
 
 def test_a_notebook_has_a_bar_and_shows_results_as_objects(monkeypatch, capsys) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.records import peek_record, read_record, set_aside, write_record
+from base.records import parse_record, peek_record, read_record, set_aside, write_record
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,27 @@ def path(tmp_path):
 
 def test_what_was_written_is_read(path, capsys):
     assert read_record(path, Place) == PLACE
-    assert read_record(path, dict) == peek_record(path) == {"name": "gelu/seed1", "step": 3,
-                                                           "losses": [0.1, 1e-300, float("inf")]}  # fmt: skip
+    plain = {"name": "gelu/seed1", "step": 3, "losses": [0.1, 1e-300, float("inf")]}
+    assert read_record(path, dict) == peek_record(path) == parse_record(path.read_bytes()) == plain
     assert [file.name for file in path.parent.iterdir()] == ["place.json"]
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_absent_file_is_none(tmp_path, capsys):
+def test_records_of_older_and_newer_versions_are_read(tmp_path):
+    (tmp_path / "a.json").write_text('{"name": "a", "sha256": "1f8a"}')  # a checksum, and not all keys
+    assert read_record(tmp_path / "a.json", Place) == Place("a")
+    write_record(tmp_path / "a.json", {"name": "a", "step": 2, "gpu_hours": 3.5})
+    assert read_record(tmp_path / "a.json", Place) == Place("a", 2)
+
+
+def test_an_absent_file_is_none_and_a_folder_in_its_place_is_told(tmp_path, capsys):
     assert read_record(tmp_path / "a.json", Place) is None
+    assert peek_record(tmp_path / "a.json") == {}
     (tmp_path / "file").touch()
     assert read_record(tmp_path / "file" / "a.json", Place) is None
     assert capsys.readouterr() == ("", "")
+    assert read_record(tmp_path, Place) is None
+    assert capsys.readouterr().err == f"note: {tmp_path} is damaged (Is a directory); taken as not there\n"
 
 
 def damages(content: bytes) -> dict[str, bytes]:
@@ -63,7 +73,8 @@ def test_a_damaged_file_is_told_in_one_line_and_taken_as_not_there(damage, path,
     path.write_bytes(content)
     assert read_record(path, Place) is None
     line = capsys.readouterr().err
-    assert line.startswith(f"note: {path} is damaged (")
+    field = {"key gone": "name: ", "other type": "step: "}.get(damage, "")
+    assert line.startswith(f"note: {path} is damaged ({field}")
     assert line.endswith("); taken as not there\n")
     assert line.count("\n") == 1
     assert path.read_bytes() == content
@@ -71,6 +82,14 @@ def test_a_damaged_file_is_told_in_one_line_and_taken_as_not_there(damage, path,
     assert capsys.readouterr().err == ""  # once
     write_record(path, PLACE)
     assert read_record(path, Place) == PLACE
+
+
+@pytest.mark.parametrize("text", ['{"count": 2', "", "\udcff", "[1]"])
+def test_what_is_no_record_holds_nothing(text, tmp_path):
+    (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert peek_record(tmp_path / "a.json") == {}
+    with pytest.raises(ValueError, match=r"it is"):
+        parse_record((tmp_path / "a.json").read_bytes())
 
 
 values = st.recursive(
@@ -87,16 +106,6 @@ def test_any_json_values_come_back(tmp_path_factory, content):
     assert read_record(path, dict) == content
 
 
-def test_an_older_version_has_a_checksum_and_not_all_keys(tmp_path):
-    (tmp_path / "a.json").write_text('{"name": "a", "sha256": "1f8a"}')
-    assert read_record(tmp_path / "a.json", Place) == Place("a")
-
-
-def test_a_newer_version_has_further_keys(tmp_path):
-    write_record(tmp_path / "a.json", {"name": "a", "step": 2, "gpu_hours": 3.5})
-    assert read_record(tmp_path / "a.json", Place) == Place("a", 2)
-
-
 def test_a_folder_is_set_aside(tmp_path, capsys):
     for name in "ab":
         (tmp_path / "model").mkdir()
@@ -104,11 +113,3 @@ def test_a_folder_is_set_aside(tmp_path, capsys):
         set_aside(tmp_path / "model", f"it is\n{name}")
     assert os.listdir(tmp_path / "model.broken") == ["b"]
     assert capsys.readouterr().err.count("\n") == 2
-
-
-def test_what_cannot_be_read_is_told(tmp_path, capsys):
-    (tmp_path / "a.json").mkdir()
-    assert read_record(tmp_path / "a.json", Place) is None
-    assert capsys.readouterr().err == (
-        f"note: {tmp_path}/a.json is damaged (Is a directory); taken as not there\n"
-    )

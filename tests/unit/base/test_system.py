@@ -106,6 +106,7 @@ for command in sys.argv[1:]:
 """
 
 
+@pytest.mark.ci
 def test_every_command_says_that_windows_is_not_supported() -> None:
     """Each in one line with status 2, before it imports anything that Windows lacks."""
     modules = [each.function.partition(":")[0] for each in COMMANDS.values()] + ["ffn_ablations"]

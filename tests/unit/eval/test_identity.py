@@ -37,30 +37,23 @@ def test_the_hash_is_that_of_the_files(run_dir, has_checksums):
     assert weights_hash(run_dir) == by_hand(run_dir)
     (run_dir / "model" / "README.md").write_text("another card", encoding="utf-8")
     assert weights_hash(run_dir) == by_hand(run_dir)
+    if not has_checksums:
+        (run_dir / "model" / "model.safetensors").write_bytes(b"other weights")
+        assert weights_hash(run_dir) == by_hand(run_dir)
 
 
-def test_without_checksums_a_change_is_another_hash(run_dir):
-    before = weights_hash(run_dir)
-    (run_dir / "model" / "model.safetensors").write_bytes(b"other weights")
-    assert before != weights_hash(run_dir) == by_hand(run_dir)
+DAMAGE = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:]),
+    "deleted": Path.unlink,
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("change", ["emptied", "halved", "zeroed", "flipped", "deleted"])
+@pytest.mark.parametrize("change", DAMAGE)
 def test_a_model_that_is_not_as_it_was_written_is_refused_with_the_cure(run_dir, name, change):
     write_completion(RunFolder(run_dir), {}, "0123abcd")
-    path = run_dir / "model" / name
-    content = path.read_bytes()
-    changed = {
-        "emptied": b"",
-        "halved": content[: len(content) // 2],
-        "zeroed": bytes(len(content)),
-        "flipped": bytes([content[0] ^ 1]) + content[1:],
-    }
-    if change == "deleted":
-        path.unlink()
-    else:
-        path.write_bytes(changed[change])
+    DAMAGE[change](run_dir / "model" / name)
     with pytest.raises(UsageError) as error:
         weights_hash(run_dir)
     said = str(error.value)

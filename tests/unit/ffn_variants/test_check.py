@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ffn_variants import FFNSpec, UsageError, register
+from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, register
 from ffn_variants.check import CHECKS, main
+from tests.cases import KINDS
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -35,7 +36,7 @@ class WrongGradient(Scaled):
 
 class NoGradient(Scaled):
     def forward(self, x: Tensor) -> Tensor:
-        return x * float(self.scale)
+        return x * self.scale.item()
 
 
 class Float32(Scaled):
@@ -85,11 +86,6 @@ class OnTheCpu(Scaled):
         self.register_buffer("knots", torch.zeros(3, device="cpu"))
 
 
-class ReadsNumbers(Scaled):
-    def __init__(self):
-        super().__init__(float(torch.ones(2).sum()))
-
-
 class Infinite(Scaled):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) / torch.relu(x - 1e9)
@@ -98,6 +94,9 @@ class Infinite(Scaled):
 class OtherCompiled(Scaled):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * (2 if torch.compiler.is_compiling() else 1)
+
+
+SECONDS = ("compile", "infinite")
 
 
 def spec(module: Callable[[], nn.Module], **changes: object) -> FFNSpec:
@@ -119,11 +118,14 @@ WRONG = {
     "gradient": (spec(WrongGradient), "gradients", "gradients differ from finite differences in float64"),
     "no gradient": (spec(NoGradient), "gradients", "scale gets no gradient, or zeros"),
     "float32": (spec(Float32), "bf16", "gives torch.float32; end forward with .to(x.dtype)"),
-    "float32 of float64": (spec(Float32), "gradients", "torch.float64 gives torch.float32; end forward"),
     "float32 of tokens": (spec(Float32), "each token by itself", "end forward with .to(x.dtype)"),
     "bf16": (spec(Cancels), "bf16", "off that of float32; compute what cancels"),
     "meta": (spec(OnTheCpu), "meta device", "knots is on the CPU where the meta device was asked for"),
-    "numbers": (spec(ReadsNumbers), "meta device", "cannot be built on the meta device"),
+    "numbers": (
+        spec(lambda: Scaled(float(torch.ones(2).sum()))),
+        "meta device",
+        "cannot be built on the meta device",
+    ),
     "buffer": (spec(Lost), "state dict", "buffer act.offset is not in the state dict"),
     "hidden": (spec(Hidden), "state dict", "two networks with the same state dict give different outputs"),
     "numpy": (
@@ -131,7 +133,6 @@ WRONG = {
         "initial weights",
         "differ from call to call; draw them with torch's global generator",
     ),
-    "random": (spec(lambda: Scaled(random.random())), "initial weights", "differ from call to call"),
     "counts": (
         spec(Scaled, multiply_adds=lambda d, f: f),
         "multiply_adds",
@@ -147,8 +148,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-@pytest.mark.ci
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.ci if case in SECONDS else ()) for case in WRONG]
+)
 def test_a_wrong_variant_fails_its_check(case):
     wrong, check, words = WRONG[case]
     register(wrong)
@@ -181,6 +183,21 @@ def test_a_block_that_sets_the_seed_fails():
     register(spec(Scaled, kind="block", build=lambda d, f: Reseeding(d), multiply_adds=lambda d, f: d * d))
     with pytest.raises(AssertionError, match="the initial weights are the same at every seed"):
         CHECKS["initial weights"]("wrong", {})
+
+
+def marks(name: str, check: str) -> pytest.MarkDecorator | tuple[()]:
+    """What takes seconds and is much the same for every variant is not in the fast set for all of them."""
+    if check == "torch.compile":
+        return pytest.mark.ci if name in KINDS else pytest.mark.slow
+    return pytest.mark.ci if check == "a step of training in every family" and name not in KINDS else ()
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [pytest.param(*case, marks=marks(*case)) for case in itertools.product(FFN_VARIANTS, CHECKS)],
+)
+def test_every_variant_passes_what_the_command_checks(name, check):
+    CHECKS[check](name, {})
 
 
 @pytest.mark.parametrize("check", CHECKS)

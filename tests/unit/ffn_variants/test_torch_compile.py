@@ -17,8 +17,8 @@ from ffn_variants.kernels import basis_linear, elementwise
 from ffn_variants.kernels.basis_linear import basis_linear as linear
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 from ffn_variants.splines import b_splines
-from ffn_variants.variants.series_kan import ChebyshevBasis
 from ffn_variants.variants.spline_kan import FeatureSplines
+from tests.cases import kinds_before_the_rest
 
 CHEBYSHEV = "ffn_variants.variants.series_kan:ChebyshevBasis:{'degree': 2}"
 SINES = "ffn_variants.variants.series_kan:waves:"
@@ -53,8 +53,7 @@ def assert_equal(found, wanted, name=""):
         torch.testing.assert_close(a, b, **tolerance)
 
 
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.ci
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_every_variant_is_one_graph_with_the_eager_numbers_and_no_warning(name, caplog):
     torch.manual_seed(0)
     ffn, x = build_ffn(name, 12, 20), torch.randn(3, 7, 12)
@@ -67,8 +66,7 @@ def test_every_variant_is_one_graph_with_the_eager_numbers_and_no_warning(name, 
     assert not caplog.records
 
 
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.ci
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
 def test_more_numbers_of_rows_than_dynamo_compiles_for_are_one_graph(name):
     """A size is a symbol from the second on; were it a number, each would be compiled for, up to eight."""
     graphs = []
@@ -83,17 +81,6 @@ def test_more_numbers_of_rows_than_dynamo_compiles_for_are_one_graph(name):
         x = torch.randn(rows, 12)
         assert_equal([module(x)], [ffn(x)], name)
     assert len(graphs) <= 3  # of one number of rows, of any, and where a block begins or ends
-
-
-@pytest.mark.parametrize("name", ["kan", "rbf-kan", "spline-kan"])
-@pytest.mark.ci
-def test_graphs_of_both_directions_have_the_eager_numbers_under_autocast_too(name):
-    torch.manual_seed(0)
-    ffn, x = build_ffn(name, 12, 20), torch.randn(21, 12)
-    module = compiled_by_a_user(ffn, "aot_eager")
-    for dtype in (torch.float32, torch.bfloat16):
-        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-            assert_equal(outputs_and_gradients(module, x), outputs_and_gradients(ffn, x))
 
 
 def test_a_grid_is_looked_at_once_and_again_after_it_has_changed(monkeypatch):
@@ -137,14 +124,6 @@ class Layer(nn.Module):
         return linear(x, self.weight, self.basis)
 
 
-@pytest.mark.parametrize("basis", [powers, lambda x: powers(x)], ids=["of a module", "local"])
-def test_any_basis_goes_with_it(basis):
-    layer, x = Layer(basis), torch.randn(7, 3)
-    found, expected = (outputs_and_gradients(each, x) for each in (compiled_by_a_user(layer), layer))
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b)
-
-
 class Wave(nn.Module):
     def __init__(self):
         super().__init__()
@@ -154,8 +133,9 @@ class Wave(nn.Module):
         return elementwise.elementwise(lambda x, scale: (x * scale).sin(), x, self.scale)
 
 
-def test_any_elementwise_function_goes_with_it():
-    layer, x = Wave(), torch.randn(7, 3)
+@pytest.mark.parametrize("make", [lambda: Layer(powers), lambda: Layer(lambda x: powers(x)), Wave])
+def test_any_basis_and_any_elementwise_function_go_with_it(make):
+    layer, x = make(), torch.randn(7, 3)
     found, expected = (outputs_and_gradients(each, x) for each in (compiled_by_a_user(layer), layer))
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b)
@@ -179,8 +159,7 @@ def shapes(results):
     return [(t.shape, t.stride(), t.dtype) for t in tensors]
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("transposed", "dtype"), [(False, torch.float32), (True, torch.bfloat16)])
 def test_a_graph_is_told_the_shapes_strides_and_dtypes_that_operations_give(transposed, dtype):
     def tensor(rows, columns):
         flat = torch.randn(rows * columns, dtype=dtype)
@@ -202,19 +181,6 @@ def test_a_graph_is_told_the_shapes_strides_and_dtypes_that_operations_give(tran
         assert shapes(fake) == shapes(operation(*arguments))
 
 
-def test_one_of_the_two_may_take_no_gradient():
-    for wanted in ("x", "weight"):
-        layer, x = Layer(ChebyshevBasis(1)), torch.randn(7, 3)
-        tensors = {"x": x, "weight": layer.weight}
-        layer.weight.requires_grad_(wanted == "weight")
-        x.requires_grad_(wanted == "x")
-        found, expected = (
-            torch.autograd.grad(module(x).square().sum(), tensors[wanted])
-            for module in (torch.compile(layer, backend="aot_eager"), layer)
-        )
-        assert_equal(found, expected)
-
-
 def test_a_second_derivative_is_an_error_and_not_a_wrong_number():
     for layer in (Layer(powers), FeatureSplines(3)):
         x = torch.randn(7, 3, requires_grad=True)
@@ -222,14 +188,6 @@ def test_a_second_derivative_is_an_error_and_not_a_wrong_number():
         (gradient,) = torch.autograd.grad(y, x, create_graph=True)
         with pytest.raises(RuntimeError, match="no autograd formula"):
             gradient.sum().backward()
-
-
-def test_inference_mode_gives_the_same():
-    torch.manual_seed(0)
-    ffn, x = build_ffn("kan", 4, 6), torch.randn(5, 4)
-    user = compiled_by_a_user(ffn, "aot_eager")
-    with torch.inference_mode():
-        assert_equal([user(x)], [ffn(x)])
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -60,21 +59,6 @@ def test_the_source_studys_scores_are_those_of_the_shared_files_in_their_order(
         assert list(found[column].astype(str)) == list(expected[column].astype(str))
 
 
-def test_times_are_those_of_the_shared_file_and_give_table_6(shared_data: Path) -> None:
-    """Table 6's means and standard deviations follow from the times, with n for gelu and n - 1 otherwise."""
-    expected = pd.read_csv(shared_data / "sources" / "thesis-table5-with-time.csv").dropna(subset="seconds")
-    found = read_table("thesis", "table5-times")
-    assert list(found.score) == list(expected.seconds)
-    of_arms = found.groupby(["family", "variant"]).score
-    printed = read_table("thesis", "table6").set_index(["family", "variant", "metric"]).score
-    for arm in [
-        (family, variant) for family in ("gpt_neo", "roberta") for variant in ("gelu", "learnable-gelu")
-    ]:
-        ddof = 0 if arm[1] == "gelu" else 1
-        assert abs(of_arms.mean()[arm] - printed[*arm, "seconds"]) < 6
-        assert abs(of_arms.std(ddof=ddof)[arm] - printed[*arm, "seconds_sd"]) < 2
-
-
 @pytest.mark.parametrize(
     ("name", "metrics"), [("3", ("accuracy", "macro_f1")), ("6", ("micro_f1", "cohen_kappa"))]
 )
@@ -86,32 +70,6 @@ def test_fr_kans_scores_are_those_of_the_shared_files(shared_data: Path, name: s
         for metric in metrics:
             place = row["model"].lower(), f"{row['head']} frozen", TASKS[row["dataset"]], metric
             assert found[place] == pytest.approx(100 * row[metric])
-
-
-def test_where_two_tables_have_one_score_they_agree() -> None:
-    """What was typed twice from print, and the micro F1 that is accuracy."""
-    for source, tables in COMPARED.items():
-        rows = pd.concat([read_table(source, name) for name in tables if name != "all-seeds"])
-        spread = rows.groupby(COLUMNS[:-1]).score.agg(lambda x: x.max() - x.min())
-        # BERT's SWIPE has one more decimal in Table 6 than in Table 2.
-        assert spread.max() <= (0.051 if source == "swipe" else 0), spread[spread > 0]
-    fr_kan = read_published("fr-kan").pivot_table(
-        index=["family", "head", "task"], columns="metric", values="score"
-    )
-    both = fr_kan.dropna(subset=["accuracy", "micro_f1"])
-    assert (both.accuracy - both.micro_f1).abs().max() < 0.11
-
-
-def test_fr_kans_means_over_its_49_pairs_are_known() -> None:
-    """Plus 10.3 points of accuracy and 11.0 of macro F1; without RoBERTa 7.0 and 6.9."""
-    rows = read_table("fr-kan", "table3").pivot_table(
-        index=["family", "task"], columns=["metric", "head"], values="score"
-    )
-    for metric, mean, without in (("accuracy", 10.3, 7.0), ("macro_f1", 11.0, 6.9)):
-        gain = rows[metric]["fourier-kan frozen"] - rows[metric]["linear frozen"]
-        assert len(gain) == 49
-        assert gain.mean() == pytest.approx(mean, abs=0.05)
-        assert gain.drop("roberta").mean() == pytest.approx(without, abs=0.05)
 
 
 def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first() -> None:
@@ -131,20 +89,20 @@ def test_a_shipped_table_has_a_name_and_other_paths_stay(tmp_path: Path) -> None
     assert shipped_table(Path("thesis:table5")) == FOLDER / "thesis-table5.csv"
     for path in (tmp_path / "thesis", Path("thesis-table5.csv"), Path("other:table5")):
         assert shipped_table(path) == path
-    with pytest.raises(UsageError, match=re.escape("did you mean 'thesis:table5'?")):
-        shipped_table(Path("thesis:tabel5"))
     with pytest.raises(UsageError, match="unknown published source 'thesi'; did you mean 'thesis'"):
         read_published("thesi")
 
 
-@pytest.mark.parametrize("name", ["thesis:table5-times", "thesis:table6"])
-def test_seconds_are_no_scores_to_report_on(name: str) -> None:
-    """Of seconds a report would say that more are better."""
-    with pytest.raises(UsageError, match=r"unknown published table .* thesis:all-seeds, thesis:table5$"):
-        shipped_table(Path(name))
-
-
-@pytest.mark.parametrize("name", ["fr-kan:table3", "swipe:table6", "swipe:tabel6"])
-def test_a_source_without_single_runs_says_how_it_is_used(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--published {name.partition(':')[0]}"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("thesis:tabel5", "did you mean 'thesis:table5'"),
+        # Of seconds a report would say that more are better.
+        ("thesis:table5-times", "unknown published table .* thesis:all-seeds, thesis:table5$"),
+        ("fr-kan:table3", "--published fr-kan"),  # which has no single runs
+        ("swipe:tabel6", "--published swipe"),
+    ],
+)
+def test_a_table_that_is_no_source_of_a_report_is_refused(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         shipped_table(Path(name))

@@ -12,7 +12,6 @@ from scores.rows import check_rows, unmark
 from scores.store import ResultStore, Scores, read_scores
 
 PROTOCOL = {"version": 2}
-FILES = ("rows.parquet", "items/blimp.parquet", "items/glue.parquet")
 
 
 def record(store: ResultStore, task: str, protocol: dict, benchmark: str = "glue", score: float = 50) -> None:
@@ -57,8 +56,9 @@ def test_items_from_before_there_were_heads_give_way_task_by_task(tmp_path):
     assert set(items["head"]) == {"default"}
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.ci
+@pytest.mark.parametrize(
+    "again", [pytest.param(False, marks=pytest.mark.ci), pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_a_kill_between_any_two_writes_leaves_every_finished_task_believed(tmp_path, monkeypatch, again):
     """Every rename may be the last that happens; one that is left out stands for the kill before it."""
     replace, steps = __import__("os").replace, 0
@@ -96,12 +96,16 @@ def test_a_kill_between_any_two_writes_leaves_every_finished_task_believed(tmp_p
     assert steps == 5  # the ledger, items, both tables, the ledger
 
 
-DAMAGES = ("emptied", "halved", "zeroed", "deleted")
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("rows.parquet", "emptied"),
+        pytest.param("rows.parquet", "deleted", marks=pytest.mark.ci),
+        ("items/blimp.parquet", "zeroed"),
+        ("items/glue.parquet", "halved"),
+        pytest.param("items/glue.parquet", "deleted", marks=pytest.mark.ci),
+    ],
+)
 def test_of_a_damaged_file_the_tasks_are_scored_again(tmp_path, name, how):
     undisturbed = known(scored(tmp_path / "whole")).rows
     run_dir = scored(tmp_path / "run")
@@ -127,7 +131,7 @@ def test_of_a_damaged_file_the_tasks_are_scored_again(tmp_path, name, how):
     assert ResultStore(run_dir, "weights").notes == []
 
 
-@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("how", ["halved", "deleted"])
 def test_scores_without_a_ledger_are_kept_and_not_believed(tmp_path, how):
     run_dir = scored(tmp_path)
     rows = (run_dir / "eval" / "rows.parquet").read_bytes()

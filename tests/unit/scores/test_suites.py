@@ -5,12 +5,10 @@ A new suite is tested by existing; where its data come from a folder, ``DATA`` n
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,10 +163,6 @@ def test_the_unit_of_a_metric_in_a_users_table_is_told_by_its_name(metric: str, 
 
 def test_only_models_of_a_suite_of_classification_are_fine_tuned() -> None:
     assert [name for name in (*SUITES, "lm-eval-glue") if asks_for_classes(name)] == ["glue", "embedded-glue"]
-
-
-def test_a_finder_is_called_as_every_other(spec) -> None:
-    assert list(inspect.signature(resolve_name(spec.finder)).parameters) == ["suite", "config", "run_dir"]
 
 
 def test_a_sample_is_scored_in_the_metrics_of_the_spec(spec, tmp_path) -> None:

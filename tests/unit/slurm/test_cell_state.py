@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,36 +26,29 @@ from slurm.cell_state import (
 RUN_ID = "gpt_neo/kan/seed1-abc"
 
 
-def test_a_cell_that_never_started_is_waiting(tmp_path: Path) -> None:
-    assert read_state(tmp_path, RUN_ID).name == "waiting"
-
-
 def test_a_running_cell_counts_its_attempts(tmp_path: Path) -> None:
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+    before = time.time()
     start_state(tmp_path, RUN_ID, log="a.err")
     state = start_state(tmp_path, RUN_ID, log="b.err")
     assert (state.name, state.attempts, state.log) == ("running", 2, "b.err")
+    assert before <= state.started_s <= time.time()
     with held_cell(tmp_path, RUN_ID, 0):
         assert read_state(tmp_path, RUN_ID) == state
 
 
 def test_a_running_cell_that_no_process_holds_is_missing(tmp_path: Path) -> None:
     """However its process died: the system lets go of the lock."""
-    code = (
-        "import os, sys\nfrom pathlib import Path\nfrom slurm.cell_state import *\n"
-        f"with held_cell(Path(sys.argv[1]), {RUN_ID!r}, 0):\n"
-        f"    start_state(Path(sys.argv[1]), {RUN_ID!r}, 'x.log')\n"
-        "    print(flush=True); sys.stdin.read()\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert child.stdout
-    child.stdout.readline()
-    assert read_state(tmp_path, RUN_ID).name == "running"
-    with pytest.raises(OccupiedError), held_cell(tmp_path, RUN_ID, 0):
-        pass
-    child.kill()
-    child.wait()
+    start_state(tmp_path, RUN_ID, "x.log")
+    lock = StudyFolder(tmp_path).cell_lock_file(RUN_ID)
+    command = ["flock", "--no-fork", str(lock), "sh", "-c", "echo; exec sleep 100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        assert read_state(tmp_path, RUN_ID).name == "running"
+        with pytest.raises(OccupiedError), held_cell(tmp_path, RUN_ID, 0):
+            pass
+        child.kill()
     state = read_state(tmp_path, RUN_ID)
     assert (state.name, state.may_retry, state.log) == ("missing", True, "x.log")
     assert "ended without a result" in state.error
@@ -74,9 +66,7 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
     assert read_state(tmp_path, RUN_ID).name == "done"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', bytes(60), b'{"attempts": "x"}']
-)
+@pytest.mark.parametrize("content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', b'{"attempts": "x"}'])
 def test_a_broken_state_file_is_told_once_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
     path = StudyFolder(tmp_path).cell_file(RUN_ID)
     path.parent.mkdir(parents=True)
@@ -103,36 +93,43 @@ def test_a_state_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys) ->
     assert "cannot be written" in line
 
 
+GOOD = {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 2000.0, "time_s": 30.0}
+
+
+def log(run: Path, *lines: str) -> None:
+    (run / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    "line", ["3", "[]", '"step"', '{"step": "x"}', '{"step": NaN}', '{"max_steps": Infinity}', "[" * 9999]
+    "line",
+    ["3", "[]", '{"step": "x"}', '{"step": true}', '{"step": NaN}', '{"step": 1e15}', '{"step": 11, "lo'],
 )
-def test_progress_skips_lines_that_are_none(tmp_path: Path, line: str) -> None:
-    good = json.dumps({"step": 1, "max_steps": 50, "loss": 7.5})
-    (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n", encoding="utf-8")
-    assert read_progress(tmp_path) == ({} if len(line) > 8192 else {"step": 1, "max_steps": 50, "loss": 7.5})
-
-
-def test_progress_is_read_from_the_last_whole_lines(tmp_path: Path) -> None:
+def test_progress_skips_what_is_none(tmp_path: Path, line: str) -> None:
     assert read_progress(tmp_path) == {}
-    lines = [
-        {"step": 1, "max_steps": 50, "loss": 7.5, "tokens_per_s": 100.0},
-        {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 200.0},
-        {"step": 10, "eval_loss": 6.6},
-    ]
-    text = "\n".join(map(json.dumps, lines)) + '\n{"step": 11, "lo'
-    (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
-    progress = read_progress(tmp_path)
-    assert progress["step"] == 10
-    assert progress["loss"] == 6.5
-    assert progress["max_steps"] == 50
+    log(tmp_path, json.dumps({"step": 1, "loss": 7.5, "eval_loss": 6.0}), json.dumps(GOOD), line)
+    assert read_progress(tmp_path) == {"eval_loss": 6.0} | GOOD
 
 
-def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path) -> None:
+def test_progress_is_read_from_the_end_of_a_log(tmp_path: Path) -> None:
+    log(tmp_path, json.dumps(GOOD), "[" * 9999)
+    assert read_progress(tmp_path) == {}
+    log(tmp_path, json.dumps(GOOD), " " * 7000)
+    assert read_progress(tmp_path) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "step 10/50, loss 6.500, 2,000 tokens/s, 2 min 00 s left"),
+        ({"step": 50}, "step 50/50, loss 6.500, 2,000 tokens/s"),
+        ({"step": 0}, "step 0/50, loss 6.500, 2,000 tokens/s"),
+        ({"loss": None, "tokens_per_s": None, "time_s": None}, "step 10/50"),
+        ({"max_steps": 0}, "starting"),
+    ],
+)
+def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path, changes: dict, words: str) -> None:
     state = start_state(tmp_path, RUN_ID, log="")
     assert describe(state, tmp_path) == "starting"
-    line = {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 2000.0, "time_s": 30.0}
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    words = describe(state, tmp_path)
-    assert words == "step 10/50, loss 6.500, 2,000 tokens/s, 2 min 00 s left"
+    log(tmp_path, json.dumps(GOOD | changes))
+    assert describe(state, tmp_path) == words
     assert describe(replace(state, stage="evaluate"), tmp_path) == "evaluating"
-    assert time.time() > state.started_s

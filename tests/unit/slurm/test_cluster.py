@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from base.errors import UsageError
+from slurm import cluster
 from slurm.arguments import SubmitArgs
-from slurm.cluster import ClusterPreset, load_preset, minutes_of
+from slurm.cluster import ClusterPreset, QueuedJob, living_arrays, load_preset, max_array_size, minutes_of
 from slurm.jobs import SlurmSubmitter, in_the_job
 
 PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
@@ -23,12 +24,7 @@ PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.ya
 def test_shipped_presets_load(path: Path) -> None:
     preset = load_preset(path)
     assert minutes_of(preset.time) * 60 > preset.signal_delay_s
-
-
-def test_the_preset_for_several_gpus_trains_distributed() -> None:
-    (four,) = (path for path in PRESETS if path.stem == "four-gpus")
-    assert load_preset(four).num_processes == load_preset(four).gpus_per_node == 4
-    assert ClusterPreset().num_processes == 1
+    assert preset.num_processes == (4 if path.stem == "four-gpus" else 1)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +37,14 @@ def test_the_preset_for_several_gpus_trains_distributed() -> None:
         ("1-0", 1440),
         ("1-12:30", 2190),
         ("2-00:00:01", 2881),
+        ("0", 1),
     ],
 )
 def test_times_are_read_as_sbatch_reads_them(time: str, minutes: int) -> None:
     assert minutes_of(time) == minutes
 
 
-@pytest.mark.parametrize("time", ["", "soon", "1:2:3:4", "x-1", "-5", "1:"])
+@pytest.mark.parametrize("time", ["", "soon", "1:2:3:4", "x-1", "-5", "1:", "123456789"])
 def test_no_time(time: str) -> None:
     with pytest.raises(ValueError, match="is not minutes"):
         minutes_of(time)
@@ -60,6 +57,15 @@ def test_no_time(time: str) -> None:
         ({"time": "soon"}, "'soon' is not minutes"),
         ({"nodes": 0}, "nodes"),
         ({"time": 2, "signal_delay_s": 120}, "told to save at its start"),
+        *(
+            ({"additional_parameters": {name: "x"}}, f"{name} is how a study finds its jobs again")
+            for name in ("job-name", "job_name", "array", "dependency")
+        ),
+        *(
+            ({"additional_parameters": {name: 4}}, f"{name} is a field of the preset")
+            for name in ("cpus-per-task", "time")
+        ),
+        ({"additional_parameters": {"mail-type": ["END", "FAIL"]}}, "mail-type"),
     ],
 )
 def test_mistakes_in_a_preset_name_the_file_and_the_key(content: dict, message: str, tmp_path: Path) -> None:
@@ -76,13 +82,6 @@ def test_a_preset_that_is_not_there(tmp_path: Path) -> None:
         load_preset(tmp_path / "none.yaml")
 
 
-@pytest.mark.parametrize("name", ["job-name", "job_name", "array", "dependency"])
-def test_what_a_study_finds_its_jobs_by_is_not_the_sites(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is how a study finds its jobs again"):
-        ClusterPreset(additional_parameters={name: "x"})
-    assert ClusterPreset(additional_parameters={"comment": "project 7"}).additional_parameters
-
-
 def asked_by(**preset: Any) -> str:
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)  # which asks for a SLURM
     submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
@@ -97,21 +96,6 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     assert {"  contiguous", "  nice 0", "  array 0-3%4"} <= set(options)
     assert not any(word in line for word in ("reservation", "exclusive", "requeue") for line in options)
     assert "  requeue" in asked_by().splitlines()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["cpus-per-task", "tasks_per_node", "time"],
-)
-def test_an_option_with_a_field_of_its_own_is_written_there(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is a field of the preset"):
-        ClusterPreset(additional_parameters={name: 4})
-
-
-@pytest.mark.parametrize("value", [["END", "FAIL"], {"a": 1}])
-def test_an_option_is_one_value(value: object) -> None:
-    with pytest.raises(ValueError, match="mail-type"):
-        ClusterPreset(additional_parameters={"mail-type": value})
 
 
 @pytest.mark.parametrize(
@@ -142,3 +126,24 @@ def test_the_environment_and_the_cores_are_set_before_python_starts() -> None:
     assert 'export HF_HOME="$SCRATCH/hf"' in setup
     assert "export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}" in setup
     assert "'/code $x" in setup  # its folder is a name, whatever stands in it
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [
+        ("SlurmUser = x\nMaxArraySize            = 1001\n", 1000),  # indices start at 0
+        ("MaxArraySize = 1\n", 1),
+        ("MaxArraySize = ?\n", 1000),
+        (None, 1000),
+    ],
+)
+def test_an_array_has_as_many_elements_as_the_site_allows(monkeypatch, said: str | None, size: int) -> None:
+    monkeypatch.setattr(cluster, "_output", lambda *_: said)
+    assert max_array_size() == size
+
+
+def test_arrays_that_live_are_named_once_the_oldest_first() -> None:
+    jobs = {"10_0": "PENDING", "9_0": "RUNNING", "9_1": "RUNNING", "8": "COMPLETED"}
+    queue = {job_id: QueuedJob(state, "", "", "mine") for job_id, state in jobs.items()}
+    queue["7"] = QueuedJob("RUNNING", "", "", "another's")
+    assert living_arrays(queue, "mine") == ["9", "10"]

@@ -1,4 +1,4 @@
-"""Where a cell stands, by what its worker wrote and what SLURM says; every pair that can occur."""
+"""Where a study stands: its cells by what workers wrote and what SLURM says, lists, and the time left."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import pytest
 from base.errors import UsageError
 from slurm.cell_state import CellState, queued_state, read_state, write_state
 from slurm.cluster import cells_name, read_queue, report_name
-from slurm.jobs import _asking_slurm
-from slurm.survey import SILENT, is_followed, survey
+from slurm.commands import study_status
+from slurm.survey import (
+    SILENT,
+    describe_levels,
+    describe_time_left,
+    is_followed,
+    read_listing,
+    studies_table,
+    survey,
+)
 from slurm.todo import sole_submitter
 
 CELL = "gpt_neo/gelu/seed1-0a1b2c3d"
@@ -46,51 +54,45 @@ def state_of(study: Path, state: CellState) -> CellState:
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "expected"),
+    ("name", "line", "expected", "may_retry"),
     [
-        ("queued", "7_0|PENDING||Priority", "queued"),
-        ("queued", "7_0|CONFIGURING|n0|None", "queued"),
-        ("queued", "7_0|RUNNING|n0|None", "queued"),  # its process is still starting
-        ("running", "7_0|RUNNING|n0|None", "running"),
-        ("running", "7_0|COMPLETING|n0|None", "running"),
-        ("running", "7_0|PENDING||BeginTime", "queued"),  # requeued
-        ("missing", "7_0|PENDING||BeginTime", "queued"),  # saved, and requeued
-        ("running", "7_0|FAILED|n0|NonZeroExitCode", "missing"),
-        ("running", "7_0|OUT_OF_MEMORY|n0|None", "missing"),
-        ("running", None, "missing"),  # so long ago that SLURM has forgotten it
-        ("queued", None, "missing"),  # cancelled while it waited
-        ("queued", "7_0|CANCELLED||None", "missing"),
-        ("done", None, "done"),
-        ("done", "7_0|RUNNING|n0|None", "done"),  # the job goes on with other cells
-        ("failed", "7_0|RUNNING|n0|None", "failed"),
-        ("failed", None, "failed"),
-        ("missing", None, "missing"),
-    ],
-)
-def test_states(tmp_path: Path, queue, name: str, line: str | None, expected: str) -> None:
-    queue(*([line] if line else []))
-    assert state_of(tmp_path, cell(name)).name == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "line", "may_retry"),
-    [
-        ("running", "7_0|FAILED|n0|NonZeroExitCode", True),
-        ("running", "7_0|OUT_OF_MEMORY|n0|None", True),
-        ("running", None, True),
-        ("running", "7_0|CANCELLED|n0|None", False),
-        ("missing", None, False),  # its worker was told to stop
-        ("queued", None, False),
-        ("queued", "7_0|FAILED|n0|NonZeroExitCode", True),  # its job died with a cell before it
-        ("queued", "7_0|CANCELLED|n0|None", False),
-        ("failed", None, False),
+        ("queued", "7_0|PENDING||Priority", "queued", False),
+        ("queued", "7_0|CONFIGURING|n0|None", "queued", False),
+        ("queued", "7_0|RUNNING|n0|None", "queued", False),  # its process is still starting
+        ("running", "7_0|RUNNING|n0|None", "running", False),
+        ("running", "7_0|COMPLETING|n0|None", "running", False),
+        ("running", "7_0|PENDING||BeginTime", "queued", False),  # requeued
+        ("missing", "7_0|PENDING||BeginTime", "queued", False),  # saved, and requeued
+        ("running", "7_0|FAILED|n0|NonZeroExitCode", "missing", True),
+        ("running", "7_0|CANCELLED|n0|None", "missing", False),
+        ("running", None, "missing", True),  # so long ago that SLURM has forgotten it
+        ("queued", None, "missing", False),  # cancelled while it waited
+        ("queued", "7_0|CANCELLED||None", "missing", False),
+        ("queued", "7_0|FAILED|n0|NonZeroExitCode", "missing", True),  # its job died with a cell before it
+        ("done", None, "done", False),
+        ("done", "7_0|RUNNING|n0|None", "done", False),  # the job goes on with other cells
+        ("failed", "7_0|RUNNING|n0|None", "failed", False),
+        ("failed", None, "failed", False),
+        ("missing", None, "missing", False),  # its worker was told to stop
     ],
 )
 def test_only_what_was_killed_without_a_word_is_tried_again(
-    tmp_path: Path, queue, name: str, line: str | None, may_retry: bool
+    tmp_path: Path, queue, name: str, line: str | None, expected: str, may_retry: bool
 ) -> None:
     queue(*([line] if line else []))
-    assert state_of(tmp_path, cell(name)).may_retry is may_retry
+    state = state_of(tmp_path, cell(name))
+    assert (state.name, state.may_retry) == (expected, may_retry)
+
+
+def test_a_state_names_what_the_queue_says_of_its_job(tmp_path: Path, queue) -> None:
+    queue("7_0|PENDING||Priority")
+    assert state_of(tmp_path, cell("queued")).error == "Priority"
+    queue("7_0|PENDING||None")
+    assert state_of(tmp_path, cell("queued")).error == ""
+    queue("7_0|OUT_OF_MEMORY|n0|None")
+    assert state_of(tmp_path, cell("running")).error == "its job ended without a result: out of memory"
+    queue("7_0|RUNNING|n0|None")
+    assert state_of(tmp_path, CellState(name="running", job="7_0")).host == "n0"
 
 
 def test_a_queue_that_does_not_answer_says_nothing_about_a_job(tmp_path: Path, queue) -> None:
@@ -148,20 +150,104 @@ def test_more_cells_come_where_somebody_is_to_start_them(tmp_path: Path, queue, 
     assert is_followed(tmp_path) is (who == "job")
 
 
-def test_two_commands_do_not_submit_at_once(tmp_path: Path) -> None:
-    with sole_submitter(tmp_path), pytest.raises(UsageError, match="nothing was submitted"):
-        sole_submitter(tmp_path).__enter__()
-    with sole_submitter(tmp_path):
-        pass
+CELLS = ("gpt_neo/gelu/seed1-abc", "gpt_neo/kan/seed1-abd", "gpt_neo/relu/seed1-abe")
+LIST = f"cells: [{', '.join(CELLS)}]\n"
 
 
-def test_a_job_submits_as_a_login_shell_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"SLURM_JOB_ID", "SBATCH_PARTITION", "SUBMITIT_EXECUTOR", "SLURM_CONF", "HOME_OF_MINE"}
-    for name in names:
-        monkeypatch.setenv(name, "x")
-    with _asking_slurm():
-        assert names & os.environ.keys() == {"SLURM_CONF", "HOME_OF_MINE"}
-    assert names <= os.environ.keys()
-    refused = pytest.raises(UsageError, match="sbatch refused the jobs: no such file; check the preset")
-    with refused, _asking_slurm():
-        raise OSError("no such file")
+def test_cells_are_those_that_were_submitted(tmp_path: Path, capsys) -> None:
+    with pytest.raises(UsageError, match=r"holds no study\.yaml"):
+        read_listing(tmp_path)
+    (tmp_path / "study.yaml").write_text(
+        f"name: x\nuntil: null\n{LIST}levels: {{{CELLS[1]}: {{variant: kan, size: 3}}}}\n"
+        f"stages: {{tune: [{CELLS[0]}], main: null}}\n"
+    )
+    listing = read_listing(tmp_path)
+    assert listing.run_ids == CELLS
+    assert listing.levels == {CELLS[1]: {"variant": "kan", "size": "3"}}
+    assert listing.stages == {CELLS[0]: "tune"}
+    (tmp_path / "decisions.json").write_text("{")
+    study_status([str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("3 cells:")
+    assert any("decisions.json is damaged" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [
+        ({"variant": "kan"}, ""),
+        ({"variant": "kan grid_size=3", "size": "0.1M"}, "kan grid_size=3, size 0.1M"),
+        ({"variant": "kan", "tokens": "1M"}, "tokens 1M"),
+    ],
+)
+def test_levels_are_named_that_the_folder_does_not_show(levels: dict[str, str], words: str) -> None:
+    assert describe_levels("gpt_neo/kan/seed1-abd", levels) == words
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"name: x\n",
+        b"num_cells: 2\ncells: [gpt_neo/gelu/seed1-abc]\n",
+        b"cells: 3\n",
+        b"cells: [gpt_neo/gelu/seed1-abc, 2]\n",
+        b"- x\n",
+        b"\xff\xfe",
+        b"cells: [",
+    ],
+)
+def test_a_damaged_list_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "study.yaml").write_bytes(content)
+    with pytest.raises(UsageError, match=r"study\.yaml is damaged.*study run writes it again"):
+        study_status([str(tmp_path)])
+
+
+def test_each_study_of_a_folder_has_a_line_with_its_states(tmp_path: Path) -> None:
+    for name, content in (("b", LIST), ("a", "cells: [gpt_neo/gelu/seed1-abc]\n"), ("broken", "cells: 3\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "study.yaml").write_text(content)
+    (tmp_path / "no-study").mkdir()
+    (tmp_path / "file").touch()
+    for run_id, name in zip(CELLS, ("done", "failed", "done"), strict=True):
+        write_state(tmp_path / "b", run_id, CellState(name=name))
+    header, *rows = [line.split(None, 2) for line in studies_table(tmp_path).splitlines()]
+    assert header == ["study", "cells", "state"]
+    assert rows[0] == [str(tmp_path / "a"), "1", "1 waiting"]
+    assert rows[1] == [str(tmp_path / "b"), "3", "2 done, 1 failed"]
+    assert rows[2][:2] == [str(tmp_path / "broken"), "-"]
+    assert "names no cells" in rows[2][2]
+    assert len(rows) == 3
+    assert studies_table(tmp_path / "no-study").startswith("no study; --runs-dir")
+
+
+NOW = 1_000_000.0
+WAITING, RUNNING = CellState(), CellState(name="running", started_s=NOW)
+FAILED = CellState(name="failed", started_s=NOW - 10, finished_s=NOW - 9)  # it says nothing of the others
+FROM_ARCHIVE = CellState(name="done")
+
+
+def done(took_s: float) -> CellState:
+    return CellState(name="done", started_s=NOW - 5000, finished_s=NOW - 5000 + took_s)
+
+
+@pytest.mark.parametrize(
+    ("states", "at_work", "words"),
+    [
+        # Five are left of 150 s each: by two at a time, and by five.
+        ([done(100), done(200), *[RUNNING] * 2, *[WAITING] * 3], None, "2 of 7 cells, about 6 min 15 s left"),
+        ([done(100), done(200), *[RUNNING] * 2, *[WAITING] * 3], 5, "2 of 7 cells, about 2 min 30 s left"),
+        (
+            [done(600), RUNNING, WAITING],
+            100,
+            "1 of 3 cells, about 10 min 00 s left",
+        ),  # none ends before a cell
+        ([done(100), FAILED, RUNNING], None, "2 of 3 cells, about 1 min 40 s left"),
+        ([WAITING, WAITING], None, ""),
+        ([done(5), done(5)], None, ""),
+        ([done(5), WAITING], None, ""),
+        ([FAILED, FROM_ARCHIVE, RUNNING], None, ""),
+    ],
+)
+def test_what_is_left_is_shared_among_cells_at_work(states, at_work: int | None, words: str) -> None:
+    assert describe_time_left(states, at_work) == words

@@ -109,17 +109,6 @@ def test_inputs_and_targets_give_the_text_back(lengths, seed):
         assert set(numbers.tolist()) - {0} == set(owners[row][ids[row] != PAD].tolist())
 
 
-def test_shares_and_lengths_are_the_papers():
-    ids, positions, corrupt = make([500] * 40, block_size=512)
-    rows = corrupt(ids, positions, np.random.default_rng(0))
-    spans = [spans_of(t) for t in by_document(rows, "targets", "decoder_document_ids").values()]
-    lengths = [len(span) for document in spans for span in document.values() if span]
-    assert sum(lengths) / 20_000 == pytest.approx(0.15, abs=1e-6)
-    assert np.mean(lengths) == pytest.approx(3.0, abs=1e-6)
-    assert max(lengths) > 8  # of 25 spans that split 75 tokens at random
-    assert corrupted_lengths(500, 0.15, 3.0) == (500 - 75 + 25, 75 + 25 + 1)
-
-
 def test_every_way_to_place_the_spans_is_equally_likely():
     """Two spans of three tokens among six: 2 splits x 6 places, listed one by one."""
     ways = {
@@ -141,27 +130,8 @@ def test_every_way_to_place_the_spans_is_equally_likely():
     assert all(abs(count - draws / 12) < 5 * 43 for count in seen.values())
 
 
-def test_every_token_of_a_document_may_go_but_its_ends():
-    ids, positions, corrupt = make([20], block_size=22)
-    gone = np.zeros(22)
-    for seed in range(600):
-        rows = corrupt(ids, positions, np.random.default_rng(seed))
-        kept = rows["input_ids"][0].tolist()
-        gone += [token not in kept for token in ids[0].tolist()]
-    assert gone[0] == gone[-1] == 0
-    # One span of three tokens in any of 18 places: the first and the last token are in one of them.
-    expected = np.minimum(np.minimum(np.arange(1, 21), np.arange(20, 0, -1)), 3) / 18
-    assert (np.abs(gone[1:-1] / 600 - expected) < 0.07).all()
-
-
-def test_draws_are_a_function_of_batch_and_generator():
-    ids, positions, corrupt = make([30, 9, 41, 22, 60, 3])
-    first, again, other = (corrupt(ids, positions, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert all(np.array_equal(first[name], again[name]) for name in first)
-    assert not np.array_equal(first["targets"], other["targets"])
-
-
-def test_numbers_of_short_documents():
+def test_numbers_of_short_documents_and_of_the_paper():
+    assert corrupted_lengths(500, 0.15, 3.0) == (500 - 75 + 25, 75 + 25 + 1)
     assert num_noise_tokens(np.arange(8), 0.15).tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
     assert num_noise_spans(np.arange(4), 0.9, 1.0).tolist() == [0, 0, 1, 2]
     assert num_noise_spans(10, 0.9, 1.0) == 2  # nine tokens go, and one is left to stand between two spans
@@ -218,17 +188,3 @@ def test_configuration_of_t5():
             read(*flags)
         assert "\n" not in str(error.value)
     assert read("--data.block-size", "2048", "--train.mean-noise-span-length", "4")
-
-
-def test_the_example_of_the_comments(monkeypatch):
-    """Letters are 11 to 18; X, Y, Z are 90, 91, 92."""
-    drawn = (np.array([2, 6, 10]), np.array([2, 1, 1]))
-    monkeypatch.setattr("base.text.corruption.draw_spans", lambda *_: drawn)
-    ids = np.array([[BOS, 11, 12, 13, 14, 15, 16, EOS, BOS, 17, 18, EOS, PAD]])
-    positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0]])
-    settings = {"noise_density": 0.5, "mean_noise_span_length": 1.5}
-    corruptor = SpanCorruptor(range(90, 94), BOS, EOS, PAD, **settings)
-    found = corruptor(ids, positions, np.random.default_rng(0))
-    assert found["input_ids"][0, :11].tolist() == [BOS, 11, 90, 14, 15, 91, EOS, BOS, 17, 90, EOS]
-    assert found["targets"][0, :9].tolist() == [90, 12, 13, 91, 16, 92, 90, 18, 91]
-    assert found["decoder_input_ids"][0, :9].tolist() == [PAD, 90, 12, 13, 91, 16, PAD, 90, 18]

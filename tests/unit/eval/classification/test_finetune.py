@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from functools import cache
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from eval.classification.classifier import load_classifier, load_classifier_tokenizer, make_classifier
 from eval.classification.data import hold_out, read_task_data
@@ -22,14 +26,14 @@ from eval.classification.finetune import (
     shuffled_batches,
 )
 from eval.classification.prediction import predict
-from eval.classification.score_task import METRICS, evaluate_tasks, majority_baselines, majority_scores
+from eval.classification.score_task import METRICS, evaluate_tasks, majority_baselines
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig, Finetuning
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from scores.store import read_baselines, write_baselines
-from tests.cases import diagonal_is_fast
+from tests.cases import diagonal_is_fast, first_is_fast
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -41,14 +45,16 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def save_model(tmp_path_factory, tokenizer) -> Callable:
+    """Saves a tiny model that was not trained, each kind once; what it gives must be left as it is."""
+
+    @cache
     def save(family: str, ffn: str = "gelu"):
         folder = tmp_path_factory.mktemp(f"{family}-{ffn}")
         torch.manual_seed(0)
-        layers = {"num_layers": 1, "num_heads": 2}
-        if family in ("roberta", "llama"):
-            layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
+        depth = {"num_layers" if family == "t5" else "num_hidden_layers": 1}
+        depth |= {"num_heads" if family == "t5" else "num_attention_heads": 2}
         sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32}
-        model = build_model(family, ffn, max_position_embeddings=33, **sizes, **layers, **IDS)
+        model = build_model(family, ffn, max_position_embeddings=33, **sizes, **depth, **IDS)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return folder
@@ -56,43 +62,33 @@ def save_model(tmp_path_factory, tokenizer) -> Callable:
     return save
 
 
-def write_glue(folder, name: str, rows: list[dict]) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+def write_glue(folder, task: str, rows: list[dict], *splits: str) -> EvalConfig:
+    for split in splits or ("train", "validation"):
+        (folder / f"{task}.{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return EvalConfig(glue_dir=folder, finetune=FinetuneConfig(num_train_epochs=1))
 
 
-def test_metrics_by_hand():
-    labels, predictions = np.array([1, 1, 1, 0, 0, 0, 0, 1]), np.array([1, 1, 0, 0, 0, 1, 0, 1])
-    tp, fp, fn, tn = 3, 1, 1, 3
-    assert METRICS["accuracy"](labels, predictions) == pytest.approx(100 * 6 / 8)
-    assert METRICS["f1"](labels, predictions) == pytest.approx(100 * 2 * tp / (2 * tp + fp + fn))
-    root = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
-    assert METRICS["matthews_correlation"](labels, predictions) == pytest.approx(
-        100 * (tp * tn - fp * fn) / root
-    )
+def glue_config(config: EvalConfig, **changes) -> EvalConfig:
+    return config.model_copy(update={"finetune": config.finetune.model_copy(update=changes)})
 
 
 def test_each_task_reports_what_babylm_reports():
     headline = {name: task.metrics[0] for name, task in GLUE_TASKS.items() if task.metrics != ("accuracy",)}
     assert headline == {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
     assert all("accuracy" in task.metrics for task in GLUE_TASKS.values())
-    assert {name: task.num_labels for name, task in GLUE_TASKS.items() if task.num_labels != 2} == {
-        "mnli": 3,
-        "mnli-mm": 3,
-    }
+    num_labels = {name: task.num_labels for name, task in GLUE_TASKS.items()}
+    assert num_labels == {**dict.fromkeys(GLUE_TASKS, 2), "mnli": 3, "mnli-mm": 3}
+    assert GLUE_TASKS["mnli"].train == GLUE_TASKS["mnli-mm"].train
 
 
 @pytest.mark.parametrize(
-    ("task", "row", "expected"),
+    ("tasks", "row", "expected"),
     [
-        ("cola", {"sentence": "A."}, ("A.", None)),
-        ("sst2", {"sentence": "A."}, ("A.", None)),
-        ("mrpc", {"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
+        ("cola sst2", {"sentence": "A."}, ("A.", None)),
+        ("mrpc rte", {"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
         ("qqp", {"question1": "A?", "question2": "B?"}, ("A?", "B?")),
-        ("mnli", {"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
-        ("mnli-mm", {"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
+        ("mnli mnli-mm", {"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
         ("qnli", {"question": "A?", "sentence": "B."}, ("A?", "B.")),
-        ("rte", {"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
         ("boolq", {"question": "a", "passage": "P."}, ("a", "P.")),
         (
             "multirc",
@@ -106,8 +102,9 @@ def test_each_task_reports_what_babylm_reports():
         ),
     ],
 )
-def test_inputs_are_those_of_babylm(task, row, expected):
-    assert GLUE_TASKS[task].make_input(row) == expected
+def test_inputs_are_those_of_babylm(tasks, row, expected):
+    for task in tasks.split():
+        assert GLUE_TASKS[task].make_input(row) == expected
 
 
 def test_tokens_are_wrapped_and_cut_as_the_tokenizer_does_it(tokenizer):
@@ -135,66 +132,34 @@ def test_examples_are_taken_in_the_order_asked_for():
 
 
 def test_nested_multirc_becomes_one_row_an_answer():
-    nested = {
-        "idx": 5,
-        "passage": {
-            "text": "P.",
-            "questions": [
-                {"idx": 1, "question": "Q1", "answers": [{"idx": 0, "text": "A", "label": 1}]},
-                {
-                    "idx": 2,
-                    "question": "Q2",
-                    "answers": [{"text": "B", "label": 0}, {"text": "C", "label": 1}],
-                },
-            ],
-        },
-    }
-    flat = flatten_multirc(nested)
-    assert [(row["question"], row["answer"], row["label"]) for row in flat] == [
-        ("Q1", "A", 1),
-        ("Q2", "B", 0),
-        ("Q2", "C", 1),
+    first = {"idx": 1, "question": "Q1", "answers": [{"idx": 0, "text": "A", "label": 1}]}
+    second = {"idx": 2, "question": "Q2", "answers": [{"text": "B", "label": 0}, {"text": "C", "label": 1}]}
+    flat = flatten_multirc({"idx": 5, "passage": {"text": "P.", "questions": [first, second]}})
+    assert [(row["paragraph"], row["question"], row["answer"], row["label"]) for row in flat] == [
+        ("P.", "Q1", "A", 1),
+        ("P.", "Q2", "B", 0),
+        ("P.", "Q2", "C", 1),
     ]
-    assert {row["paragraph"] for row in flat} == {"P."}
     assert flat[0]["idx"] == "5-1-0"
     assert flatten_multirc(flat[0]) == [flat[0]]
 
 
 def test_the_real_files_are_read(shared_data):
     config = EvalConfig(glue_dir=shared_data / "glue")
-    sizes = {name: len(read_examples(task, "validation", config)) for name, task in GLUE_TASKS.items()}
-    assert sizes == {
-        "cola": 1019, "sst2": 508, "mrpc": 177, "qqp": 5000, "mnli": 6562, "mnli-mm": 6284, "qnli": 2286,
-        "rte": 99, "boolq": 723, "multirc": 913, "wsc": 83,
-    }  # fmt: skip
+    sizes = {"cola": 1019, "sst2": 508, "mrpc": 177, "qqp": 5000, "mnli": 6562, "mnli-mm": 6284}
+    sizes |= {"qnli": 2286, "rte": 99, "boolq": 723, "multirc": 913, "wsc": 83}
+    assert {
+        name: len(read_examples(task, "validation", config)) for name, task in GLUE_TASKS.items()
+    } == sizes
     assert len(read_examples(GLUE_TASKS["cola"], "train", config)) == 8164
-    assert GLUE_TASKS["mnli"].train == GLUE_TASKS["mnli-mm"].train
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"sentence": "a", "label": 2}], r"row 1: label 2; cola's labels are 0, 1"),
-        ([{"sentence": "a", "label": 1}, {"sentence": "a", "label": "x"}], r"row 2: label 'x'"),
-        ([{"sentence": "a"}], r"row 1: no column 'label'"),
-        (
-            [{"text": "a", "label": 1}],
-            r"row 1: no text in column 'sentence' of task cola; it has 'text', 'label'",
-        ),
-        ([{"sentence": "a", "label": 1}, {"sentence": " ", "label": 1}], r"row 2: every text .* is empty"),
-        ([{"sentence": "a", "label": -1}], r"label -1"),
-    ],
-)
-def test_faulty_examples_are_named(tmp_path, rows, message):
-    write_glue(tmp_path / "glue", "cola.train", rows)
-    with pytest.raises(UsageError, match=message) as error:
-        read_examples(GLUE_TASKS["cola"], "train", EvalConfig(glue_dir=tmp_path / "glue"))
-    assert "cola.train.jsonl" in str(error.value)
-
-
-def test_one_empty_text_of_a_pair_is_allowed(tmp_path):
-    write_glue(tmp_path / "glue", "qqp.train", [{"question1": "a?", "question2": "", "label": 0}] * 2)
-    assert len(read_examples(GLUE_TASKS["qqp"], "train", EvalConfig(glue_dir=tmp_path / "glue"))) == 2
+def test_one_empty_text_of_a_pair_is_allowed_and_no_other_label(tmp_path):
+    rows = [{"question1": "a?", "question2": "", "label": 0}] * 2
+    assert len(read_examples(GLUE_TASKS["qqp"], "train", write_glue(tmp_path, "qqp", rows))) == 2
+    config = write_glue(tmp_path, "cola", [{"sentence": "a", "label": 2}])
+    with pytest.raises(UsageError, match=r"cola.train.jsonl, row 1: label 2; cola's labels are 0, 1"):
+        read_examples(GLUE_TASKS["cola"], "train", config)
 
 
 def test_the_held_out_part_is_disjoint_and_seeded():
@@ -202,23 +167,21 @@ def test_the_held_out_part_is_disjoint_and_seeded():
     train, held_out = hold_out(data, 0.1, 12)
     assert len(held_out) == 5
     assert sorted([*train.labels, *held_out.labels]) == list(range(50))
-    assert train.tokens.tolist() == train.labels.tolist()
-    assert hold_out(data, 0.1, 12)[1].labels.tolist() == held_out.labels.tolist()
-    assert hold_out(data, 0.1, 13)[1].labels.tolist() != held_out.labels.tolist()
+    again, other = (hold_out(data, 0.1, seed)[1].labels.tolist() for seed in (12, 13))
+    assert again == held_out.labels.tolist() != other
     assert [len(part) for part in hold_out(data.take([0, 1]), 0.9, 0)] == [1, 1]
 
 
 def test_an_epoch_holds_every_example_once_in_random_batches():
     settings = Finetuning(per_device_train_batch_size=32)
-    batches = list(shuffled_batches(100, np.random.default_rng(1), settings))
+    batches, again = (list(shuffled_batches(100, np.random.default_rng(1), settings)) for _ in range(2))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
     assert sorted(np.concatenate(batches)) == list(range(100))
-    again = list(shuffled_batches(100, np.random.default_rng(1), settings))
-    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+    np.testing.assert_array_equal(np.concatenate(batches), np.concatenate(again))
     dropped = settings.model_copy(update={"dataloader_drop_last": True})
-    batches = list(shuffled_batches(100, np.random.default_rng(1), dropped))
-    assert [len(batch) for batch in batches] == [32, 32, 32]
-    assert [len(batch) for batch in shuffled_batches(5, np.random.default_rng(1), dropped)] == [5]
+    for count, sizes in ((100, [32, 32, 32]), (5, [5])):
+        batches = shuffled_batches(count, np.random.default_rng(1), dropped)
+        assert [len(batch) for batch in batches] == sizes
 
 
 def test_evaluations_are_counted_as_transformers_counts_them():
@@ -240,7 +203,7 @@ def test_the_cosine_of_babylm25_is_its_formula():
         scheduler.step()
 
 
-@pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
+@pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)[::10]))
 @pytest.mark.ci
 def test_only_the_head_is_new(save_model, family, ffn):
     folder = save_model(family, ffn)
@@ -259,29 +222,18 @@ def test_only_the_head_is_new(save_model, family, ffn):
     assert not any(name.startswith(model.base_model_prefix) for name in changed)
 
 
-def test_a_backbone_without_all_weights_is_refused(save_model, tokenizer, tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    folder = save_model("roberta")
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    weights = load_file(tmp_path / "model.safetensors")
-    dropped = next(name for name in weights if "attention.self.query.weight" in name)
-    del weights[dropped]
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+def test_a_folder_that_lacks_something_is_refused(save_model, tokenizer, tmp_path):
+    folder = shutil.copytree(save_model("roberta"), tmp_path / "copy")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if "self.query.weight" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UsageError, match=r"1 weights are missing.*query"):
-        load_classifier(tmp_path, 2, 0, tokenizer)
-
-
-def test_a_tokenizer_without_padding_is_refused(save_model, tokenizer, tmp_path):
-    folder = save_model("gpt_neo")
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+        load_classifier(folder, 2, 0, tokenizer)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
     del config["pad_token"]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match=r"no pad_token.*set tokenizer\.pad_token"):
-        load_classifier_tokenizer(tmp_path)
+        load_classifier_tokenizer(folder)
 
 
 def separable(num_examples: int, seed: int) -> Encoded:
@@ -292,13 +244,13 @@ def separable(num_examples: int, seed: int) -> Encoded:
     return Encoded.from_lists(ids, labels)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", first_is_fast(FAMILIES))
 @pytest.mark.ci
 def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
     settings = Finetuning(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
-    folder, outcomes = save_model(family), []
+    outcomes = []
     for _ in range(2):
-        classifier = make_classifier(load_classifier(folder, 2, 12, tokenizer))
+        classifier = make_classifier(load_classifier(save_model(family), 2, 12, tokenizer))
         result = finetune(classifier, separable(200, 0), separable(50, 1), METRICS["accuracy"], settings, 12)
         outcomes.append((result, predict(classifier, separable(100, 2), 16).logits))
     (result, logits), (repeated, logits_again) = outcomes
@@ -386,74 +338,55 @@ def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, toke
     result = finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
     assert (result.best_step, result.num_steps, result.scores) == (8, 8, ())
     assert not torch.equal(classifier.head.layers.weight, before)
-
-
-def test_a_diverging_training_says_what_to_lower(save_model, tokenizer):
-    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
-    settings = Finetuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
+    diverging = Finetuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
     with pytest.raises(UsageError, match=r"diverged before step .* lower --finetune\.learning-rate"):
-        finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
-
-
-@pytest.fixture
-def quick() -> FinetuneConfig:
-    return FinetuneConfig(num_train_epochs=1, per_device_train_batch_size=8)
+        finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], diverging, 0)
 
 
 @pytest.fixture
 def mnli(tmp_path) -> EvalConfig:
     rows = [{"premise": f"the dog {n}", "hypothesis": "it ran", "label": n % 3, "idx": n} for n in range(30)]
-    for name in ("train", "validation_matched", "validation_mismatched"):
-        write_glue(tmp_path, f"mnli.{name}", rows)
-    return EvalConfig(glue_dir=tmp_path)
+    config = write_glue(tmp_path, "mnli", rows, "train", "validation_matched", "validation_mismatched")
+    return glue_config(config, per_device_train_batch_size=8, seeds=(3, 4))
 
 
-def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_model, mnli, quick):
-    glue = quick.model_copy(update={"seeds": (3, 4)})
+def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_model, mnli):
     messages: list[str] = []
     tasks = [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]]
-    config = mnli.model_copy(update={"finetune": glue})
-    results = evaluate_tasks(save_model("roberta"), tasks, config, tell=messages.append)
+    results = evaluate_tasks(save_model("roberta"), tasks, mnli, tell=messages.append)
     assert list(results) == ["mnli", "mnli-mm"]
     metrics, items = results["mnli"]
     by_seed = (items["label"] == items["prediction"]).groupby(items["seed"]).mean()
     assert metrics == {"accuracy": pytest.approx(100 * by_seed.mean())}
     assert by_seed.index.tolist() == [3, 4]
     assert items["idx"].tolist() == [str(n) for n in range(30)] * 2
-    assert [len(logits) for logits in items["logits"]] == [3] * 60
     logits = np.stack(items["logits"])
+    assert logits.shape == (60, 3)
     assert (logits[:30] != logits[30:]).any()
     # The same examples, model and training: what is predicted for the second part is what is for the first.
     np.testing.assert_array_equal(logits, np.stack(results["mnli-mm"][1]["logits"]))
     assert sum("epoch 1/1 step 1/" in message for message in messages) == 2
 
 
-def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick, monkeypatch):
-    config = mnli.model_copy(update={"finetune": quick.model_copy(update={"seeds": (3, 4)})})
-    calls = []
+def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, tmp_path, mnli, monkeypatch):
+    def logits() -> np.ndarray:
+        found = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], mnli)
+        return np.stack(found["mnli"][1]["logits"])
 
-    def counted(*arguments):
-        calls.append(arguments)
-        return encode(*arguments)
-
+    counted = Mock(side_effect=encode)
     monkeypatch.setattr("eval.classification.example_tokens._cache", {})
     monkeypatch.setattr("eval.classification.data.encode", counted)
-    first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
-    second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
-    assert len(calls) == 2
-    np.testing.assert_array_equal(*(np.stack(found["mnli"][1]["logits"]) for found in (first, second)))
-    assert mnli.glue_dir is not None
+    np.testing.assert_array_equal(logits(), logits())
+    assert counted.call_count == 2
     rows = [{"premise": "a dog", "hypothesis": "it ran", "label": n % 3, "idx": n} for n in range(30)]
-    write_glue(mnli.glue_dir, "mnli.train", rows)
-    evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
-    assert len(calls) == 3
+    write_glue(tmp_path, "mnli", rows, "train")
+    logits()
+    assert counted.call_count == 3
 
 
 def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model, tokenizer, tmp_path):
     rows = [{"sentence": "the dog ran " * (1 + n % 2 * 40), "label": n % 2, "idx": n} for n in range(20)]
-    for name in ("train", "validation"):
-        write_glue(tmp_path, f"cola.{name}", rows)
-    config = EvalConfig(glue_dir=tmp_path, finetune=FinetuneConfig(num_train_epochs=1, max_length=512))
+    config = glue_config(write_glue(tmp_path, "cola", rows), max_length=512)
     for family, positions in (("gpt_neo", 33), ("roberta", 32)):
         _, items = evaluate_tasks(save_model(family), [GLUE_TASKS["cola"]], config)["cola"]
         assert items["truncated"].tolist() == [False, True] * 10
@@ -462,29 +395,17 @@ def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model,
 
 
 @pytest.mark.parametrize(
-    ("labels", "glue", "message"),
-    [
-        ([1] * 20, {}, r"all 18 training examples have label 1"),
-        ([1], {}, r"1 training examples are too few"),
-        ([0, 1] * 10, {"metric_for_best_model": "f1"}, None),
-    ],
+    ("labels", "message"),
+    [([1] * 20, "all 18 training examples have label 1"), ([1], "1 training examples are too few")],
 )
-def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labels, glue, message):
-    for name in ("train", "validation"):
-        rows = [{"sentence": f"the dog {n}", "label": label} for n, label in enumerate(labels)]
-        write_glue(tmp_path, f"cola.{name}", rows)
-    config = EvalConfig(glue_dir=tmp_path, finetune=FinetuneConfig(num_train_epochs=1, **glue))
-    if message is None:
-        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
-        return
+def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, mnli, labels, message):
+    rows = [{"sentence": f"the dog {n}", "label": label} for n, label in enumerate(labels)]
+    config = write_glue(tmp_path, "cola", rows)
     with pytest.raises(UsageError, match=message):
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
-
-
-def test_f1_of_three_labels_is_refused(save_model, mnli):
-    config = mnli.model_copy(update={"finetune": FinetuneConfig(metric_for_best_model="f1")})
+    by_f1 = glue_config(mnli, metric_for_best_model="f1")
     with pytest.raises(UsageError, match="mnli: f1 is for two labels and there are 3"):
-        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], by_f1)
 
 
 def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
@@ -500,41 +421,23 @@ def test_the_source_study_averages_are_rows(save_model, tmp_path):
     rows = [
         {"paragraph": f"the dog {n}", "question": "who", "answer": "it", "label": n % 2} for n in range(30)
     ]
-    for name in ("train", "validation"):
-        write_glue(tmp_path, f"multirc.{name}", rows)
+    config = write_glue(tmp_path, "multirc", rows)
     glue = FinetuneConfig(preset="source-study", num_train_epochs=1)
-    config = EvalConfig(glue_dir=tmp_path, finetune=glue)
+    config = config.model_copy(update={"finetune": glue})
     metrics, items = evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["multirc"]], config)["multirc"]
-    labels, predictions = items["label"].to_numpy(), items["prediction"].to_numpy()
-    f1, mcc = METRICS["f1"](labels, predictions), METRICS["matthews_correlation"](labels, predictions)
-    assert metrics == {
-        "accuracy": METRICS["accuracy"](labels, predictions),
-        "f1": f1,
-        "matthews_correlation": mcc,
-        "mean_f1_matthews": pytest.approx((f1 + mcc) / 2),
-    }
-
-
-def test_constant_answers_by_hand():
-    train, labels = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 1, 0])
-    names = ("accuracy", "f1", "matthews_correlation", "mean_accuracy_f1")
-    scores = majority_scores(names, train, labels)
-    assert scores["accuracy"] == pytest.approx(40)
-    assert scores["f1"] == pytest.approx(100 * 2 * 3 / (2 * 3 + 2))
-    assert scores["matthews_correlation"] == 0
-    assert scores["mean_accuracy_f1"] == pytest.approx((0 + 40) / 2)
+    both = items["label"].to_numpy(), items["prediction"].to_numpy()
+    single = {name: METRICS[name](*both) for name in ("accuracy", "f1", "matthews_correlation")}
+    mean = pytest.approx((single["f1"] + single["matthews_correlation"]) / 2)
+    assert metrics == {**single, "mean_f1_matthews": mean}
 
 
 def test_the_majority_baselines_are_those_that_babylm_published(shared_data, tmp_path):
     config = EvalConfig(glue_dir=shared_data / "glue")
-    names = ("cola", "mrpc", "rte", "boolq", "wsc")
-    found = {name: majority_baselines(GLUE_TASKS[name], config) for name in names}
     published = {"mrpc": ("f1", 82.0), "rte": ("accuracy", 50.5), "boolq": ("accuracy", 59.9)}
     published |= {"cola": ("matthews_correlation", 0.0), "wsc": ("accuracy", 61.4)}
-    assert {task: round(found[task][metric], 1) for task, (metric, _) in published.items()} == {
-        task: score for task, (_, score) in published.items()
-    }
-    write_baselines(tmp_path, {"glue": {"rte": found["rte"]}})
-    write_baselines(tmp_path, {"glue": {"wsc": found["wsc"]}, "embedded-glue": {}})
-    assert read_baselines(tmp_path) == {"glue": {n: found[n] for n in ("rte", "wsc")}, "embedded-glue": {}}
+    for name, (metric, score) in published.items():
+        assert round(majority_baselines(GLUE_TASKS[name], config)[metric], 1) == score
+    write_baselines(tmp_path, {"glue": {"rte": {"accuracy": 50.5}}})
+    write_baselines(tmp_path, {"glue": {"wsc": {"accuracy": 61.4}}})
+    assert read_baselines(tmp_path) == {"glue": {"rte": {"accuracy": 50.5}, "wsc": {"accuracy": 61.4}}}
     assert read_baselines(tmp_path / "absent") == {}

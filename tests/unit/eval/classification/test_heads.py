@@ -10,8 +10,6 @@ from pkgutil import resolve_name
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.polynomial import chebyshev, polynomial
 from scipy.interpolate import BSpline
 from scipy.special import expit
@@ -63,36 +61,30 @@ def total_loss(output):
 
 def test_names_are_those_of_the_registry():
     assert sorted(HEAD_NAMES) == sorted([DEFAULT_HEAD, *HEADS])
-    assert {name: spec.name for name, spec in HEADS.items()} == {name: name for name in HEADS}
-    assert DEFAULT_HEAD not in HEADS
+    for name, spec in HEADS.items():
+        assert spec.name == name
+        assert spec.formula
+        assert spec.reference
+        assert all(option.help for option in spec.options.values())
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "written"),
     [
-        "linear",
-        "default frozen",
-        "kan grid_size=5",
-        "kan spline_order=2 grid_size=5.0 frozen",
-        "mlp match=none",
-        "fourier-kan init_scale=2 grid_size=10.0",
-        "fourier-kan init_scale=1",
-        "swipe window=128 pooling=sum",
-        "swipe num_layers=2",
-        "swipe num_layers=2.0 pooling=sum",
+        ("linear", "linear"),
+        ("default frozen", "default frozen"),
+        # In one order, and without options at their defaults.
+        ("  kan  frozen spline_order=2   grid_size=5.0 ", "kan spline_order=2 frozen"),
+        ("fourier-kan init_scale=2 grid_size=10", "fourier-kan grid_size=10 init_scale=2.0"),
+        ("space num_dimensions=2 intra_weight=2e-3", "space intra_weight=0.002 num_dimensions=2"),
+        ("swipe num_layers=2.0 pooling=sum window=128", "swipe num_layers=2 pooling=sum"),
+        ("mlp match=none", "mlp"),
     ],
 )
-def test_a_head_is_named_as_in_rows_without_loading_it(text):
-    assert head_name(text) == str(check_head(parse_head(text)))
-
-
-def test_one_head_has_one_name_without_options_at_their_defaults():
-    assert head_name("swipe pooling=max") == head_name("swipe") == "swipe"
-    assert head_name("swipe num_layers=1") == "swipe num_layers=1"
-
-
-def test_what_no_head_takes_is_left_in_its_name():
-    assert head_name("kan grid_size=inf colour=red") == "kan colour=red grid_size=inf"
+def test_a_head_is_named_in_one_way_without_loading_it(text, written):
+    assert str(check_head(parse_head(text))) == head_name(text) == written
+    assert str(parse_head(str(parse_head(text)))) == str(parse_head(text))
+    assert parse_head(text).is_frozen == ("frozen" in text)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -104,40 +96,23 @@ def test_the_builder_takes_the_options_of_the_registry(name):
 def test_heads_are_named_without_loading_one():
     code = (
         "import sys\n"
-        "from scores.head_descriptions import check_head, head_name, parse_head\n"
-        "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
+        "from scores.head_descriptions import head_name\n"
+        "assert head_name('kan grid_size=5') == 'kan'\n"
         "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_is_documented(name):
-    spec = HEADS[name]
-    assert spec.reads in ("example", "tokens", "segments")
-    assert spec.formula
-    assert spec.reference
-    assert all(option.help for option in spec.options.values())
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_shapes(name):
-    vectors, mask = make_inputs(name)
-    output = make_head(name)(vectors, mask)
+def test_shapes_and_gradients(name):
+    head, (vectors, mask) = make_head(name), make_inputs(name)
+    output = head(vectors, mask)
     assert output.logits.shape == (len(LENGTHS), LABELS)
-    assert output.auxiliary_loss is None or output.auxiliary_loss.shape == ()
-    if HEADS[name].scores_segments:
-        assert output.segment_scores.shape == (*mask.shape, LABELS)
-    else:
-        assert output.segment_scores is None
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_every_parameter_has_a_gradient(name):
-    head = make_head(name)
-    total_loss(head(*make_inputs(name))).backward()
+    of_segments = (*mask.shape, LABELS) if HEADS[name].scores_segments else None
+    assert (output.segment_scores is None) == (of_segments is None)
+    assert of_segments is None or output.segment_scores.shape == of_segments
+    total_loss(output).backward()
     for parameter_name, parameter in head.named_parameters():
-        assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
         assert parameter.grad.abs().max() > 0, parameter_name
 
@@ -158,33 +133,9 @@ def test_bf16_weights_and_autocast_give_finite_logits_near_those_of_float32(name
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_saved_head_comes_back(name, tmp_path):
-    head = make_head(name)
-    torch.save(head.state_dict(), tmp_path / "head.pt")
-    torch.manual_seed(5)
-    again = build_head(parse_head(name), HIDDEN, LABELS)
-    vectors, mask = make_inputs(name)
-    assert not torch.equal(again(vectors, mask).logits, head(vectors, mask).logits)
-    again.load_state_dict(torch.load(tmp_path / "head.pt", weights_only=True))
-    again.eval()
-    head.eval()
-    assert torch.equal(again(vectors, mask).logits, head(vectors, mask).logits)
-
-
-@pytest.mark.parametrize("name", HEADS)
 def test_the_count_of_parameters_is_that_of_the_built_head(name):
     built = sum(parameter.numel() for parameter in make_head(name, 24, 3).parameters())
     assert num_params(name, 24, 3) == built
-
-
-@pytest.mark.parametrize("name", [name for name, spec in HEADS.items() if spec.reads != "example"])
-def test_padding_changes_no_logits(name):
-    head = make_head(name).eval()
-    vectors, mask = make_inputs(name)
-    padded = head(vectors.masked_fill(~mask.unsqueeze(-1), 100.0), mask).logits
-    for i, length in enumerate(LENGTHS):
-        alone = head(vectors[i : i + 1, :length], mask[i : i + 1, :length]).logits
-        torch.testing.assert_close(padded[i], alone[0], atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "option"), [(n, o) for n, spec in HEADS.items() for o in spec.options])
@@ -194,52 +145,51 @@ def test_a_value_that_an_option_does_not_take_is_a_usage_error(name, option):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("frozen-looking", "unknown head"),
+        ("swipe pooling=mean", "Available: max, gated-max, sum, gated-sum"),
+        ("swipe segments=words", "Available: windows, sentences, turns"),
+        ("swipe num_layers=-1", "at least 0"),
+        ("swipe size=3", "unknown option of head 'swipe'"),
+    ],
+)
+def test_what_no_head_takes_is_named(text, message):
+    with pytest.raises(UsageError, match=message):
+        check_head(parse_head(text))
+    assert head_name("kan grid_size=inf colour=red") == "kan colour=red grid_size=inf"
+
+
 # The published counts (Al Imran and Ishmam 2024, Table 4), in thousands: labels, FR-KAN, width, MLP.
 PUBLISHED = {
     "AgNews": (4, 30.7, 40, 30.9),
     "DBpedia": (14, 107.5, 138, 108.1),
     "IMDb": (2, 15.4, 20, 15.4),
-    "Papluca": (20, 153.6, 196, 154.6),
+    "Papluca": (20, 153.6, 195, 154.6),
     "SST-5": (5, 38.4, 50, 38.7),
-    "TREC-50": (50, 512.0, 477, 512.8),
-    "Yelp": (5, 38.4, 50, 38.7),
 }
-WRONG = {"TREC-50": (384.0, 390.7)}
 """What the paper's own equation and width give where it prints another number."""
 
 
-@pytest.mark.parametrize("data", PUBLISHED)
-def test_heads_have_the_published_numbers_of_parameters(data):
-    num_labels, fourier, width, mlp = PUBLISHED[data]
-    found = num_params("fourier-kan", 768, num_labels), num_params(f"mlp width={width}", 768, num_labels)
-    assert found[0] == 2 * 5 * 768 * num_labels  # equation 5 without a bias
-    wanted = WRONG.get(data, (fourier, mlp))
-    assert wanted == pytest.approx([count / 1000 for count in found], abs=0.07)  # 154,664 is printed as 154.6
-    if data in WRONG:
-        assert min(fourier - wanted[0], mlp - wanted[1]) > 100
-
-
-@pytest.mark.parametrize("data", [name for name in PUBLISHED if name not in WRONG])
-def test_a_matched_mlp_has_the_published_width(data):
-    num_labels, _, width, _ = PUBLISHED[data]
+@pytest.mark.parametrize(("num_labels", "fourier", "width", "mlp"), PUBLISHED.values())
+def test_heads_have_the_published_numbers_of_parameters(num_labels, fourier, width, mlp):
     wanted = num_params("fourier-kan", 768, num_labels)
-    found = mlp_width(768, num_labels, wanted)
-    assert found == (195 if data == "Papluca" else width)  # there the paper has one unit more than it needs
+    assert wanted == 2 * 5 * 768 * num_labels  # equation 5 without a bias
+    assert wanted / 1000 == pytest.approx(fourier, abs=0.07)
+    assert mlp_width(768, num_labels, wanted) == width
+    # Of Papluca the paper has one unit more than it needs.
+    paper = width + (num_labels == 20)
+    assert num_params(f"mlp width={paper}", 768, num_labels) / 1000 == pytest.approx(mlp, abs=0.07)
 
 
-@pytest.mark.parametrize("num_labels", [2, 4, 14, 50])
-@pytest.mark.parametrize("hidden_size", [128, 768])
+@pytest.mark.parametrize(("hidden_size", "num_labels"), [(128, 2), (768, 14)])
 @pytest.mark.parametrize("matched", ["fourier-kan", "kan", "rbf-kan"])
 def test_a_matched_mlp_has_as_many_parameters(matched, hidden_size, num_labels):
     wanted = num_params(matched, hidden_size, num_labels)
     count = num_params(f"mlp match={matched}", hidden_size, num_labels)
     assert 0 <= count - wanted < hidden_size + num_labels + 1  # one unit fewer has too few
-    if wanted > 50 * (hidden_size + num_labels + 1):
-        assert abs(count / wanted - 1) <= 0.01
-
-
-def test_a_matched_mlp_has_one_unit_at_least():
-    assert mlp_width(768, 2, 10) == 1
+    assert mlp_width(hidden_size, num_labels, 10) == 1
 
 
 # Formulas, in float64.
@@ -325,12 +275,10 @@ FORMULAS = {
 }
 
 
-def test_every_head_of_one_vector_has_a_formula_here():
-    single = {name for name, spec in HEADS.items() if spec.reads == "example"}
-    assert {text.split()[0] for text in FORMULAS} == single
-
-
-@pytest.mark.parametrize("text", FORMULAS)
+# Every head of one vector has a formula.
+@pytest.mark.parametrize(
+    "text", {**FORMULAS, **dict.fromkeys(n for n, s in HEADS.items() if s.reads == "example")}
+)
 def test_logits_are_those_of_the_formula(text, error):
     head = make_head(text)
     generator = torch.Generator().manual_seed(2)
@@ -344,55 +292,6 @@ def test_logits_are_those_of_the_formula(text, error):
 
 
 # What a user may type.
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("linear", "linear"),
-        ("  mlp   match=fourier-kan  width=64 ", "mlp match=fourier-kan width=64"),
-        ("frozen-looking", None),
-        ("fourier-kan frozen grid_size=10", "fourier-kan grid_size=10 frozen"),
-        ("space num_dimensions=2 intra_weight=1e-3", "space intra_weight=0.001 num_dimensions=2"),
-        ("default frozen", "default frozen"),
-    ],
-)
-def test_a_choice_is_written_in_one_way(text, written):
-    if written is None:
-        with pytest.raises(UsageError, match="unknown head"):
-            parse_head(text)
-    else:
-        assert str(parse_head(text)) == written
-        assert parse_head(written) == parse_head(str(parse_head(written)))
-
-
-VALUES = st.one_of(
-    st.integers(-5, 5000),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.from_regex(r"[a-z][a-z-]{0,8}", fullmatch=True).filter(lambda word: word != "nan"),
-)
-
-
-@given(
-    st.sampled_from([name for name in HEAD_NAMES if name != DEFAULT_HEAD]),
-    st.dictionaries(st.from_regex(r"[a-z_]{1,12}", fullmatch=True), VALUES, max_size=4),
-    st.booleans(),
-)
-def test_what_is_written_is_read_back(name, options, is_frozen):
-    words = [f"{key}={value}" for key, value in options.items()] + ["frozen"] * is_frozen
-    choice = parse_head(" ".join([name, *words]))
-    assert choice.name == name
-    assert choice.is_frozen == is_frozen
-    again = parse_head(str(choice))
-    assert str(again) == str(choice)
-    assert dict(again.options) == dict(choice.options)
-
-
-def test_options_at_their_defaults_are_left_out():
-    assert str(check_head(parse_head("fourier-kan grid_size=5 frozen"))) == "fourier-kan frozen"
-    assert str(check_head(parse_head("rbf-kan init_scale=1"))) == str(
-        check_head(parse_head("rbf-kan init_scale=1.0"))
-    )
 
 
 @pytest.mark.parametrize("name", [DEFAULT_HEAD, *HEADS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import BertConfig, BertModel
 
 from eval.classification.classifier import HeadClassifier
-from eval.classification.encoders import PaddedEncoder, lay_out, make_encoder, padded_inputs
+from eval.classification.encoders import TOKENS_PER_CHUNK, PaddedEncoder, lay_out, make_encoder, padded_inputs
 from eval.classification.example_tokens import Encoded
 from eval.classification.heads import build_head
 from eval.classification.prediction import features, predict
@@ -58,6 +58,10 @@ def test_rows_are_padded_by_hand():
     states = torch.arange(6.0)[:, None]
     assert layout.of_texts(states)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert layout.at(states, torch.tensor([2, 0]))[:, 0].tolist() == [2, 3]
+    row = lay_out(data, 9, CPU, in_one_row=True)
+    assert (row.input_ids.tolist(), row.position_ids.tolist()) == ([[5, 6, 7, 8]], [[0, 1, 2, 0]])
+    assert row.starts.tolist() == [0, 3, 4]
+    assert row.at(states, torch.tensor([2, 0]))[:, 0].tolist() == [2, 3]
 
 
 @contextmanager
@@ -96,9 +100,7 @@ def test_kept_features_are_those_of_single_examples(head):
     classifier.is_frozen = True
     classifier.encoder.requires_grad_(False).eval()
     data = segmented(9) if get_head(head).reads == "segments" else examples(9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        kept = features(classifier, data, weights=f"test {head}")
+    kept = features(classifier, data, weights=f"test {head}")
     for number in range(9):
         with torch.no_grad():
             vectors, mask = classifier.embed(data.take([number]))
@@ -107,10 +109,19 @@ def test_kept_features_are_those_of_single_examples(head):
 
 
 def test_types_reach_a_model_that_has_a_use_for_them():
-    from transformers import BertConfig, BertModel
-
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 16}
     model, data = BertModel(BertConfig(vocab_size=50, **sizes)), examples(6, with_types=True)
     inputs = padded_inputs(model, data)
     assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
     assert inputs["token_type_ids"][0, : data.lengths[0]].tolist() == [n % 2 for n in range(data.lengths[0])]
+
+
+def test_a_long_document_is_encoded_in_chunks(monkeypatch):
+    """So that the memory of training on it is bounded."""
+    classifier, sizes = classifier_of("roberta", "swipe"), list[int]()
+    encode = classifier._pooled
+    monkeypatch.setattr(classifier, "_pooled", lambda batch: sizes.append(len(batch.tokens)) or encode(batch))
+    data, one = Encoded.from_lists([[5] * 30] * 300, [0] * 300), np.zeros(1, dtype=np.int64)
+    classifier(Segmented(data, one + 300, one, one > 0, one, np.zeros((300, 2), dtype=np.int64)))
+    assert len(sizes) == 2
+    assert max(sizes) <= TOKENS_PER_CHUNK

@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 from torch import nn
 
 from eval.classification.data import segmentation_of
-from eval.classification.heads import build_head, count_parameters
+from eval.classification.heads import build_head
 from eval.classification.segments import Segmentation
 from eval.finetuning import Finetuning
 from scores.head_descriptions import HEADS, parse_head
@@ -80,12 +80,9 @@ def test_an_lstm_reads_the_segments_in_order(pooling: str) -> None:
         np.testing.assert_allclose(out.logits[row].detach(), expected, rtol=0, atol=1e-12)
 
 
-def test_numbers_of_parameters() -> None:
-    assert count_parameters(parse_head("segment-attention"), D, C) == D + D * C + C
-    assert count_parameters(parse_head("segment-lstm"), D, C) == 8 * D * D + 8 * D + D * C + C
-
-
 @pytest.mark.parametrize("name", [name for name, spec in HEADS.items() if spec.reads == "segments"])
 def test_every_head_of_segments_says_how_to_cut(name: str) -> None:
+    usual = Segmentation(segments="windows", window=128, stride=32)
+    assert segmentation_of(Finetuning(head=f"{name} frozen")) == usual
     settings = Finetuning(head=f"{name} segments=turns stride=0 window=64")
     assert segmentation_of(settings) == Segmentation(segments="turns", window=64, stride=0)

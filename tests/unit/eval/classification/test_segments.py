@@ -66,7 +66,6 @@ def ids_of(data: Segmented, number: int) -> list[int]:
         ("It was I. She left", ["It was I.", "She left"]),
         ("\u4eca\u5929\u3002\u597d\uff01\u4f60", ["\u4eca\u5929\u3002", "\u597d\uff01", "\u4f60"]),
         ("A title\n\nA line\nof text", ["A title", "A line\nof text"]),
-        ("no mark at all", ["no mark at all"]),
         ("... well . no", ["... well .", "no"]),
         ("!!!", ["!!!"]),
         ("", [""]),
@@ -91,29 +90,24 @@ def test_windows_overlap_and_cover(tokenizer: PreTrainedTokenizerFast, window: i
     examples = [(" ".join(letters[:size]), None) for size in range(1, 18)]
     data = encode_segments(tokenizer, examples, [0] * 17, Segmentation(window=window, stride=stride), 512)
     for number, size in enumerate(range(1, 18)):
-        expected, start = [], 0
-        while True:  # the definition, one window after another
-            expected.append(letters[start : min(start + window - 2, size)])
-            if start + window - 2 >= size:
-                break
+        expected, start = [letters[: min(window - 2, size)]], 0
+        while start + window - 2 < size:  # the definition, one window after another
             start += window - 2 - stride
-        got = [str(tokenizer.decode(ids_of(data, piece))).split() for piece in _pieces(data, number)]
-        assert all(ids[0] == "<s>" and ids[-1] == "</s>" and len(ids) <= window for ids in got)
-        assert [ids[1:-1] for ids in got] == expected
+            expected.append(letters[start : min(start + window - 2, size)])
+        pieces = range(data.starts[number], data.starts[number] + data.counts[number])
+        got = [str(tokenizer.decode(ids_of(data, piece))).split() for piece in pieces]
+        assert got == [["<s>", *part, "</s>"] for part in expected]
         assert [text.split() for text in texts_of(data, examples, number)] == expected
 
 
-def _pieces(data: Segmented, number: int) -> range:
-    return range(data.starts[number], data.starts[number] + data.counts[number])
-
-
-def test_one_window_is_the_usual_input(tokenizer: PreTrainedTokenizerFast) -> None:
-    examples = [("the film is good", "a b ."), ("a", "c d")]
-    data = encode_segments(tokenizer, examples, [0, 1], Segmentation(), 512)
-    assert data.counts.tolist() == [1, 1]
-    for number, (first, second) in enumerate(examples):
-        assert ids_of(data, number) == tokenizer(first, second)["input_ids"]
-    assert texts_of(data, examples, 1) == ["a c d"]
+@pytest.mark.parametrize("segments", ["windows", "sentences"])
+def test_one_segment_is_the_usual_input(tokenizer: PreTrainedTokenizerFast, segments: str) -> None:
+    examples = [("the film is good", "a b"), ("a", "c d")] if segments == "windows" else [("c d e", None)]
+    data = encode_segments(tokenizer, examples, [0] * len(examples), Segmentation(segments=segments), 512)
+    assert data.counts.tolist() == [1] * len(examples)
+    for number, example in enumerate(examples):
+        assert ids_of(data, number) == tokenizer(*example)["input_ids"]
+        assert texts_of(data, examples, number) == [" ".join(filter(None, example))]
 
 
 def test_a_pair_is_cut_as_one(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -126,6 +120,8 @@ def test_a_pair_is_cut_as_one(tokenizer: PreTrainedTokenizerFast) -> None:
     sentences = encode_segments(tokenizer, examples, [0], Segmentation(segments="sentences"), 512)
     assert texts_of(sentences, examples) == ["a b .", "c d .", "e .", "f"]
     assert tokenizer.decode(ids_of(sentences, 2)) == "<s> e . </s>"
+    half = [("", "a b")]  # one of a pair may be empty
+    assert texts_of(encode_segments(tokenizer, half, [0], Segmentation(), 512), half) == ["a b"]
 
 
 def test_a_long_sentence_is_cut_into_windows(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -135,13 +131,6 @@ def test_a_long_sentence_is_cut_into_windows(tokenizer: PreTrainedTokenizerFast)
     assert texts_of(data, examples) == ["a b c d", "d e .", "f"]
     shorter = encode_segments(tokenizer, examples, [0], Segmentation(segments="sentences", stride=1), 6)
     assert texts_of(shorter, examples) == texts_of(data, examples)
-
-
-def test_a_text_without_a_mark_is_one_segment(tokenizer: PreTrainedTokenizerFast) -> None:
-    cut = Segmentation(segments="sentences")
-    data = encode_segments(tokenizer, [("the film is good", None)], [1], cut, 512)
-    assert ids_of(data, 0) == tokenizer("the film is good")["input_ids"]
-    assert data.counts.tolist() == [1]
 
 
 def test_turns_are_the_strings_given_or_lines(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -154,55 +143,41 @@ def test_turns_are_the_strings_given_or_lines(tokenizer: PreTrainedTokenizerFast
 
 def test_take_gives_whole_examples(tokenizer: PreTrainedTokenizerFast) -> None:
     examples = [("a . b . c .", None), ("d", None), ("e . f .", None)]
-    cut = Segmentation(segments="sentences")
     labels = np.array([[1, 0], [0, 1], [1, 1]])
+    cut = Segmentation(segments="sentences")
     data = encode_segments(tokenizer, examples, labels, cut, 512, ["x", "y", "z"])
     assert data.lengths.tolist() == [12, 3, 8]
-    part = data.take([2, 0, 2])
+    part, again = data.take([2, 0, 2]), [examples[2], examples[0], examples[2]]
     assert part.idx.tolist() == ["z", "x", "z"]
     assert part.labels.tolist() == [[1, 1], [1, 0], [1, 1]]
     assert part.lengths.tolist() == [8, 12, 8]
-    again = [examples[2], examples[0], examples[2]]
-    assert [texts_of(part, again, number) for number in range(3)] == [
-        ["e .", "f ."], ["a .", "b .", "c ."], ["e .", "f ."]
-    ]  # fmt: skip
+    found = [texts_of(part, again, number) for number in range(3)]
+    assert found == [["e .", "f ."], ["a .", "b .", "c ."], ["e .", "f ."]]
     assert [tokenizer.decode(ids_of(part, piece)) for piece in (0, 4)] == ["<s> e . </s>", "<s> c . </s>"]
-    assert len(data.take([])) == 0
     assert data.take([]).lengths.tolist() == []
 
 
 def test_tokens_with_spaces_keep_to_their_sentence(byte_level: PreTrainedTokenizerFast) -> None:
-    text = "Once upon a time, there was \u00e9t\u00e9 \U0001f600. The dog ran away!  So it goes"
+    sentences = ["Once upon a time, there was \u00e9t\u00e9 \U0001f600.", "The dog ran away!", "So it goes"]
+    text = "{} {}  {}".format(*sentences)
     data = encode_segments(byte_level, [(text, None)], [0], Segmentation(segments="sentences"), 512)
-    assert texts_of(data, [(text, None)]) == [
-        "Once upon a time, there was \u00e9t\u00e9 \U0001f600.", "The dog ran away!", "So it goes"
-    ]  # fmt: skip
+    assert texts_of(data, [(text, None)]) == sentences
     inner = [str(byte_level.decode(ids_of(data, piece), skip_special_tokens=True)) for piece in range(3)]
     assert "".join(inner) == text
-    whole = byte_level(text, add_special_tokens=False)["input_ids"]
-    around = len(byte_level("")["input_ids"])
-    assert data.lengths[0] == len(whole) + 3 * around
+    whole, around = (byte_level(t, add_special_tokens=not t)["input_ids"] for t in (text, ""))
+    assert data.lengths[0] == len(whole) + 3 * len(around)
 
 
-@pytest.mark.parametrize("text", ["", " \n ", [], ["", " "]])
-def test_an_empty_text_is_named(tokenizer: PreTrainedTokenizerFast, text: str | list[str]) -> None:
-    with pytest.raises(UsageError, match=r"row 2: the text is empty; remove the row"):
-        encode_segments(tokenizer, [("a", None), (text, None)], [0, 0], Segmentation(), 512)
-
-
-def test_one_empty_text_of_a_pair_is_none(tokenizer: PreTrainedTokenizerFast) -> None:
-    data = encode_segments(tokenizer, [("", "a b")], [0], Segmentation(segments="sentences"), 512)
-    assert texts_of(data, [("", "a b")]) == ["a b"]
-
-
-@pytest.mark.parametrize(("window", "stride"), [(2, 0), (10, 8), (40, 60)])
-def test_a_window_without_room_is_refused(
-    tokenizer: PreTrainedTokenizerFast, window: int, stride: int
-) -> None:
-    with pytest.raises(UsageError, match="greater window or a smaller stride"):
-        encode_segments(tokenizer, [("a", None)], [0], Segmentation(window=window, stride=stride), 512)
-
-
-def test_pairs_and_single_texts_do_not_mix(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(UsageError, match="give a task one kind"):
-        encode_segments(tokenizer, [("a", None), ("a", "b")], [0, 0], Segmentation(), 512)
+@pytest.mark.parametrize(
+    ("examples", "cut", "message"),
+    [
+        ([("a", None), (" \n ", None)], {}, "row 2: the text is empty; remove the row"),
+        ([("a", None), (["", " "], None)], {}, "row 2: the text is empty; remove the row"),
+        ([("a", None), ("a", "b")], {}, "give a task one kind"),
+        ([("a", None)], {"window": 2, "stride": 0}, "greater window or a smaller stride"),
+        ([("a", None)], {"window": 10, "stride": 8}, "greater window or a smaller stride"),
+    ],
+)
+def test_what_cannot_be_cut_is_named(tokenizer: PreTrainedTokenizerFast, examples, cut, message) -> None:
+    with pytest.raises(UsageError, match=message):
+        encode_segments(tokenizer, examples, [0] * len(examples), Segmentation(**cut), 512)

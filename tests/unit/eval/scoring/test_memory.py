@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -55,22 +54,26 @@ def model_of(family: str) -> PreTrainedModel:
 
 
 @contextmanager
-def memory_for(model: PreTrainedModel, most: int, calls: list[int]) -> Iterator[None]:
-    """A device on which an embedding of more than so many tokens does not fit."""
-    embedded = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
-    embeddings = [module for module in embedded if module.num_embeddings == VOCABULARY]
+def memory_for(modules: list[torch.nn.Module], most: int, calls: list[int]) -> Iterator[None]:
+    """A device on which no more than so many tokens or vectors fit into these modules."""
 
     def refuse(module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        calls.append(args[0].numel())
+        calls.append(len(args[0]) if args[0].is_floating_point() else args[0].numel())
         if calls[-1] > most:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
 
-    handles = [module.register_forward_pre_hook(refuse) for module in embeddings]
+    handles = [module.register_forward_pre_hook(refuse) for module in modules]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+def embeddings(model: PreTrainedModel) -> list[torch.nn.Module]:
+    """Those of tokens."""
+    embedded = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    return [module for module in embedded if module.num_embeddings == VOCABULARY]
 
 
 def same(found: Scores, expected: Scores) -> None:
@@ -83,11 +86,7 @@ def same(found: Scores, expected: Scores) -> None:
 def test_batches_of_every_size_have_the_scores_of_single_texts(family, way):
     model, texts = model_of(family), texts_of(10)
     expected = way(model, texts, Budget(1))
-    for budget in (
-        Budget(7),
-        Budget(10_000),
-        Budget(10_000, head_rows=3),
-    ):
+    for budget in (Budget(7), Budget(10_000), Budget(10_000, head_rows=3)):
         same(way(model, texts, budget), expected)
 
 
@@ -98,7 +97,7 @@ def test_what_does_not_fit_is_scored_in_halves(family, way):
     # A tree of prefixes has 96 tokens, and is read whole.
     most, calls = 100 if way is causal_log_likelihoods else 25, list[int]()
     expected, budget = way(model, texts, Budget(64)), Budget(65536, 8192)
-    with memory_for(model, most, calls), pytest.warns(UserWarning, match="memory ran out with"):
+    with memory_for(embeddings(model), most, calls), pytest.warns(UserWarning, match="memory ran out with"):
         found = way(model, texts, budget)
     same(found, expected)
     assert max(calls) > most
@@ -107,37 +106,22 @@ def test_what_does_not_fit_is_scored_in_halves(family, way):
 
 @torch.inference_mode()
 def test_a_head_that_does_not_fit_is_asked_for_fewer_rows():
-    model, texts = model_of("roberta"), texts_of(30)
-    expected, rows = WAYS["masked"](model, texts, Budget(1)), list[int]()
-
-    def refuse(module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        rows.append(len(args[0]))
-        if rows[-1] > 5:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
-
-    head = model.get_output_embeddings()
-    assert head is not None
-    handle = head.register_forward_pre_hook(refuse)
-    with pytest.warns(UserWarning, match="memory ran out with"):
+    model, texts, rows = model_of("roberta"), texts_of(30), list[int]()
+    expected, head = WAYS["masked"](model, texts, Budget(1)), model.get_output_embeddings()
+    with memory_for([head], 5, rows), pytest.warns(UserWarning, match="memory ran out with"):
         found = WAYS["masked"](model, texts, Budget(65536, 8192))
-    handle.remove()
     same(found, expected)
     assert max(rows) > 5
 
 
-def test_a_single_text_that_does_not_fit_is_told():
+@pytest.mark.parametrize("most", [0, 4])
+@pytest.mark.filterwarnings("ignore:memory ran out")
+def test_a_single_text_that_does_not_fit_is_told_and_is_no_other_architecture(most):
     model, texts = model_of("gpt_neo"), texts_of(8)
-    causal_log_likelihoods(model, texts)  # sharing was compared with whole passes
-    with memory_for(model, 4, []), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(torch.OutOfMemoryError):
-            causal_log_likelihoods(model, texts)
-
-
-def test_a_lack_of_memory_is_no_other_architecture():
-    model = model_of("gpt_neo")
-    with memory_for(model, 0, []), pytest.raises(torch.OutOfMemoryError):
-        causal_log_likelihoods(model, texts_of(8))
+    if most:
+        causal_log_likelihoods(model, texts)  # sharing was compared with whole passes
+    with memory_for(embeddings(model), most, []), pytest.raises(torch.OutOfMemoryError):
+        causal_log_likelihoods(model, texts)
 
 
 def test_texts_travel_once_and_in_order():

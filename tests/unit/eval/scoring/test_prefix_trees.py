@@ -30,7 +30,7 @@ def prefixes(trees: PrefixTrees) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("tree_tokens", [1, 7, 1000])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_scored_token_hangs_below_its_own_prefix(seed, tree_tokens):
     texts, starts = make_texts(seed, 60, 8)
     trees = build_prefix_trees(texts, starts, tree_tokens, longest=40)
@@ -48,22 +48,6 @@ def test_every_scored_token_hangs_below_its_own_prefix(seed, tree_tokens):
     ]
     assert sorted(scored) == sorted(expected)
     assert set(trees.edge_of_token) == set(range(len(trees.target)))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_single_tree_has_each_prefix_and_each_prediction_once(seed):
-    texts, starts = make_texts(seed, 80, 8)
-    trees = build_prefix_trees(texts, starts, 10_000, longest=10_000)
-    assert len(trees.tree_start) == 2
-    found = prefixes(trees)
-    assert len(set(found)) == len(found)
-    assert set(found) == {tuple(text[:end]) for text in texts for end in range(1, len(text))}
-    edges = {
-        tuple(text[: place + 1])
-        for text, start in zip(texts, starts, strict=True)
-        for place in range(start, len(text))
-    }
-    assert len(trees.target) == len(edges)
 
 
 @pytest.mark.parametrize("tree_tokens", [5, 16, 50])

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
-from transformers import (
-    GPTNeoConfig,
-    GPTNeoForCausalLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from lm_eval.models.huggingface import HFLM
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer
 
 from base.command_line import parse_flags
 from base.sections import check
@@ -24,164 +19,104 @@ from eval.data_files import read_rows
 from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
 from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
 from eval.zero_shot.lm_eval_tasks import LMEvalModel
-from ffn_variants import UsageError
+from ffn_variants import UsageError, build_model
 from pretrain.data.tokenizer import add_sentinels
-
-PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
-IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
 @pytest.fixture(scope="module")
 def tokenizer(shared_data):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
     add_sentinels(tokenizer)
     return tokenizer
 
 
-@pytest.fixture(scope="module", params=[20, pytest.param(60, marks=pytest.mark.slow)], ids="{} pairs".format)
-def sentences(request, shared_data) -> list[str]:
-    """Pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
-    rows = [
-        row
-        for uid in PARADIGMS
-        for row in read_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
-            : request.param
-        ]
-    ]
-    return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")]
+def read_pairs(shared_data, paradigms: str) -> list[str]:
+    """Fifteen pairs of each paradigm, good and bad in turn, and a pair of which both are the same."""
+    files = sorted((shared_data / "blimp" / "full").glob(f"{paradigms}.jsonl.gz"))
+    rows = [row for file in files for row in read_rows(file, ("sentence_good",))[:15]]
+    return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")] + ["Anna is here."] * 2
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, torch.nn.Module]:
-    torch.manual_seed(0)
-    causal = GPTNeoConfig(
-        vocab_size=10_000, hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64,
-        max_position_embeddings=64, window_size=64, attention_types=[[["global", "local"], 1]],
-        initializer_range=0.3, **IDS,
-    )  # fmt: skip
-    masked = RobertaConfig(
-        vocab_size=10_000, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=65, type_vocab_size=1, initializer_range=0.3, **IDS,
-    )  # fmt: skip
-    t5 = T5Config(
-        vocab_size=10_100, d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2, decoder_start_token_id=0,
-        pad_token_id=0, eos_token_id=2,
-    )  # fmt: skip
-    t5.max_position_embeddings = 64
-    return {
-        "causal": GPTNeoForCausalLM(causal).eval(),
-        "masked": RobertaForMaskedLM(masked).eval(),
-        "span_corruption": T5ForConditionalGeneration(t5).eval(),
-    }
+def sentences(shared_data) -> list[str]:
+    return read_pairs(shared_data, "wh_vs_that_*_gap")
 
 
-def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
-    return [SimpleNamespace(args=(context, text)) for text in texts]
+@pytest.fixture(scope="module")
+def models(stock_model) -> dict[str, torch.nn.Module]:
+    return {objective: stock_model(objective, 10_100) for objective in SCORERS}
 
 
 def scores_of(scorer, texts: list[str]) -> np.ndarray:
     return scorer.score_continuations([("", text) for text in texts]).log_likelihood
 
 
-def assert_same(found: np.ndarray, expected: np.ndarray, sentences: list[str]) -> None:
+def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
+    """Scores, and decisions of pairs that differ; the last, of two equal texts, ties exactly."""
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-    different = np.array([good != bad for good, bad in zip(sentences[::2], sentences[1::2], strict=True)])
-    np.testing.assert_array_equal(
-        (found[::2] > found[1::2])[different], (expected[::2] > expected[1::2])[different]
-    )
-    assert (found[::2] == found[1::2])[~different].all()
+    np.testing.assert_array_equal((found[::2] > found[1::2])[:-1], (expected[::2] > expected[1::2])[:-1])
+    assert found[-1] == found[-2]
 
 
-def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids padded on the right, and the attention mask, as both pipelines batch them."""
-    width = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+def babylm23(tokenizer, sentence: str, objective: str) -> tuple[list[int], list[int]]:
+    """Tokens of the spaced sentence, behind the end token or between cls and sep; all but those count."""
+    if objective == "masked":
+        ids = tokenizer(f" {sentence}")["input_ids"]
+        return ids, list(range(1, len(ids) - 1))
+    ids = tokenizer(f" {sentence}", add_special_tokens=False)["input_ids"]
+    return [tokenizer.eos_token_id, *ids], list(range(1, 1 + len(ids)))
 
 
-@torch.no_grad()
-def babylm23_causal(model, tokenizer, sentence: str) -> float:
-    """Its lm-eval: the end token as context, a space and the sentence as continuation, log-softmax, sum."""
-    continuation = tokenizer.encode(" " + sentence, add_special_tokens=False)
-    whole = torch.tensor([[tokenizer.eos_token_id, *continuation]])
-    logits = model(whole[:, :-1]).logits[0, -len(continuation) :]
-    return -cross_entropy(logits, torch.tensor(continuation), reduction="sum").item()
-
-
-@torch.no_grad()
-def babylm23_masked(model, tokenizer, sentence: str) -> float:
-    """Its hf-mlm: the spaced sentence between cls and sep, each other token masked once, in bits."""
-    ids = tokenizer(" " + sentence)["input_ids"]
-    places = list(range(1, len(ids) - 1))
-    copies = torch.tensor(
-        [[tokenizer.mask_token_id if i == at else t for i, t in enumerate(ids)] for at in places]
-    )
-    logits = model(copies, attention_mask=torch.ones_like(copies)).logits[range(len(places)), places]
-    in_bits = -cross_entropy(logits, torch.tensor(ids[1:-1]), reduction="none").double() / np.log(2)
-    return in_bits.sum().item() * np.log(2)
-
-
-@torch.no_grad()
-def babylm25_causal(model, tokenizer, sentence: str) -> float:
-    """All tokens that the tokenizer gives, those scored that stand for a character of the sentence."""
+def babylm25(tokenizer, sentence: str, objective: str) -> tuple[list[int], list[int]]:
+    """All tokens that the tokenizer gives; those count that stand for a character of the sentence."""
     encoded = tokenizer(sentence, return_offsets_mapping=True)
-    ids, mask = padded([encoded["input_ids"], tokenizer("a longer neighbour in the batch " * 2)["input_ids"]])
-    logits = model(ids[:, :-1], attention_mask=mask[:, :-1]).logits[0]
-    scored = [place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > 0]
-    return -cross_entropy(logits[torch.tensor(scored) - 1], ids[0, scored], reduction="sum").item()
+    return encoded["input_ids"], [
+        place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > 0
+    ]
 
 
-@torch.no_grad()
-def babylm25_masked(model, tokenizer, sentence: str) -> float:
-    """As above, each scored token masked in a copy of its own."""
-    encoded = tokenizer(sentence, return_offsets_mapping=True)
-    ids = torch.tensor(encoded["input_ids"])
-    scored = torch.tensor([place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > 0])
-    copies = ids.repeat(len(scored), 1)
-    copies[range(len(scored)), scored] = tokenizer.mask_token_id
-    logits = model(copies, attention_mask=torch.ones_like(copies)).logits[range(len(scored)), scored]
-    return -cross_entropy(logits, ids[scored], reduction="sum").item()
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+@pytest.mark.parametrize("restated", [babylm23, babylm25])
+def test_presets_decide_as_the_pipelines(models, tokenizer, sentences, whole_passes, objective, restated):
+    model, mask = models[objective], tokenizer.mask_token_id if objective == "masked" else None
+    expected = [whole_passes(model, *restated(tokenizer, text, objective), mask) for text in sentences]
+    found = scores_of(SCORERS[objective](model, tokenizer, restated.__name__), sentences)
+    assert_same(found, np.array(expected))
 
 
-@pytest.mark.parametrize(
-    ("objective", "preset", "restated"),
-    [
-        ("causal", "babylm23", babylm23_causal),
-        ("masked", "babylm23", babylm23_masked),
-        ("causal", "babylm25", babylm25_causal),
-        ("masked", "babylm25", babylm25_masked),
-    ],
-)
-def test_presets_decide_as_the_pipelines(models, tokenizer, sentences, objective, preset, restated):
-    expected = np.array([restated(models[objective], tokenizer, sentence) for sentence in sentences])
-    found = scores_of(SCORERS[objective](models[objective], tokenizer, preset), sentences)
-    assert_same(found, expected, sentences)
+def assert_same_as_lm_eval(model, tokenizer, sentences: list[str]) -> None:
+    reference = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=16, device="cpu")
+    as_tasks_give_them = [SimpleNamespace(args=("", f" {sentence}")) for sentence in sentences]
+    expected = reference.loglikelihood(as_tasks_give_them, disable_tqdm=True)
+    found = LMEvalModel(CausalScorer(model, tokenizer, "lm-eval")).loglikelihood(as_tasks_give_them)
+    assert_same(np.array([s for s, _ in found]), np.array([s for s, _ in expected]))
+    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
 
 
 def test_the_lm_eval_preset_decides_as_lm_eval_on_its_own_kind_of_task(models, tokenizer, sentences):
-    from lm_eval.models.huggingface import HFLM
+    assert_same_as_lm_eval(models["causal"], tokenizer, sentences)
 
-    reference = HFLM(pretrained=models["causal"], tokenizer=tokenizer, batch_size=16, device="cpu")
-    as_tasks_give_them = [f" {sentence}" for sentence in sentences]
-    expected = reference.loglikelihood(requests(as_tasks_give_them), disable_tqdm=True)
-    scorer = LMEvalModel(CausalScorer(models["causal"], tokenizer, "lm-eval"))
-    found = scorer.loglikelihood(requests(as_tasks_give_them))
-    assert_same(np.array([s for s, _ in found]), np.array([s for s, _ in expected]), sentences)
-    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
+def test_all_paradigms_at_the_sizes_of_the_source_study(tokenizer, shared_data, whole_passes, family):
+    torch.manual_seed(0)
+    model = build_model(family, "gelu", initializer_range=0.1).eval()
+    sentences = read_pairs(shared_data, "*")
+    assert len(sentences) == 67 * 15 * 2 + 2
+    if family != "roberta":
+        assert_same_as_lm_eval(model, tokenizer, sentences)
+        return
+    mask = tokenizer.mask_token_id
+    expected = [whole_passes(model, *babylm25(tokenizer, text, "masked"), mask) for text in sentences]
+    assert_same(scores_of(MaskedScorer(model, tokenizer, "babylm25"), sentences), np.array(expected))
 
 
 def test_contexts_and_documents_score_as_in_lm_eval_where_its_tokenizer_adds_no_end(
     models, tokenizer, sentences
 ):
     # With an end token behind every context, lm-eval scores continuations behind it, less their first token.
-    from copy import deepcopy
-
-    from lm_eval.models.huggingface import HFLM
-    from tokenizers.processors import TemplateProcessing
-
-    begins = deepcopy(tokenizer)
+    begins = copy.deepcopy(tokenizer)
     begins.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     reference = HFLM(pretrained=models["causal"], tokenizer=begins, batch_size=1, device="cpu", max_length=64)
     scorer = LMEvalModel(CausalScorer(models["causal"], begins, "lm-eval"))
@@ -200,17 +135,17 @@ def test_contexts_and_documents_score_as_in_lm_eval_where_its_tokenizer_adds_no_
 
 
 def test_within_word_scores_are_those_of_kauf_and_ivanova(models, tokenizer, sentences):
-    model, chosen = models["masked"], sentences[::40]
+    model, chosen = models["masked"], sentences[::20]
     expected = []
     for sentence in chosen:
         encoded = tokenizer(sentence)
         ids, words, total = torch.tensor(encoded["input_ids"]), encoded.word_ids(), 0.0
         for at in range(1, len(ids) - 1):
-            copy = ids.clone()
+            copy_of_ids = ids.clone()
             hidden = [i for i in range(at, len(ids) - 1) if words[i] == words[at]]
-            copy[hidden] = tokenizer.mask_token_id
+            copy_of_ids[hidden] = tokenizer.mask_token_id
             with torch.no_grad():
-                logits = model(copy[None], attention_mask=torch.ones_like(copy)[None]).logits[0, at]
+                logits = model(copy_of_ids[None], attention_mask=torch.ones(1, len(ids))).logits[0, at]
             total += torch.log_softmax(logits.double(), -1)[ids[at]].item()
         expected.append(total)
     scorer = MaskedScorer(model, tokenizer, masking="within_word_l2r")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from eval.protocol import ProtocolConfig, preset_protocol
@@ -81,19 +83,22 @@ def test_a_text_that_does_not_fit_is_named_or_loses_its_beginning(tokenizer):
         encode("truncate", ("", long[0]))
 
 
-def test_nothing_to_score_is_named(tokenizer):
-    for pair in (("", ""), ("the dog", "")):
-        with pytest.raises(UsageError, match="nothing to score in"):
-            TextTokenizer(tokenizer, preset_protocol("native", "causal"), 32).encode((pair,))
-    alone = ProtocolConfig(prefix="none").resolve("causal")
-    with pytest.raises(UsageError, match="only a first one that no prefix stands before"):
-        TextTokenizer(tokenizer, alone, 32).encode((("", "."),))
+@pytest.mark.parametrize(
+    ("pair", "choices", "message"),
+    [
+        (("", ""), {}, "nothing to score in"),
+        (("the dog", ""), {}, "nothing to score in"),
+        (("", "."), {"prefix": "none"}, "only a first one that no prefix stands before"),
+    ],
+)
+def test_nothing_to_score_is_named(tokenizer, pair, choices, message):
+    protocol = ProtocolConfig(**choices).resolve("causal")
+    with pytest.raises(UsageError, match=message):
+        TextTokenizer(tokenizer, protocol, 32).encode((pair,))
 
 
 def test_a_special_token_that_is_missing_is_named(tokenizer):
-    from copy import deepcopy
-
-    without = deepcopy(tokenizer)
+    without = copy.deepcopy(tokenizer)
     without.eos_token = without.sep_token = None
     with pytest.raises(UsageError, match="no eos_token"):
         TextTokenizer(without, preset_protocol("babylm23", "causal"), 32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from functools import partial
 from types import SimpleNamespace
@@ -11,8 +12,6 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from hypothesis import given as draw
-from hypothesis import strategies as st
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
@@ -28,7 +27,6 @@ from eval.zero_shot.pairs_and_choices import (
     read_items,
 )
 from eval.zero_shot.text_task import evenly_spaced
-from ffn_variants import UsageError
 
 
 class LengthScorer(TextScorer):
@@ -83,46 +81,32 @@ def test_items_hold_the_scores_of_each_pair_in_order():
 
 
 def test_lm_eval_reports_the_same_accuracy_of_a_task_of_its_own():
-    rows = [
-        {"sentence_good": good, "sentence_bad": bad}
-        for good, bad in [("a", "ab"), ("abc", "a"), ("ab", "abc")]
-    ]
-    task = ConfigurableTask(
-        config={
-            "task": "pairs",
-            "custom_dataset": lambda **_: {"test": Dataset.from_list(rows)},
-            "test_split": "test",
-            "output_type": "multiple_choice",
-            "doc_to_text": "",
-            "doc_to_target": 0,
-            "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
-            "metric_list": [{"metric": "acc"}],
-        }
-    )
-    results = evaluate(LMEvalModel(LengthScorer()), {"pairs": task}, bootstrap_iters=0)
+    pairs = [("a", "ab"), ("abc", "a"), ("ab", "abc")]
+    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairs]
+    config = {
+        "task": "pairs",
+        "custom_dataset": lambda **_: {"test": Dataset.from_list(rows)},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "",
+        "doc_to_target": 0,
+        "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
+        "metric_list": [{"metric": "acc"}],
+    }
+    task = {"pairs": ConfigurableTask(config=config)}
+    results = evaluate(LMEvalModel(LengthScorer()), task, bootstrap_iters=0)
     accuracy = task_of(rows).measure(LengthScorer(), print).metrics["accuracy"]
     assert accuracy == pytest.approx(100 * results["results"]["pairs"]["acc,none"]) == pytest.approx(200 / 3)
 
 
 def test_options_follow_their_context_as_they_are_and_sentences_a_space():
-    seen = []
-
-    class Recorder(LengthScorer):
-        def score_continuations(self, pairs):
-            seen.extend(pairs)
-            return super().score_continuations(pairs)
-
     pair = {"sentence_good": "Good one.", "sentence_bad": "Bad\none."}
-    task_of([pair]).measure(Recorder(), print)
+    assert read_items(task_of([pair]))[0].options == (("", " Good one."), ("", " Bad\none."))
     box = {"input_prefix": "Box 1 contains ", "options": ["a.", "bc.", "def."], "numops": 0}
-    boxes = ChoiceTask(
-        "entity-tracking", "regular", "b", partial(given, [box]), form=FORMS["entity-tracking"]
+    rows, form = partial(given, [box]), FORMS["entity-tracking"]
+    items = (
+        ChoiceTask("entity-tracking", "regular", "b", rows, form=form).measure(LengthScorer(), print).items
     )
-    items = boxes.measure(Recorder(), print).items
-    assert seen == [
-        ("", " Good one."), ("", " Bad\none."),
-        ("Box 1 contains ", "a."), ("Box 1 contains ", "bc."), ("Box 1 contains ", "def."),
-    ]  # fmt: skip
     assert items["scores"].tolist() == [[-17, -18, -19]]
     assert items["num_tokens"].tolist() == [[1, 1, 1]]
 
@@ -133,40 +117,23 @@ def test_a_tie_is_shared():
     assert credit(np.array([1, 3, 3])) == 0
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "differing"),
-    [
-        ("the dogs bark", "the dogs barks", 1),
-        ("a cat that the dogs see sleeps", "a cat that the dogs sees sleep", 2),
-        ("who did she see", "did she see who", 4),
-        ("she saw him", "she saw saw him", 1),
-        ("aa a", "a a a", 2),
-        ("the same", "the same", 0),
-    ],
-)
-def test_what_differs_stands_between_what_both_begin_and_end_with(good, bad, differing):
-    assert count_differing(good.split(), bad.split()) == differing
-
-
-@draw(st.text("ab", max_size=8), st.text("ab", max_size=8))
-def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the_other(first, second):
+def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the_other():
     """Tried out: every window of the first, and whether a window of the second in its place gives it."""
-    windows = [(start, stop) for start in range(len(first) + 1) for stop in range(start, len(first) + 1)]
-    expected = min(
-        max(stop - start, len(second) - len(first) + stop - start)
-        for start, stop in windows
-        if second.startswith(first[:start])
-        and second.endswith(first[stop:])
-        and len(second) - len(first) + stop - start >= 0
-    )
-    assert count_differing(first, second) == count_differing(second, first) == expected
-    assert (expected == 0) == (first == second)
+    texts = ["".join(letters) for size in range(5) for letters in itertools.product("ab", repeat=size)]
+    for first, second in itertools.product(texts, repeat=2):
+        longer = len(second) - len(first)
+        expected = min(
+            max(stop - start, longer + stop - start)
+            for start in range(len(first) + 1)
+            for stop in range(max(start, start - longer), len(first) + 1)
+            if second.startswith(first[:start]) and second.endswith(first[stop:])
+        )
+        assert count_differing(first, second) == expected
 
 
 def test_fewer_pairs_are_spread_over_the_file():
     rows = [{"sentence_good": f"{n}", "sentence_bad": "x"} for n in range(10)]
     assert [item.options[0][1] for item in read_items(task_of(rows, 4))] == [" 0", " 2", " 5", " 7"]
-    assert len(read_items(task_of(rows, 4))) == 4
     assert len(read_items(task_of(rows, 99))) == 10
     assert evenly_spaced(list(range(67)), 67) == evenly_spaced(list(range(67)), None) == list(range(67))
 
@@ -174,10 +141,3 @@ def test_fewer_pairs_are_spread_over_the_file():
 def test_a_task_of_several_phenomena_is_its_own_group():
     assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "a"], "task": ["t", "t"]})) == "a"
     assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "b"], "task": ["t", "t"]})) == "t"
-
-
-@pytest.mark.parametrize("sentence", ["", " ", 3, ["a"]])
-def test_what_is_no_sentence_is_named(sentence):
-    rows = [{"sentence_good": "a", "sentence_bad": "b"}, {"sentence_good": "a", "sentence_bad": sentence}]
-    with pytest.raises(UsageError, match="babylm23/binding, row 2: sentence_bad is not a text"):
-        read_items(task_of(rows))

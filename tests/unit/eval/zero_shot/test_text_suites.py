@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from scipy.special import softmax
 from scipy.stats import spearmanr
-from torch.nn.functional import cross_entropy
-from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores
-from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask, entity_metrics, preference, read_items
+from eval.scoring.text_batches import Scores
+from eval.zero_shot.pairs_and_choices import FORMS, ChoiceTask, preference, read_items
 from eval.zero_shot.perplexity import PerplexityTask, find_tasks, read_texts
-from eval.zero_shot.text_task import find_suite_tasks
+from eval.zero_shot.text_task import evenly_spaced, find_suite_tasks
 from ffn_variants import UsageError
-
-IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, torch.nn.Module]:
-    torch.manual_seed(0)
-    causal = GPTNeoConfig(
-        vocab_size=10_000, hidden_size=16, num_layers=2, num_heads=2, intermediate_size=32,
-        max_position_embeddings=512, window_size=256, attention_types=[[["global", "local"], 1]],
-        initializer_range=0.3, **IDS,
-    )  # fmt: skip
-    masked = RobertaConfig(
-        vocab_size=10_000, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=513, type_vocab_size=1, initializer_range=0.3, **IDS,
-    )  # fmt: skip
-    return {"causal": GPTNeoForCausalLM(causal).eval(), "masked": RobertaForMaskedLM(masked).eval()}
+def models(stock_model) -> dict[str, torch.nn.Module]:
+    return {objective: stock_model(objective, num_positions=512) for objective in ("causal", "masked")}
 
 
 def given(rows: list[dict]) -> list[dict]:
@@ -48,75 +33,54 @@ def choice_task(suite: str, rows: list[dict]) -> ChoiceTask:
     return ChoiceTask(suite, "task", str(rows), partial(given, rows), form=FORMS[suite])
 
 
-@torch.no_grad()
-def completion_score(objective: str, model, tokenizer, sentence: str, completion: str) -> float:
+@pytest.fixture
+def completion_score(models, tokenizer, whole_passes):
     """The pipeline's: those of the tokenizer's tokens count that overlap the completion's characters."""
-    encoded = tokenizer(sentence, return_offsets_mapping=True)
-    ids = torch.tensor(encoded["input_ids"])
-    first = len(sentence) - len(completion)
-    scored = torch.tensor([i for i, (_, end) in enumerate(encoded["offset_mapping"]) if end > first])
-    if objective == "causal":
-        logits = model(ids[None, :-1]).logits[0, scored - 1]
-    else:
-        copies = ids.repeat(len(scored), 1)
-        copies[range(len(scored)), scored] = tokenizer.mask_token_id
-        logits = model(copies, attention_mask=torch.ones_like(copies)).logits[range(len(scored)), scored]
-    return -cross_entropy(logits, ids[scored], reduction="sum").item()
+
+    def score(objective: str, context: str, completion: str) -> float:
+        encoded = tokenizer(context + completion, return_offsets_mapping=True)
+        scored = [i for i, (_, end) in enumerate(encoded["offset_mapping"]) if end > len(context)]
+        mask = tokenizer.mask_token_id if objective == "masked" else None
+        return whole_passes(models[objective], encoded["input_ids"], scored, mask)
+
+    return score
 
 
-@pytest.mark.parametrize(("objective", "num_items"), [("causal", 12), ("masked", 4)])
-def test_entity_tracking_is_scored_as_by_the_pipeline(models, tokenizer, shared_data, objective, num_items):
+@pytest.mark.parametrize(("objective", "num_items"), [("causal", 8), ("masked", 2)])
+def test_entity_tracking_is_scored_as_by_the_pipeline(
+    models, tokenizer, shared_data, completion_score, objective, num_items
+):
     config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=num_items)
-    scorer = SCORERS[objective](models[objective], tokenizer, "babylm25")
-    correct, total = Counter(), Counter()
-    for task in find_suite_tasks("entity-tracking", config)[:2]:
-        result = task.measure(scorer, print)
-        rows = task.load_rows()
-        rows = [rows[index * len(rows) // num_items] for index in range(num_items)]
-        for row, scores in zip(rows, result.items["scores"], strict=True):
-            expected = [
-                completion_score(
-                    objective, models[objective], tokenizer, row["input_prefix"] + option, option
-                )
-                for option in row["options"]
-            ]
-            np.testing.assert_allclose(scores, expected, rtol=0, atol=2e-4)
-            uid = f"{task.name}_{row['numops']}_ops"
-            total[uid] += 1
-            correct[uid] += int(np.argmax(expected) == 0)
-        split = [100 * correct[uid] / total[uid] for uid in total if uid.startswith(task.name)]
-        assert result.metrics["accuracy_by_operations"] == pytest.approx(sum(split) / len(split))
-        of_task = [uid for uid in total if uid.startswith(task.name)]
-        pooled = 100 * sum(correct[uid] for uid in of_task) / sum(total[uid] for uid in of_task)
-        assert result.metrics["accuracy"] == pytest.approx(pooled)
-        assert (result.items["margin"] > 0).sum() == sum(correct[uid] for uid in of_task)
-        assert result.items["num_operations"].tolist() == [row["numops"] for row in rows]
-
-
-def test_numbers_of_operations_count_the_same():
-    items = pd.DataFrame({"num_operations": [0, 0, 0, 1], "correct": [1, 1, 1, 0], "tie": [False] * 4})
-    assert entity_metrics(items) == {"accuracy": 75, "accuracy_by_operations": 50}
+    task = find_suite_tasks("entity-tracking", config)[0]
+    result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
+    rows = evenly_spaced(task.load_rows(), num_items)
+    expected = [
+        [completion_score(objective, row["input_prefix"], option) for option in row["options"]]
+        for row in rows
+    ]
+    for scores, wanted in zip(result.items["scores"], expected, strict=True):
+        np.testing.assert_allclose(scores, wanted, rtol=0, atol=2e-4)
+    is_right = np.array([np.argmax(wanted) == 0 for wanted in expected])
+    operations = np.array([row["numops"] for row in rows])
+    assert ((result.items["margin"] > 0) == is_right).all()
+    assert result.items["num_operations"].tolist() == operations.tolist()
+    assert result.metrics["accuracy"] == pytest.approx(100 * is_right.mean())
+    of_each = [is_right[operations == number].mean() for number in np.unique(operations)]
+    assert result.metrics["accuracy_by_operations"] == pytest.approx(100 * np.mean(of_each))
 
 
 @pytest.mark.parametrize("objective", ["causal", "masked"])
-def test_wug_correlates_as_in_the_pipeline(models, tokenizer, shared_data, objective):
-    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=40)
+def test_wug_correlates_as_in_the_pipeline(models, tokenizer, shared_data, completion_score, objective):
+    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=20)
     (task,) = find_suite_tasks("wug", config)
     result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
-    rows = task.load_rows()
-    rows = [rows[index * len(rows) // 40] for index in range(40)]
-    pairs = [
-        [
-            completion_score(objective, models[objective], tokenizer, text, text)
-            for text in row["sentences"].split("\t")
-        ]
-        for row in rows
-    ]
-    probabilities = torch.softmax(torch.tensor(pairs), dim=1)[:, 0]
+    rows = evenly_spaced(task.load_rows(), 20)
+    pairs = [[completion_score(objective, "", text) for text in row["sentences"].split("\t")] for row in rows]
+    probabilities = softmax(np.array(pairs, np.float32), 1)[:, 0]
     expected = spearmanr(probabilities, [row["ratio"] for row in rows])[0]
     assert result.metrics == {"spearman_correlation": pytest.approx(100 * expected, abs=1e-6)}
     np.testing.assert_allclose(result.items["preference"], probabilities, atol=1e-4)
-    assert len(result.items) == 40
+    assert len(result.items) == 20
 
 
 def test_preferences_are_a_softmax_in_fp32():
@@ -141,11 +105,14 @@ class Told:
 
 def test_options_that_tie_share_the_point_and_are_counted():
     row = {"input_prefix": "Box 0 contains ", "options": ["a.", "b.", "c."], "numops": 0}
-    result = choice_task("entity-tracking", [row, row]).measure(Told([-1, -1, -2, -3, -1, -2]), print)
-    assert result.items["correct"].tolist() == [0.5, 0]
-    assert result.items["tie"].tolist() == [True, False]
-    assert result.items["prediction"].tolist() == [0, 1]
-    assert result.metrics == {"accuracy": 25, "ties": 50, "accuracy_by_operations": 25}
+    rows = [row, row, {**row, "numops": 1}]
+    result = choice_task("entity-tracking", rows).measure(Told([-1, -1, -2, -3, -1, -2, -1, -2, -3]), print)
+    assert result.items["correct"].tolist() == [0.5, 0, 1]
+    assert result.items["tie"].tolist() == [True, False, False]
+    assert result.items["prediction"].tolist() == [0, 1, 0]
+    # Numbers of operations count the same, of however many items.
+    third = pytest.approx(100 / 3)
+    assert result.metrics == {"accuracy": 50, "ties": third, "accuracy_by_operations": (25 + 100) / 2}
 
 
 def test_no_preference_at_all_correlates_with_nothing():
@@ -155,54 +122,39 @@ def test_no_preference_at_all_correlates_with_nothing():
 
 
 @pytest.mark.parametrize(
-    ("suite", "row", "message"),
+    ("suite", "changes", "message"),
     [
-        (
-            "entity-tracking",
-            {"input_prefix": "a", "options": ["b"], "numops": 0},
-            "options must be two or more",
-        ),
-        (
-            "entity-tracking",
-            {"input_prefix": "", "options": ["b", "c"], "numops": 0},
-            "input_prefix is not a text",
-        ),
-        (
-            "entity-tracking",
-            {"input_prefix": "a", "options": ["b", "c"], "numops": "x"},
-            "numops is not a whole",
-        ),
-        ("wug", {"sentences": "a b", "ratio": 0.5}, "two texts with a tab"),
-        ("wug", {"sentences": "a\tb", "ratio": "half"}, "ratio is not a number from 0 to 1"),
-        ("wug", {"sentences": "a\tb", "ratio": 1.5}, "ratio is not a number from 0 to 1"),
+        ("entity-tracking", {"options": ["b"]}, "options must be two or more"),
+        ("entity-tracking", {"input_prefix": ""}, "input_prefix is not a text"),
+        ("entity-tracking", {"numops": "x"}, "numops is not a whole"),
+        ("wug", {"sentences": "a b"}, "two texts with a tab"),
+        ("wug", {"sentences": "a\t"}, "two texts with a tab"),
+        ("wug", {"ratio": "half"}, "ratio is not a number from 0 to 1"),
+        ("wug", {"ratio": 1.5}, "ratio is not a number from 0 to 1"),
     ],
 )
-def test_faulty_items_are_named(suite, row, message):
+def test_faulty_items_are_named(suite, changes, message):
+    right = {"input_prefix": "a", "options": ["b", "c"], "numops": 0, "sentences": "a\tb", "ratio": 0.5}
     with pytest.raises(UsageError, match=f"{suite}/task, row 1: .*{message}"):
-        read_items(choice_task(suite, [row]))
+        read_items(choice_task(suite, [right | changes]))
 
 
 DOCUMENTS = ["Anna saw a dog.", "Once upon a time there was a very long story. " * 60, "naïve café"]
 
 
-def test_perplexity_is_that_of_each_token_once(models, tokenizer):
+def test_perplexity_is_that_of_each_token_once(models, tokenizer, whole_passes):
     task = PerplexityTask("perplexity", "held-out", "three", partial(given, [{"text": t} for t in DOCUMENTS]))
     result = task.measure(SCORERS["causal"](models["causal"], tokenizer), print)
     nats, num_tokens = 0.0, 0
     for text in DOCUMENTS:
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = [1, *tokenizer(text, add_special_tokens=False)["input_ids"]]
         # Windows as lm-eval cuts them: the first begins with <s>; each later one has as many tokens before
         # what it scores as fit, at least one.
-        done = 0
-        while done < len(ids):
-            end = min(done + 512, len(ids))
+        for first in range(1, len(ids), 512):
+            end = min(first + 512, len(ids))
             begin = max(end - 513, 0)
-            window = torch.tensor([[1, *ids[:end]] if not done else ids[begin:end]])
-            with torch.no_grad():
-                logits = models["causal"](window[:, :-1]).logits[0, -(end - done) :]
-            nats += cross_entropy(logits, window[0, -(end - done) :], reduction="sum").item()
-            done = end
-        num_tokens += len(ids)
+            nats -= whole_passes(models["causal"], ids[begin:end], range(first - begin, end - begin))
+        num_tokens += len(ids) - 1
     num_bytes = sum(len(text.encode()) for text in DOCUMENTS)
     assert result.metrics["perplexity"] == pytest.approx(math.exp(nats / num_tokens), rel=1e-5)
     assert result.metrics["bits_per_byte"] == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-5)
@@ -210,11 +162,11 @@ def test_perplexity_is_that_of_each_token_once(models, tokenizer):
     assert result.items["num_bytes"].tolist()[2] == 12
 
 
-def test_a_masked_model_has_a_pseudo_perplexity(models, tokenizer):
+def test_a_masked_model_has_a_pseudo_perplexity(models, tokenizer, completion_score):
     task = PerplexityTask("perplexity", "held-out", "masked", partial(given, [{"text": DOCUMENTS[0]}]))
     result = task.measure(SCORERS["masked"](models["masked"], tokenizer), print)
-    score = completion_score("masked", models["masked"], tokenizer, DOCUMENTS[0], DOCUMENTS[0])
     num_tokens = len(tokenizer(DOCUMENTS[0])["input_ids"]) - 2
+    score = completion_score("masked", "", DOCUMENTS[0])
     assert set(result.metrics) == {"pseudo_perplexity", "pseudo_bits_per_byte"}
     assert result.metrics["pseudo_perplexity"] == pytest.approx(math.exp(-score / num_tokens), rel=1e-5)
 
@@ -252,12 +204,9 @@ def test_text_files_are_read_and_their_absence_named(tmp_path):
 
 def test_scores_that_are_no_numbers_are_refused(models, tokenizer):
     scorer = SCORERS["causal"](models["causal"], tokenizer)
-    scorer.score = lambda texts: SimpleNamespace(
-        log_likelihood=np.array([-1.0, np.nan][: len(texts)]), is_greedy=np.zeros(len(texts), dtype=bool)
-    )
-    asked = [("", "fine"), ("", "broken")]
+    scorer.score = lambda texts: Scores(np.array([-1.0, np.nan]), np.zeros(2, dtype=bool))
     with pytest.raises(UsageError, match="score of 'broken' is not finite"):
-        scorer.score_continuations(asked)
-    scorer.score = lambda texts: SimpleNamespace(log_likelihood=np.full(len(texts), -np.inf))
+        scorer.score_continuations([("", "fine"), ("", "broken")])
+    scorer.score = lambda texts: Scores(np.full(len(texts), -np.inf), np.zeros(len(texts), dtype=bool))
     with pytest.raises(UsageError, match="not finite"):
         scorer.score_documents(["a document"])

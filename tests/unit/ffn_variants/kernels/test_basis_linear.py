@@ -46,31 +46,19 @@ def assert_same(found, wanted):
 @given(
     sizes=st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(1, 5)),
     room=st.integers(1, 200),
-    constant=st.booleans(),
+    constant=st.sampled_from(["none", "fixed", "learned"]),
+    only=st.sampled_from(["x", "weight", "both"]),
 )
-def test_any_cut_into_blocks_gives_the_gradients_of_autograd(sizes, room, constant):
+def test_any_cut_into_blocks_gives_the_gradients_of_autograd(sizes, room, constant, only):
     x, weight, c = tensors(*sizes)
-    constants = (c,) if constant else ()
+    x.requires_grad_(only != "weight")
+    weight.requires_grad_(only != "x")
+    constants = () if constant == "none" else (c.requires_grad_(constant == "learned"),)
     expected = gradients(plain, x, weight, powers, *constants)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK_NUMBERS", {"cpu": room})
-        assert_same(gradients(basis_linear, x, weight, powers, *constants), expected)
-
-
-def test_gradients_agree_with_finite_differences():
-    x, weight, c = tensors()
-    assert torch.autograd.gradcheck(lambda x, w: basis_linear(x, w, powers, c), (x, weight))
-
-
-@given(sizes=st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(1, 5)), room=st.integers(1, 200))
-def test_what_is_learned_of_a_basis_gets_the_gradients_of_autograd(sizes, room):
-    x, weight, c = tensors(*sizes)
-    c.requires_grad_()
-    expected = gradients(plain, x, weight, powers, c)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_NUMBERS", {"cpu": 2 * room})
         patch.setattr(module, "SUM_NUMBERS", {"cpu": room})
-        assert_same(gradients(basis_linear, x, weight, powers, c), expected)
+        assert_same(gradients(basis_linear, x, weight, powers, *constants), expected)
 
 
 def waved(x, fixed, learned):
@@ -78,9 +66,9 @@ def waved(x, fixed, learned):
     return torch.stack([x * fixed, (x * learned).sin()], 1)
 
 
-@pytest.mark.parametrize("needs_x", [True, False])
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("needs_x", "compiled"), [(True, False), (False, False), pytest.param(True, True, marks=pytest.mark.ci)]
+)
 def test_one_constant_is_learned_and_one_is_not(needs_x, compiled):
     x, weight, c = tensors(count=2)
     x.requires_grad_(needs_x)
@@ -100,20 +88,6 @@ def test_what_is_learned_of_a_basis_is_summed_in_float32():
     torch.testing.assert_close(found.float(), expected, atol=0.01 * expected.abs().max().item(), rtol=0)
 
 
-@pytest.mark.parametrize("only", ["x", "weight"])
-def test_one_of_the_two_may_take_no_gradient(only):
-    x, weight, c = tensors()
-    (weight if only == "x" else x).requires_grad_(False)
-    assert_same(gradients(basis_linear, x, weight, powers, c), gradients(plain, x, weight, powers, c))
-
-
-def test_nothing_is_kept_where_there_is_no_gradient():
-    x, weight, c = tensors()
-    with torch.no_grad():
-        assert not basis_linear(x, weight, powers, c).requires_grad
-    assert not basis_linear(x.detach(), weight.detach(), powers, c).requires_grad
-
-
 @pytest.mark.parametrize(
     "view",
     [
@@ -128,13 +102,6 @@ def test_inputs_and_weights_need_not_be_contiguous(view):
     x, weight = view(x.detach()).requires_grad_(), weight.detach().t().contiguous().t().requires_grad_()
     assert not x.is_contiguous()
     assert_same(gradients(basis_linear, x, weight, powers, c), gradients(plain, x, weight, powers, c))
-
-
-def test_an_expanded_gradient_of_the_output_is_taken():
-    x, weight, c = tensors()
-    for function in (basis_linear, plain):
-        function(x, weight, powers, c).sum().backward()
-    assert_same([x.grad / 2], torch.autograd.grad(plain(x, weight, powers, c).sum(), [x]))
 
 
 def test_what_is_kept_for_the_backward_pass_does_not_grow_with_the_features():
@@ -169,8 +136,8 @@ def test_a_change_of_x_before_the_backward_pass_is_an_error():
         y.sum().backward()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_narrow_dtypes_sum_their_blocks_in_float32(dtype):
+def test_narrow_dtypes_sum_their_blocks_in_float32():
+    dtype = torch.bfloat16
     # 4096 rows of ones: a sum kept in bf16 would stop at 256.
     x = torch.ones(4096, 2, dtype=dtype, requires_grad=True)
     weight = torch.ones(3, 6, dtype=dtype, requires_grad=True)

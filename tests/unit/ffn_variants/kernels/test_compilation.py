@@ -29,34 +29,13 @@ def scaled(x, factor):
     return x * factor
 
 
-def run(program, cache, **environment):
-    """Run a program in a process of its own."""
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr
-    return result
-
-
 def outputs_and_gradients(ffn, x):
     x = x.clone().requires_grad_()
     y = ffn(x)
     return [y, *torch.autograd.grad(y.square().sum(), [x, *ffn.parameters()])]
 
 
-def test_kernels_are_eager_until_asked_for():
-    assert not compiled_kernels_in_use()
-    before = compile_seconds()
-    assert compiled(scaled)(torch.ones(2), 3.0).tolist() == [3.0, 3.0]
-    assert compile_seconds() == before
-
-
-@pytest.mark.parametrize("name", ["cheby-kan", "spline-kan"])
+@pytest.mark.parametrize("name", ["cheby-kan", pytest.param("spline-kan", marks=pytest.mark.slow)])
 @pytest.mark.ci
 def test_compiled_variants_are_the_eager_ones_and_are_not_compiled_again(
     name, compiled_kernels, monkeypatch, error
@@ -93,22 +72,14 @@ def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
 
 
 @pytest.mark.ci
-def test_many_functions_of_one_code_share_no_limit_of_compilations(compiled_kernels):
-    def kernel(operation):
-        return compiled(lambda x: operation(x))
-
-    x = torch.linspace(0.1, 0.9, 5)
-    # What torch allows one function; kernels of all bases are one function with other closures.
-    with torch._dynamo.config.patch(recompile_limit=2):
-        for operation in (torch.sin, torch.cos, torch.exp):
-            torch.testing.assert_close(kernel(operation)(x), operation(x))
-    assert compiled_kernels_in_use()
-
-
 def test_an_error_of_the_function_itself_is_raised_and_compiling_goes_on(compiled_kernels):
     kernel = compiled(scaled)
     with pytest.raises(RuntimeError, match="must match the size"):
         kernel(torch.ones(2), torch.ones(3))
+    assert compiled_kernels_in_use()
+    with eager_kernels():
+        assert not compiled_kernels_in_use()
+        assert kernel(torch.ones(2), 3.0).tolist() == [3.0, 3.0]
     assert compiled_kernels_in_use()
 
 
@@ -143,7 +114,6 @@ def compiling_fails(error):
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB."),
-        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
         MemoryError(),
         RuntimeError("the second kernel of this function"),
     ],
@@ -236,12 +206,6 @@ def test_on_a_gpu_a_failure_of_compiling_is_an_error_unless_asked_for(kernels_as
     assert "no Triton" in compile_failure()
 
 
-def test_an_eager_while_ends_as_it_began(kernels_asked_for):
-    with eager_kernels():
-        assert not compiled_kernels_in_use()
-    assert compiled_kernels_in_use()
-
-
 NO_COMPILER = """
     import warnings
     import torch
@@ -267,37 +231,20 @@ NO_COMPILER = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("compiler", "reason"), [("/nonexistent/g++", "InvalidCxxCompiler"), ("/bin/false", "CppCompileError")]
-)
-def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(compiler, reason, tmp_path):
+def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
-    result = run(NO_COMPILER, tmp_path / "cache", PATH=str(empty), CXX=compiler)
+    compiling = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(NO_COMPILER)],
+        env={**os.environ, **compiling, "PATH": str(empty), "CXX": "/bin/false"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
     warned, in_use = result.stdout.splitlines()[-2:]
     assert warned.count("torch.compile failed") == 1
     assert "It needs a C++ compiler" in warned
-    assert reason in warned
+    assert "CppCompileError" in warned
     assert in_use == "False"
-
-
-SECOND_PROCESS = """
-    import torch
-    from ffn_variants import build_ffn
-    from ffn_variants.kernels.compilation import *
-    use_compiled_kernels(True)
-    build_ffn("cheby-kan", 8, 8)(torch.randn(20, 8, requires_grad=True)).sum().backward()
-    assert compiled_kernels_in_use()
-"""
-
-
-@pytest.mark.slow
-def test_a_second_process_finds_what_the_first_compiled(compiled_kernels, tmp_path):
-    def files():
-        return {path for path in tmp_path.rglob("*") if path.is_file()}
-
-    run(SECOND_PROCESS, tmp_path)
-    compiled_once = {path for path in files() if path.suffix in (".so", ".cpp")}
-    assert any(path.suffix == ".so" for path in compiled_once)
-    run(SECOND_PROCESS, tmp_path)
-    assert {path for path in files() if path.suffix in (".so", ".cpp")} == compiled_once

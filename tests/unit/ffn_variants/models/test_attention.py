@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
+from transformers import AutoModelForCausalLM
 
 from ffn_variants import build_config, build_model
 from ffn_variants.models.attention import GPTNeoBackendAttention
@@ -13,6 +13,7 @@ from ffn_variants.models.modeling import (
     FFNGPTNeoForSequenceClassification,
     FFNGPTNeoModel,
 )
+from tests.stock_models import stock_model
 
 SIZES = {
     "vocab_size": 61,
@@ -37,8 +38,7 @@ def pair():
         torch.manual_seed(3)
         ours = build_model("gpt_neo", "gelu", **SIZES, **LAYERS)
         ours.set_attn_implementation(backend)
-        config = GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global", "local"], 2]])
-        stock = GPTNeoForCausalLM(config)
+        stock = stock_model("gpt_neo", **SIZES, **LAYERS).train()
         stock.load_state_dict(ours.state_dict())
         return ours, stock
 
@@ -49,37 +49,29 @@ def tokens(rows=3, length=LENGTH):
     return torch.randint(3, 61, (rows, length), generator=torch.Generator().manual_seed(0))
 
 
-def assert_same(ours, stock, visible=None, **inputs):
-    """Compare logits where ``visible`` says so, and every gradient of a loss on them."""
+@each_backend
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_outputs_and_gradients_are_those_of_the_stock_model(pair, backend, is_padded):
+    ours, stock = pair(backend)
+    modules = [m for m in ours.modules() if isinstance(m, GPTNeoBackendAttention)]
+    assert [m.sliding_window for m in modules] == [None, 5, None, 5]
+    mask = torch.ones(3, LENGTH, dtype=torch.long)
+    mask[1, 13:] = mask[2, 4:] = int(not is_padded)
+    inputs = {"input_ids": tokens(), "attention_mask": mask} if is_padded else {"input_ids": tokens()}
     results = []
     for model in (ours, stock):
-        logits = model(**inputs, use_cache=False).logits
-        chosen = logits if visible is None else logits[visible]
-        chosen.log_softmax(-1)[..., 7].sum().backward()
-        results.append((chosen, [parameter.grad for parameter in model.parameters()]))
+        seen = model(**inputs, use_cache=False).logits[mask.bool()]
+        seen.log_softmax(-1)[..., 7].sum().backward()
+        results.append((seen, [parameter.grad for parameter in model.parameters()]))
     torch.testing.assert_close(results[0][0], results[1][0], atol=1e-6, rtol=1e-5)
     for a, b in zip(results[0][1], results[1][1], strict=True):
         torch.testing.assert_close(a, b, atol=2e-6, rtol=1e-4)
 
 
-@each_backend
-def test_outputs_and_gradients_are_those_of_the_stock_model(pair, backend):
-    ours, stock = pair(backend)
-    modules = [m for m in ours.modules() if isinstance(m, GPTNeoBackendAttention)]
-    assert [m.sliding_window for m in modules] == [None, 5, None, 5]
-    assert_same(ours, stock, input_ids=tokens())
-
-
-@each_backend
-def test_padded_rows_are_those_of_the_stock_model(pair, backend):
-    mask = torch.ones(3, LENGTH, dtype=torch.long)
-    mask[1, 13:] = 0
-    mask[2, 4:] = 0
-    assert_same(*pair(backend), visible=mask.bool(), input_ids=tokens(), attention_mask=mask)
-
-
-@each_backend
-@pytest.mark.parametrize("padding", ["mask", "positional", "embeddings", "cache"])
+@pytest.mark.parametrize(
+    ("backend", "padding"),
+    [("eager", "mask"), ("sdpa", "positional"), ("sdpa", "embeddings"), ("eager", "cache")],
+)
 def test_a_text_has_the_same_outputs_whatever_padding_stands_before_it(pair, backend, padding):
     """The stock model, which counts the padding, is asked for the text alone."""
     ours, stock = pair(backend)
@@ -126,8 +118,7 @@ def test_a_mask_of_documents_is_narrowed_to_the_past_and_the_window(pair, backen
     torch.testing.assert_close(found[:1, 11:], alone, atol=1e-6, rtol=1e-5)
 
 
-@each_backend
-@pytest.mark.parametrize("length", [2, 9])
+@pytest.mark.parametrize(("backend", "length"), [("sdpa", 2), ("eager", 9)])
 def test_generated_tokens_are_those_of_the_stock_model(pair, backend, length):
     ours, stock = pair(backend)
     prompt = tokens(2, length)
@@ -163,7 +154,7 @@ def test_a_backend_can_be_set_whatever_the_stock_class_was_asked_before(pair, mo
     for kind in FFNGPTNeoForCausalLM.__mro__:
         if kept in vars(kind):
             monkeypatch.delattr(kind, kept)
-    stock = GPTNeoForCausalLM(GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global"], 4]]))
+    stock = stock_model("gpt_neo", **SIZES, **LAYERS)
     stock.set_attn_implementation("sdpa")
     assert stock.config._attn_implementation == "eager"
     ours, _ = pair("eager")

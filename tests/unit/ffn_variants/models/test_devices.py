@@ -48,17 +48,13 @@ def pretend(
     ("given", "count", "names"),
     [
         (None, 2, ["0", "1"]),
-        ("2,3", 2, ["2", "3"]),
         ("3, 2", 2, ["3", "2"]),
         ("2,9", 1, ["2"]),  # a number that is not there ends the list
         ("GPU-8932f937,GPU-27bd1e4a", 2, ["GPU-8932f937", "GPU-27bd1e4a"]),
         ("MIG-a1,MIG-b2", 1, ["MIG-a1", "MIG-b2"]),  # a process sees the first alone
         ("MIG-a1,", 1, ["MIG-a1"]),
-        ("", 2, []),
         ("-1", 2, []),
-        ("NoDevFiles", 2, []),
         ("2,3", 0, []),
-        (None, 0, []),
     ],
 )
 def test_gpus_have_the_names_of_the_variable(monkeypatch, given, count, names) -> None:
@@ -88,16 +84,15 @@ def test_a_gpu_that_torch_cannot_use_is_never_the_cpu(monkeypatch, trouble, cuda
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "trouble"),
     [
-        ("CUDA_VISIBLE_DEVICES", ""),
-        ("CUDA_VISIBLE_DEVICES", "-1"),
-        ("CUDA_VISIBLE_DEVICES", "NoDevFiles"),
-        ("CUDA_VISIBLE_DEVICES", "none"),
-        ("ACCELERATE_USE_CPU", "true"),
+        ("CUDA_VISIBLE_DEVICES", "", TOO_OLD),
+        ("CUDA_VISIBLE_DEVICES", "-1", ""),
+        ("CUDA_VISIBLE_DEVICES", "NoDevFiles", TOO_OLD),
+        ("CUDA_VISIBLE_DEVICES", "none", ""),
+        ("ACCELERATE_USE_CPU", "true", TOO_OLD),
     ],
 )
-@pytest.mark.parametrize("trouble", ["", TOO_OLD])
 def test_the_cpu_is_taken_where_it_is_asked_for(monkeypatch, capsys, name, value, trouble) -> None:
     pretend(monkeypatch, trouble, files=("/dev/nvidia0",))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -105,10 +100,14 @@ def test_the_cpu_is_taken_where_it_is_asked_for(monkeypatch, capsys, name, value
     assert not use_gpu()
     assert choose_device(None) == choose_device("cpu") == "cpu"
     assert visible_gpus() == []
+    monkeypatch.delenv(name)
+    assert trouble or use_gpu()
+    pretend(monkeypatch, "Torch not compiled with CUDA enabled", None)
+    assert not use_gpu()
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("given", ["cuda:0", "gpu0", "all", "[0]", "7"])
+@pytest.mark.parametrize("given", ["cuda:0", "7"])
 def test_a_name_of_no_gpu_is_told_and_is_no_wish_for_the_cpu(monkeypatch, given) -> None:
     pretend(monkeypatch, "No CUDA GPUs are available", files=("/dev/nvidia0",))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
@@ -135,21 +134,10 @@ def test_the_gpus_of_a_node_are_not_those_of_a_job_without_any(monkeypatch) -> N
         use_gpu()
 
 
-def test_nothing_is_said_of_a_gpu_that_works_or_where_neither_it_nor_its_torch_is(
-    monkeypatch, capsys
-) -> None:
-    pretend(monkeypatch, files=("/dev/nvidia0",))
-    assert use_gpu()
-    pretend(monkeypatch, "Torch not compiled with CUDA enabled", None)
-    assert not use_gpu()
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize(
     ("name", "told"),
     [
         ("foo", "'foo' is no device; give cpu, cuda, cuda:1, mps or xpu"),
-        ("cuda:x", "'cuda:x' is no device"),
         ("cuda", "'cuda' cannot be used here: Found no NVIDIA driver on your system; give another, or cpu"),
         ("xpu", "'xpu' cannot be used here: Torch not compiled with XPU enabled; mend that"),
         ("mps", "'mps' cannot be used here: Could not run"),
@@ -163,15 +151,7 @@ def test_a_device_that_is_not_here_is_told_in_one_line(monkeypatch, name, told) 
     assert len(str(error.value)) < 250
 
 
-def test_a_gpu_beyond_those_that_are_there_is_told(monkeypatch) -> None:
-    pretend(monkeypatch)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert check_device("cuda:1") == "cuda:1"
-    with pytest.raises(UsageError, match="'cuda:7' cannot be used here: GPUs here: 2, from cuda:0; give an"):
-        check_device("cuda:7")
-
-
-def test_a_gpu_for_which_torch_has_no_kernels_is_told(monkeypatch) -> None:
+def test_a_gpu_that_is_not_there_or_for_which_torch_has_no_kernels_is_told(monkeypatch) -> None:
     def ones(*sizes: int, device: str) -> None:
         raise RuntimeError(
             "CUDA error: no kernel image is available for execution on the device\nCUDA kernel"
@@ -181,13 +161,16 @@ def test_a_gpu_for_which_torch_has_no_kernels_is_told(monkeypatch) -> None:
     monkeypatch.setattr(torch, "ones", ones)
     with pytest.raises(UsageError, match="no kernel image is available for execution on the device; mend"):
         choose_device(None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert check_device("cuda:1") == "cuda:1"
+    with pytest.raises(UsageError, match="'cuda:2' cannot be used here: GPUs here: 2, from cuda:0; give an"):
+        check_device("cuda:2")
 
 
 def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path) -> None:
     pretend(monkeypatch, TOO_OLD)
     runs = ["--runs-dir", str(tmp_path / "runs")]
     for main, args, reason in (
-        (train.main, ["tiny", *runs], "is too old"),
         (train.main, ["tiny", "--seeds", "1,2", *runs], "2 of 2 seeds failed, for the reasons above"),
         (commands.study_run, ["quickstart", *runs], "is too old"),
     ):
@@ -195,4 +178,3 @@ def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path)
             main(args)
     assert not list(tmp_path.iterdir())
     train.main(["tiny", "--dry-run", *runs])  # of a machine that it may not run on
-    commands.study_run(["quickstart", "--dry-run", *runs])

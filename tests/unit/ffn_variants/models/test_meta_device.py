@@ -8,6 +8,7 @@ import torch
 from base.families import FAMILIES
 from ffn_variants import FFN_VARIANTS
 from ffn_variants.models.family_models import build_model
+from tests.cases import KINDS, in_turn
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 
@@ -21,9 +22,7 @@ def tensors(model) -> dict[str, torch.Tensor]:
     return dict((*model.named_parameters(), *model.named_buffers()))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.ci
+@pytest.mark.parametrize(("family", "name"), in_turn(list(FAMILIES), list(FFN_VARIANTS), fast=KINDS))
 def test_initial_values_are_those_of_the_constructor_at_the_same_seed(family, name):
     with torch.device("meta"):
         model = made(family, name)
@@ -38,7 +37,7 @@ def test_initial_values_are_those_of_the_constructor_at_the_same_seed(family, na
     assert not [key for key, value in wanted.items() if not torch.equal(found[key], value)]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["roberta", "t5"])
 def test_what_has_values_keeps_them(family):
     model = made(family, "kan")
     before = {key: value.clone() for key, value in tensors(model).items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,15 +10,13 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import (
     AutoModel,
     BertConfig,
-    BertForSequenceClassification,
     BertModel,
-    GPT2Config,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     T5Config,
 )
 
-from eval.classification.classifier import HeadClassifier, PaddedClassifier, load_for_task, make_classifier
+from eval.classification.classifier import HeadClassifier, PaddedClassifier, load_for_task
 from eval.classification.data import read_task_data
 from eval.classification.encoders import PaddedEncoder, make_encoder
 from eval.classification.example_tokens import Encoded, encode, tokenizer_key
@@ -75,10 +72,6 @@ def padded(tokenizer: PreTrainedTokenizerFast, pairs: list, **options):
     return tokenizer(firsts, seconds, padding=True, return_tensors="pt", **options)
 
 
-def at_tokens(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return hidden[mask.bool()]
-
-
 @pytest.mark.parametrize("max_length", [128, 12])
 @torch.no_grad()
 def test_a_backbone_gets_the_types_that_the_tokenizer_gives(bert_tokenizer, max_length, error):
@@ -91,17 +84,8 @@ def test_a_backbone_gets_the_types_that_the_tokenizer_gives(bert_tokenizer, max_
     assert isinstance(encoder, PaddedEncoder)
     data = encode(bert_tokenizer, PAIRS, [0, 1, 0], max_length)
     hidden, mask = encoder.tokens(data)
-    assert error(at_tokens(hidden, mask), at_tokens(wanted, inputs["attention_mask"])) < 1e-5
+    assert error(hidden[mask.bool()], wanted[inputs["attention_mask"].bool()]) < 1e-5
     assert error(encoder.pooled(data.take([2, 0, 2])), wanted[[2, 0, 2], 0]) < 1e-5
-
-
-def test_transformers_own_classifier_gets_them_too(bert_tokenizer, error):
-    model = BertForSequenceClassification(bert_config(bert_tokenizer, num_labels=3)).eval()
-    wanted = model(**padded(bert_tokenizer, PAIRS)).logits.detach()
-    classifier = make_classifier(model)
-    assert isinstance(classifier, PaddedClassifier)
-    logits = classifier(encode(bert_tokenizer, PAIRS, [0, 1, 0], 128).take([1, 2, 0])).logits.detach()
-    assert error(logits, wanted[[1, 2, 0]]) < 1e-5
 
 
 def windows(whole: dict, window: int, stride: int) -> list[tuple[int, int]]:
@@ -142,7 +126,7 @@ def test_segments_keep_the_types_of_the_whole_pair(bert_tokenizer, kind, error):
             wanted.append(model(**inputs).last_hidden_state[0])
     assert len(wanted) == len(data.pieces) > 5
     hidden, mask = make_encoder(model).tokens(data.pieces)
-    assert error(at_tokens(hidden, mask), torch.cat(wanted)) < 1e-5
+    assert error(hidden[mask.bool()], torch.cat(wanted)) < 1e-5
 
 
 def test_where_all_types_are_0_there_are_none(bert_tokenizer):
@@ -159,23 +143,17 @@ def test_where_all_types_are_0_there_are_none(bert_tokenizer):
 
 def other_model(name: str, size: int) -> PreTrainedModel:
     torch.manual_seed(0)
-    if name in ("gpt_neo", "roberta"):
-        sizes = {"num_layers": 2, "num_heads": 2, "window_size": 6, "max_position_embeddings": 90}
-        if name == "roberta":
-            sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 91}
-        shared = {"vocab_size": size, "hidden_size": 16, "intermediate_size": 32, "pad_token_id": 0}
-        return AutoModel.from_config(build_model(name, "gelu", **shared, **sizes).config)
-    configs = {
-        "t5": T5Config(
-            vocab_size=size, d_model=16, num_layers=1, num_heads=2, d_ff=32, d_kv=8, type_vocab_size=2
-        ),
-        "gpt2": GPT2Config(vocab_size=size, n_embd=16, n_layer=1, n_head=2, pad_token_id=0),
-        "one type": BertConfig(vocab_size=size, type_vocab_size=1, **SIZES),
-    }
-    return AutoModel.from_config(configs[name])
+    if name == "roberta":
+        config = build_model(name, "gelu", vocab_size=size, max_position_embeddings=91, **SIZES).config
+    elif name == "t5":
+        sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 8}
+        config = T5Config(vocab_size=size, type_vocab_size=2, **sizes)
+    else:
+        config = BertConfig(vocab_size=size, type_vocab_size=1, **SIZES)
+    return AutoModel.from_config(config)
 
 
-@pytest.mark.parametrize("name", ["gpt_neo", "roberta", "t5", "gpt2", "one type"])
+@pytest.mark.parametrize("name", ["roberta", "t5", "one type"])
 @torch.no_grad()
 def test_a_model_without_types_of_its_own_does_not_get_them(bert_tokenizer, name):
     data = encode(bert_tokenizer, PAIRS, [0, 1, 0], 128)
@@ -185,7 +163,7 @@ def test_a_model_without_types_of_its_own_does_not_get_them(bert_tokenizer, name
     assert data.token_type_ids is not None
     assert torch.equal(encoder.pooled(data), encoder.pooled(replace(data, token_type_ids=None)))
     assert not any("token_type_ids" in named for named in given)
-    assert len(given) == (0 if name in ("gpt_neo", "roberta") else 2)  # these are computed layer by layer
+    assert len(given) == (0 if name == "roberta" else 2)  # these are computed layer by layer
 
 
 def test_kept_features_are_those_of_the_types(bert_tokenizer):
@@ -198,20 +176,14 @@ def test_kept_features_are_those_of_the_types(bert_tokenizer):
     assert (kept[0] - kept[1]).abs().max() > 0.1
 
 
-@pytest.fixture
-def saved_bert(bert_tokenizer, tmp_path) -> Path:
-    """A folder as ``save_pretrained`` writes it."""
-    BertModel(bert_config(bert_tokenizer)).save_pretrained(tmp_path / "bert")
-    bert_tokenizer.save_pretrained(tmp_path / "bert")
-    return tmp_path / "bert"
-
-
-def test_the_pairs_of_a_task_are_read_from_files_to_logits(saved_bert, error):
+def test_the_pairs_of_a_task_are_read_from_files_to_logits(bert_tokenizer, tmp_path, error):
+    BertModel(bert_config(bert_tokenizer)).save_pretrained(tmp_path)
+    bert_tokenizer.save_pretrained(tmp_path)
     config = EvalConfig()
     task = next(task for task in embedded_tasks(config).values() if len(task.definition.text) == 2)
     settings = task.finetuning(config.finetune)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(saved_bert)
-    classifier = load_for_task(saved_bert, task, settings, 0, tokenizer, "cpu").eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    classifier = load_for_task(tmp_path, task, settings, 0, tokenizer, "cpu").eval()
     assert isinstance(classifier, PaddedClassifier)
     data = read_task_data([task], tokenizer, 128, config, settings).validation[task.name]
     chosen = list(range(0, len(data), 9))

@@ -8,9 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.interpolate import BSpline, PPoly
 from torch.nn import functional as F
 
 from ffn_variants.splines.b_splines import (
@@ -22,6 +19,7 @@ from ffn_variants.splines.b_splines import (
     splines_on,
 )
 from ffn_variants.variants.kan import KANLinear
+from tests.references import scipy_bases
 
 
 class Case(NamedTuple):
@@ -36,23 +34,9 @@ class Case(NamedTuple):
         return self.low + step * np.arange(-self.order, self.grid_size + self.order + 1)
 
 
-CASES = [
-    Case(grid_size, order, low, high)
-    for order in range(1, 6)
-    for grid_size, low, high in [(1, -1, 1), (3, -1, 1), (5, -1, 1), (20, -1, 1), (8, -3, -1), (6, 0, 1 / 3)]
-]
-
-
-def scipy_bases(x, knots, order, derivative=0):
-    """Evaluate (N,) inputs to (N, G + K) bases one by one, each zero outside its own knots."""
-    bases = []
-    for start in range(len(knots) - order - 1):
-        own = knots[start : start + order + 2]
-        element = BSpline.basis_element(own, extrapolate=True)
-        # By way of polynomials, as BSpline.derivative refuses knots that coincide.
-        values = PPoly.from_spline(element).derivative(derivative)(x) if derivative else element(x)
-        bases.append(np.where((x >= own[0]) & (x < own[-1]), values, 0))
-    return np.stack(bases, 1)
+def reference(x, knots, order, derivative=0):
+    """Evaluate (N,) inputs to (N, G + K) bases on one list of knots."""
+    return scipy_bases(x[:, None], knots[None], order, derivative)[:, 0]
 
 
 def points(knots, order):
@@ -77,7 +61,18 @@ def recursion(knots, order, dtype=torch.float64):
     return lambda x: b_splines(x, knots, order)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(1, 1, -1, 1),
+        Case(3, 2, -3, -1),
+        Case(5, 3, -1, 1),
+        Case(8, 4, -3, -1),
+        Case(20, 3, -1, 1),
+        Case(6, 5, 0, 1 / 3),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("dtype", "value_limit", "slope_limit"), [(torch.float64, 1e-13, 1e-12), (torch.float32, 1e-6, 5e-6)]
 )
@@ -85,12 +80,11 @@ def test_even_splines_and_their_slopes_are_scipys(case, dtype, value_limit, slop
     x = torch.tensor(points(case.knots, case.order), dtype=dtype).unsqueeze(1)
     values, slopes = values_and_slopes(lambda x: EvenSplines(*case)(x)[:, 1:], x)
     exact = x.double().numpy()[:, 0]
-    assert error(values, scipy_bases(exact, case.knots, case.order)) < value_limit
-    assert error(slopes, scipy_bases(exact, case.knots, case.order, 1)) < slope_limit
+    assert error(values, reference(exact, case.knots, case.order)) < value_limit
+    assert error(slopes, reference(exact, case.knots, case.order, 1)) < slope_limit
 
 
-@pytest.mark.parametrize("order", range(1, 6))
-@pytest.mark.parametrize("grid_size", [1, 4, 20])
+@pytest.mark.parametrize(("grid_size", "order"), [(1, 1), (4, 2), (20, 3), (1, 4), (4, 5)])
 @pytest.mark.parametrize(
     ("dtype", "value_limit", "slope_limit"), [(torch.float64, 1e-13, 1e-12), (torch.float32, 1e-6, 5e-6)]
 )
@@ -104,45 +98,20 @@ def test_uneven_splines_and_their_slopes_are_scipys(order, grid_size, dtype, val
     assert kernel == UnevenSplines(order)
     values, slopes = values_and_slopes(lambda x: kernel(x, *constants)[:, 1:], x)
     exact = x.double().numpy()[:, 0]
-    assert error(values, scipy_bases(exact, knots, order)) < value_limit
-    assert error(slopes, scipy_bases(exact, knots, order, 1)) < slope_limit
+    assert error(values, reference(exact, knots, order)) < value_limit
+    assert error(slopes, reference(exact, knots, order, 1)) < slope_limit
 
 
-@given(
-    order=st.integers(1, 5),
-    grid_size=st.integers(1, 20),
-    ends=st.tuples(st.floats(-8, 0), st.floats(0.1, 8)),
-    seed=st.integers(0, 2**16),
-)
-def test_the_closed_form_and_the_recursion_are_one_function(order, grid_size, ends, seed):
-    case = Case(grid_size, order, ends[0], ends[0] + ends[1])
-    x = torch.from_numpy(np.random.default_rng(seed).normal(size=(50, 1)) * 3)
-    closed = values_and_slopes(lambda x: EvenSplines(*case)(x)[:, 1:], x)
-    recursive = values_and_slopes(recursion(case.knots, order), x)
-    for a, b in zip(closed, recursive, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
-
-
-@given(order=st.integers(1, 5), grid_size=st.integers(1, 20), seed=st.integers(0, 2**16))
-def test_splines_on_any_knots_add_up_to_one_within_the_grid(order, grid_size, seed):
-    rng = np.random.default_rng(seed)
-    knots = np.sort(rng.uniform(-3, 3, size=grid_size + 2 * order + 1))
-    x = torch.from_numpy(rng.uniform(knots[order], knots[-1 - order], size=(40, 1)))
-    totals = recursion(knots, order)(x).sum(1)
-    torch.testing.assert_close(totals, torch.ones_like(totals), atol=1e-9, rtol=0)
-
-
-@pytest.mark.parametrize("order", [1, 3, 5])
+@pytest.mark.parametrize("order", [1, 4])
 def test_every_feature_has_its_own_knots(order):
     rng = np.random.default_rng(4)
     knots = np.sort(rng.uniform(-2, 2, size=(3, 5 + 2 * order)), axis=1)
     x = rng.normal(size=(30, 3))
     bases = b_splines(torch.from_numpy(x), torch.from_numpy(knots).t(), order).numpy()
-    for i in range(3):
-        np.testing.assert_allclose(bases[..., i], scipy_bases(x[:, i], knots[i], order), atol=1e-11)
+    np.testing.assert_allclose(bases.swapaxes(1, 2), scipy_bases(x, knots, order), atol=1e-11)
 
 
-@pytest.mark.parametrize("order", range(1, 6))
+@pytest.mark.parametrize("order", [1, 3])
 def test_infinite_inputs_give_zero_splines_and_zero_slopes(order, monkeypatch):
     # The first feature is not a spline; and torch's own slope of SiLU at infinity is NaN.
     monkeypatch.setattr(F, "silu", torch.relu)
@@ -164,7 +133,6 @@ def test_nan_is_not_hidden():
 @pytest.mark.parametrize(
     "knots",
     [
-        pytest.param([-2, -1.5, -1, 0, 0, 0.5, 1, 1.5, 2, 2.5], id="two within"),
         pytest.param([-2, -1.5, -1, 0, 0, 0, 0, 1.5, 2, 2.5], id="four within"),
         pytest.param([-1, -1, -1, -1, 0, 0.5, 1, 1, 1, 1], id="at both ends"),
     ],
@@ -175,7 +143,7 @@ def test_knots_may_coincide(knots):
     for nu, result in enumerate(
         values_and_slopes(recursion(knots, order), torch.from_numpy(inside).unsqueeze(1))
     ):
-        np.testing.assert_allclose(result.numpy(), scipy_bases(inside, knots, order, nu), atol=1e-12)
+        np.testing.assert_allclose(result.numpy(), reference(inside, knots, order, nu), atol=1e-12)
     far = torch.tensor([[-1e30], [-3.0], [3.0], [1e30], [math.inf]])
     assert not recursion(knots, order, torch.float32)(far).any()
 
@@ -188,9 +156,9 @@ def test_the_first_feature_is_silu():
         assert torch.equal(features[:, 0], F.silu(x))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("ends", [(-1.0, 1.0), (-3.0, -1.0), (0.0, 1 / 3), (-0.1, 0.2), (-1.5, 40.0)])
-@pytest.mark.parametrize(("grid_size", "order"), [(1, 1), (3, 3), (5, 3), (5, 5), (20, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("ends", [(-1.0, 1.0), (-3.0, -1.0), (0.0, 1 / 3), (1.0, 2.0), (-1.5, 40.0)])
+@pytest.mark.parametrize(("grid_size", "order"), [(1, 1), (5, 3), (20, 5)])
 def test_an_even_grid_gives_back_its_ends_also_when_cast(dtype, ends, grid_size, order):
     grid = torch.tensor(Case(grid_size, order, *ends).knots).to(dtype).expand(3, -1)
     if not grid[0, 0] <= 0 <= grid[0, -1]:
@@ -207,8 +175,8 @@ def test_an_even_grid_gives_back_its_ends_also_when_cast(dtype, ends, grid_size,
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_grids_made_in_their_own_dtype_as_efficient_kan_makes_them_are_even(dtype):
-    for grid_size in range(1, 51):
-        for order in range(1, 6):
+    for grid_size in range(1, 51, 7):
+        for order in (1, 3, 5):
             if dtype == torch.float32:
                 knots = torch.arange(-order, grid_size + order + 1) * (2 / grid_size) - 1
             else:
@@ -241,5 +209,5 @@ def test_a_grid_far_from_zero_keeps_its_accuracy(error):
     layer_grid = KANLinear(1, 1, grid_range=(case.low, case.high)).grid
     kernel, constants = splines_on(layer_grid, 3)
     x = torch.linspace(999, 1002, 301).unsqueeze(1)
-    expected = scipy_bases(x.double().numpy()[:, 0], layer_grid[0].double().numpy(), 3)
+    expected = reference(x.double().numpy()[:, 0], layer_grid[0].double().numpy(), 3)
     assert error(kernel(x, *constants)[:, 1:, 0], expected) < 1e-6

@@ -1,4 +1,4 @@
-"""Activations with coefficients of a layer, or of a whole row, against numpy in float64."""
+"""Learned curves of a channel group, a layer or a whole row, and rationals, against numpy in float64."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import least_squares
+from scipy.special import expit
 from scipy.stats import norm
 from transformers.activations import XIELUActivation
 from transformers.models.gemma3n.configuration_gemma3n import Gemma3nTextConfig
 from transformers.models.gemma3n.modeling_gemma3n import Gemma3nTextMLP
 
-from ffn_variants import FFN_VARIANTS, UsageError, build_ffn
+from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, build_model
+from ffn_variants.variants.learned_curves import EVEN_PARTS, GroupRational, choose_groups, grouped_rational
 
 F = 24
 
@@ -43,7 +48,23 @@ def gaussian_topk(x):
     return np.maximum(x - mean - norm.ppf(0.95) * deviation, 0)
 
 
-FORMULAS = {"xielu": xielu, "polyrelu": polyrelu, "polynorm": polynorm, "gaussian-topk": gaussian_topk}
+def rational(x, numerator, denominator):
+    """P / (1 + |A|), by numpy's polynomials of one group after the other."""
+    y = np.empty_like(x)
+    groups = np.split(np.arange(x.shape[-1]), len(denominator))
+    for channels, a, b in zip(groups, numerator, denominator, strict=True):
+        part = x[..., channels]
+        y[..., channels] = np.polyval(a[::-1], part) / (1 + np.abs(np.polyval([*b[::-1], 0], part)))
+    return y
+
+
+FORMULAS = {
+    "xielu": xielu,
+    "polyrelu": polyrelu,
+    "polynorm": polynorm,
+    "gaussian-topk": gaussian_topk,
+    "rational": lambda x, numerator, denominator: rational(x, numerator[None], denominator[None]),
+}
 each_curve = pytest.mark.parametrize("name", FORMULAS)
 
 
@@ -61,8 +82,10 @@ def expected(name, module, x):
 
 
 @each_curve
-@pytest.mark.parametrize(("dtype", "limit"), [("float64", 1e-13), ("float32", 1e-6), ("bfloat16", 1e-2)])
-@pytest.mark.parametrize("scale", [0.01, 1.0, 5.0])
+@pytest.mark.parametrize(
+    ("dtype", "limit", "scale"),
+    [("float64", 1e-13, 5.0), ("float32", 1e-6, 0.01), ("float32", 1e-6, 5.0), ("bfloat16", 1e-2, 1.0)],
+)
 def test_value(name, dtype, limit, scale, error):
     torch.manual_seed(0)
     module = build(name).to(getattr(torch, dtype))
@@ -73,29 +96,16 @@ def test_value(name, dtype, limit, scale, error):
 
 
 @each_curve
-def test_float32_gradients_are_those_of_float64(name, error):
+def test_float32_gradients_are_those_of_float64(name, check_float32_gradients):
     torch.manual_seed(2)
-    module, x, grad = build(name), torch.randn(200, F), torch.randn(200, F)
-    gradients = []
-    for dtype in (torch.float32, torch.float64):
-        module, inputs = module.to(dtype), x.to(dtype).requires_grad_()
-        gradients.append(torch.autograd.grad(module(inputs), [inputs, *module.parameters()], grad.to(dtype)))
-    for single, exact in zip(*gradients, strict=True):
-        assert error(single, exact) < 5e-6
+    check_float32_gradients(build(name), torch.randn(200, F))
 
 
 @pytest.mark.slow
 @each_curve
-def test_compiled_values_and_gradients_are_the_eager_ones(name, compiled_kernels, error):
+def test_compiled_gradients_are_those_of_float64_too(name, compiled_kernels, check_float32_gradients):
     torch.manual_seed(3)
-    module, x = build(name), torch.randn(100, F, requires_grad=True)
-    y = module(x)
-    assert error(y, expected(name, module, x.detach())) < 1e-6
-    found = torch.autograd.grad(y.square().sum(), [x, *module.parameters()])
-    exact = module.double(), x.detach().double().requires_grad_()
-    wanted = torch.autograd.grad(exact[0](exact[1]).square().sum(), [exact[1], *exact[0].parameters()])
-    for a, b in zip(found, wanted, strict=True):
-        assert error(a, b) < 5e-6
+    check_float32_gradients(build(name), torch.randn(100, F))
 
 
 def test_xielu_is_that_of_transformers():
@@ -133,10 +143,9 @@ def test_gaussian_topk_is_that_of_gemma_3n():
 
 def test_gaussian_topk_leaves_about_the_share_that_was_asked_for():
     torch.manual_seed(4)
-    for sparsity in (0.5, 0.95):
-        y = build("gaussian-topk", sparsity=sparsity)(torch.randn(50, 4000))
-        assert (y == 0).double().mean().item() == pytest.approx(sparsity, abs=0.005)
-    for wrong in (0, 1, -0.5):
+    y = build("gaussian-topk", sparsity=0.7)(torch.randn(50, 4000))
+    assert (y == 0).double().mean().item() == pytest.approx(0.7, abs=0.005)
+    for wrong in (0, 1):
         with pytest.raises(UsageError, match="sparsity must be between 0 and 1, got"):
             build("gaussian-topk", sparsity=wrong)
 
@@ -147,3 +156,121 @@ def test_equal_channels_have_no_deviation_and_a_finite_gradient():
     y.sum().backward()
     assert not y.any()
     assert x.grad.isfinite().all()
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    groups=st.integers(1, 5),
+    width=st.integers(1, 6),
+    rows=st.lists(st.integers(1, 4), max_size=2),
+)
+def test_rationals_of_groups_are_their_formula(seed, groups, width, rows):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(*rows, groups * width)) * 1.5
+    numerator, denominator = rng.normal(size=(groups, 6)), rng.normal(size=(groups, 4))
+    y = grouped_rational(*map(torch.from_numpy, (x, numerator, denominator)))
+    np.testing.assert_allclose(y.numpy(), rational(x, numerator, denominator), rtol=1e-11, atol=1e-11)
+
+
+def test_bf16_inputs_of_rationals_are_evaluated_in_float32():
+    torch.manual_seed(2)
+    x, numerator, denominator = torch.randn(500, 12).bfloat16(), torch.randn(3, 6), torch.randn(3, 4)
+    expected = grouped_rational(x.float(), numerator, denominator).bfloat16()
+    assert torch.equal(grouped_rational(x, numerator, denominator), expected)
+
+
+def test_coefficient_gradients_keep_their_digits_over_many_rows(check_float32_gradients):
+    torch.manual_seed(0)
+    check_float32_gradients(GroupRational(8, "swish"), torch.randn(4096, 128))
+
+
+def test_gradient_agrees_with_finite_differences_where_the_absolute_value_turns():
+    # A = x - x^3 changes its sign at -1, 0 and 1, between the inputs.
+    x = torch.tensor([[-1.4, -0.6], [0.3, 1.7]], dtype=torch.float64, requires_grad=True)
+    numerator = torch.arange(1, 7, dtype=torch.float64).div(7).view(1, 6).requires_grad_()
+    denominator = torch.tensor([[1.0, 0.0, -1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(grouped_rational, (x, numerator, denominator))
+
+
+STARTS = {
+    "gelu": (lambda x: x * norm.cdf(x), 6, 2001, 0.5, 0.005),
+    "swish": (lambda x: x * expit(x), 6, 2001, 0.5, 0.0001),
+    "leaky-relu": (lambda x: np.where(x > 0, x, 0.01 * x), 3, 4001, 0.505, 0.027),
+}
+"""How far and at how many points each function was fitted, its slope at 0, and the error up to 3."""
+
+
+@pytest.mark.parametrize("function", STARTS)
+def test_starting_function_is_the_least_squares_fit(function):
+    wanted, reach, points, slope, near = STARTS[function]
+    x = np.linspace(-reach, reach, points)
+
+    def miss(p):
+        return (p[0] * x**2 + p[1] * x**4) / (1 + p[2] * x**2 + p[3] * x**4) - (wanted(x) - slope * x)
+
+    begin = [1, 1, 1, 1] if function == "leaky-relu" else [0.3, 0.02, 0.1, 0.002]
+    fit = least_squares(miss, begin, bounds=(0, np.inf), x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    np.testing.assert_allclose(EVEN_PARTS[function], fit.x, rtol=1e-4)
+    x = np.linspace(-3, 3, 601)
+    y = GroupRational(1, function)(torch.from_numpy(x)[:, None]).detach().numpy()[:, 0]
+    assert np.abs(y - wanted(x)).max() < near
+
+
+def test_first_rational_starts_as_the_identity_and_can_learn():
+    rational = GroupRational(2, "identity")
+    x = torch.randn(100, 6) * 3
+    y = rational(x)
+    torch.testing.assert_close(y, x, rtol=1e-6, atol=1e-6)
+    y.pow(3).sum().backward()
+    assert (rational.numerator.grad != 0).all()
+    assert (rational.denominator.grad != 0).all()
+
+
+def test_rational_has_ten_coefficients_that_start_as_leaky_relu():
+    spec, x = FFN_VARIANTS["rational"], torch.linspace(-3, 3, 601)
+    module = spec.build(6, **spec.resolve({}))
+    assert [p.numel() for p in module.parameters()] == [6, 4]
+    start = module(x.unsqueeze(-1)).squeeze(-1)
+    assert (start - torch.nn.functional.leaky_relu(x)).abs().max() < 0.027
+    swish = spec.build(6, **spec.resolve({"init": "swish"}))(x.unsqueeze(-1)).squeeze(-1)
+    assert (swish - torch.nn.functional.silu(x)).abs().max() < 1e-4
+
+
+def test_gr_kan_is_rational_linear_rational_linear():
+    torch.manual_seed(1)
+    ffn = build_ffn("gr-kan", 6, 8, groups=2).double()
+    for parameter in ffn.parameters():
+        parameter.data = torch.randn_like(parameter)
+    w = {key: value.numpy() for key, value in ffn.state_dict().items()}
+    x = np.random.default_rng(2).normal(size=(2, 3, 6))
+
+    def bent(x, name):
+        return rational(x, np.tile(w[f"{name}.numerator"], (2, 1)), w[f"{name}.denominator"])
+
+    hidden = bent(x, "input_rational") @ w["c_fc.weight"].T + w["c_fc.bias"]
+    expected = bent(hidden, "hidden_rational") @ w["c_proj.weight"].T + w["c_proj.bias"]
+    np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_model_starts_with_the_fitted_rationals():
+    model = build_model(
+        "gpt_neo", "gr-kan", {"init": "gelu"}, hidden_size=32, intermediate_size=64, vocab_size=9
+    )
+    for block in (m for m in model.modules() if hasattr(m, "input_rational")):
+        for name, function in (("input_rational", "identity"), ("hidden_rational", "gelu")):
+            for key, value in GroupRational(8, function).state_dict().items():
+                assert torch.equal(getattr(block, name).state_dict()[key], value), (name, key)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"), [((512, 1024), 8), ((12, 20), 4), ((3, 4), 1), ((512, 1023), 1), ((14, 28), 7)]
+)
+def test_default_is_the_largest_number_of_groups_that_fits(sizes, groups):
+    assert choose_groups(*sizes, groups=0) == groups
+
+
+def test_groups_that_do_not_divide_the_sizes_are_a_usage_error():
+    with pytest.raises(UsageError, match=r"must divide hidden_size 12 and .* 20, got 8; 4 does, or change"):
+        build_ffn("gr-kan", 12, 20, groups=8)
+    with pytest.raises(UsageError, match="option groups must be at least 0, got -1"):
+        build_ffn("gr-kan", 12, 20, groups=-1)

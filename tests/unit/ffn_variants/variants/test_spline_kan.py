@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ffn_variants import FFN_VARIANTS, build_ffn, build_model
+from ffn_variants import build_ffn
 from ffn_variants.kernels import elementwise
 from ffn_variants.variants.spline_kan import INITIAL_RMS, PRE_ACTIVATION_STD, FeatureSplines, SplineActivation
 
@@ -42,8 +42,7 @@ def check(splines, x, grad, error, output_limit, gradient_limit):
         assert error(found, wanted) < gradient_limit
 
 
-@pytest.mark.parametrize("rows", [200, 5000])
-@pytest.mark.parametrize("num_knots", [2, 10, 20])
+@pytest.mark.parametrize(("num_knots", "rows"), [(2, 200), (20, 200), (10, 5000)])
 def test_outputs_and_gradients_are_those_of_the_formula_in_float32(num_knots, rows, error):
     torch.manual_seed(0)
     splines = FeatureSplines(6, num_knots)
@@ -151,34 +150,13 @@ def test_activation_is_splines_between_the_stock_linear_layers():
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-10)
 
 
-def test_activation_has_two_parameters_a_knot_beside_those_of_the_stock_ffn():
-    spec, linear = FFN_VARIANTS["spline-activation"], FFN_VARIANTS["gelu"]
-    assert spec.num_params(12, 20, num_knots=6) == linear.num_params(12, 20) + 2 * 20 * 6
-
-
-@pytest.mark.parametrize("num_knots", [4, 10, 30])
+@pytest.mark.parametrize("num_knots", [4, 30])
 def test_activation_starts_with_curves_through_zero_of_gelus_size(num_knots):
     torch.manual_seed(4)
-    x = torch.randn(20_000) * PRE_ACTIVATION_STD
+    x = torch.randn(5_000) * PRE_ACTIVATION_STD
     splines = SplineActivation(400, num_knots)
     y = splines(x.unsqueeze(1).expand(-1, 400)).detach()
     wanted = torch.nn.functional.gelu(x).square().mean().sqrt()
     assert abs(y.square().mean().sqrt() / wanted - 1) < 0.1
     assert splines(torch.zeros(1, 400)).abs().max() < 1e-5
     assert y.std(0).square().mean().sqrt() > 0.8 * wanted  # and so says something of the token
-
-
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
-def test_activation_gives_a_model_the_initial_output_of_the_stock_ffn(family):
-    sizes = {}
-    for ffn in ("gelu", "spline-activation"):
-        torch.manual_seed(5)
-        model = build_model(family, ffn, vocab_size=50).base_model
-        x = torch.randn(200, 512)
-        if family == "gpt_neo":
-            y = model.h[0].mlp(x)
-        else:
-            layer = model.encoder.layer[0]
-            y = layer.output.dense(layer.intermediate(x))
-        sizes[ffn] = y.detach().square().mean().sqrt()
-    assert abs(sizes["spline-activation"] / sizes["gelu"] - 1) < 0.1

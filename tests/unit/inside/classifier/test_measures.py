@@ -23,19 +23,8 @@ from inside.classifier.measures import (
 )
 from scores.head_descriptions import HeadChoice
 
-NEUTRAL = [
-    "the cat sat",
-    "a long road",
-    "he opened the door",
-    "it was late",
-    "they went on",
-    "some rain fell",
-]
-DECISIVE = {
-    0: ["a bad film", "awful and bad"],
-    1: ["a good film", "truly good"],
-    2: ["so so film", "it is so so"],
-}
+NEUTRAL = ["the cat sat", "a long road", "he opened the door", "it was late", "they went on"]
+DECISIVE = ["a bad film", "a good film", "so so film"]
 
 
 def documents(segments: list[list[str]], labels: np.ndarray) -> Documents:
@@ -62,7 +51,7 @@ def make_documents(size: int, num_labels: int, seed: int) -> tuple[Documents, Pr
     for label in labels:
         own = list(map(str, generator.choice(NEUTRAL, 6)))
         place = generator.integers(6)
-        own[place] = str(generator.choice(DECISIVE[int(label)]))
+        own[place] = DECISIVE[label]
         segments.append(own)
         good.append(np.where(np.arange(6) == place, 2.0, generator.random(6)))
     return documents(segments, labels), scored(good), scored([-own for own in good])
@@ -70,10 +59,13 @@ def make_documents(size: int, num_labels: int, seed: int) -> tuple[Documents, Pr
 
 @pytest.mark.parametrize("num_labels", [2, 3])
 def test_the_decisive_segment_is_enough(num_labels: int) -> None:
-    train, train_good, train_poor = make_documents(400, num_labels, seed=1)
+    train, train_good, train_poor = make_documents(200, num_labels, seed=1)
     validation, good, poor = make_documents(200, num_labels, seed=2)
     explained = {"highest": (train_good, good), "attention": (train_poor, poor)}
-    rows = {row["selection"]: row for row in compare_selections(train, validation, explained, seed=0)}
+    first, again, other = (compare_selections(train, validation, explained, seed) for seed in (0, 0, 1))
+    assert first == again
+    assert [one == another for one, another in zip(first, other, strict=True)] == [True, True, False, True]
+    rows = {row["selection"]: row for row in first}
     assert list(rows) == ["highest", "attention", "random", "all"]
     assert rows["highest"]["accuracy"] == rows["highest"]["macro_f1"] == 100
     assert rows["all"]["accuracy"] > 97
@@ -109,16 +101,6 @@ def test_several_labels_at_once() -> None:
     assert whole["accuracy"] > 90
 
 
-def test_results_repeat_with_the_seed_and_change_with_it() -> None:
-    train, train_good, _ = make_documents(100, 2, seed=1)
-    validation, good, _ = make_documents(100, 2, seed=2)
-    explained = {"highest": (train_good, good)}
-    first, again, other = (compare_selections(train, validation, explained, seed) for seed in (0, 0, 1))
-    assert first == again
-    assert first[0] == other[0]
-    assert first[1] != other[1]
-
-
 def test_the_segment_is_that_of_the_likeliest_label() -> None:
     segment_scores = [np.array([[4.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]])]
     predictions = Predictions(np.array([[0.1, 0.2], [0.9, 0.2]]), segment_scores)
@@ -150,15 +132,9 @@ def test_swipe_gives_a_segment_the_labels_with_a_score_above_zero() -> None:
 
 
 def make_task(**changes: object) -> ClassificationTask:
-    values = {
-        "name": "mine",
-        "text": "turns",
-        "labels": ("a", "b"),
-        "multi_label": True,
-        "metrics": "micro_f1",
-    }
-    definition = TaskFile.model_validate(values | {"segment_labels": "own"} | changes)
-    return ClassificationTask(definition, ("a", "b"))
+    values = {"name": "mine", "text": "turns", "labels": ("a", "b"), "segment_labels": "own"}
+    values |= {"multi_label": True, "metrics": "micro_f1"}
+    return ClassificationTask(TaskFile.model_validate(values | changes), ("a", "b"))
 
 
 def test_labels_of_turns_are_read() -> None:
@@ -177,19 +153,17 @@ def test_multiwoz_has_the_domains_of_each_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    "row",
     [
-        (
-            {"turns": ["x"]},
-            "own is None; it needs a list of the task's labels for each turn of turns",
-        ),
-        ({"turns": ["x"], "own": [["a"], ["b"]]}, "mine, row 1: own is"),
-        ({"turns": "x", "own": [["a"]]}, "mine, row 1: own is"),
-        ({"turns": ["x"], "own": ["a"]}, "mine, row 1: own is"),
-        ({"turns": ["x"], "own": [["c"]]}, "mine, row 1: own is"),
+        {"turns": ["x"]},
+        {"turns": ["x"], "own": [["a"], ["b"]]},
+        {"turns": "x", "own": [["a"]]},
+        {"turns": ["x"], "own": ["a"]},
+        {"turns": ["x"], "own": [["c"]]},
     ],
 )
-def test_what_does_not_fit_is_told(row: dict, message: str) -> None:
+def test_what_does_not_fit_is_told(row: dict) -> None:
+    message = r"mine, row 1: own is .* needs a list of the task's labels for each turn of turns"
     with pytest.raises(UsageError, match=message):
         turn_labels(make_task(), [row])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,139 +21,84 @@ from inside.classifier.page import Explained, choose_examples, document, explain
 from report.document.html import to_html
 
 TEXT = "A <b>dull</b> start. But what an end & how!"
-EXAMPLE = Explained(
-    example="7",
-    labels="bad",
-    predictions="good",
-    likeliest="good",
-    probability=0.9,
-    text=TEXT,
-    spans=np.array([[0, 20], [21, 43]]),
-    scores=np.array([-0.5, 2.0]),
-)
+EXAMPLE = Explained("7", "bad", "good", "good", 0.9, TEXT, np.array([[0, 20], [21, 43]]), np.array([-0.5, 2]))
 
 
 def to_page(examples: Sequence[Explained], title: str, intro: str) -> str:
     return to_html(document(examples, intro, title).markdown, title, {})
 
 
-class Reader(HTMLParser):
-    """Collects the last text with shades, its shades and every address that a browser would ask for."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.text, self.spans, self.addresses = "", list[tuple[str, str, str]](), list[str]()
-        self._paragraph, self._shades, self._look = "", list[tuple[str, str, str]](), ("", "")
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        self.addresses += [values[name] for name in ("src", "href") if name in values]
-        if tag == "p":
-            self._paragraph, self._shades = "", []
-        elif tag == "mark":
-            self._look = (f"{values['class']} {values['style']}", values.get("title", ""))
-        elif tag == "br":
-            self._paragraph += "\n"
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "p" and self._shades:
-            self.text, self.spans = self._paragraph, self._shades
-        self._look = ("", "")
-
-    def handle_data(self, data: str) -> None:
-        self._paragraph += data
-        if self._look[0]:
-            self._shades.append((data, *self._look))
-
-
-def alpha(style: str) -> float:
-    return float(style.rpartition("--strength:")[2])
+def read(page: str) -> tuple[str, list[tuple[str, str, float, str]]]:
+    """The last text with shades, and of each shade its words, look, strength and title."""
+    paragraph = [p for p in re.findall(r"<p>(.*?)</p>", page, re.DOTALL) if "<mark" in p][-1]
+    mark = r'<mark class="(.*?)" style="--strength:(.*?)"(?: title="(.*?)")?>(.*?)</mark>'
+    marks = re.findall(mark, paragraph, re.DOTALL)
+    text = unescape(re.sub("<.*?>", "", paragraph.replace("<br>", "\n")))
+    return text, [(unescape(words), look, float(share), title) for look, share, title, words in marks]
 
 
 def test_the_page_shows_the_text_and_its_segments() -> None:
-    reader = Reader(to_page([EXAMPLE], "Title <x>", "Intro & more."))
-    assert reader.text == "A <b>dull</b> start. But what an end & how!"
-    against, favour = reader.spans
-    assert against[0] == "A <b>dull</b> start."
-    assert against[2] == "segment 1: -0.500"
-    assert favour[2] == "segment 2: +2.000"
+    text, (against, favour) = read(to_page([EXAMPLE], "Title <x>", "Intro & more."))
+    assert text == TEXT
     # Other hues, and strength in proportion to the score.
-    assert (against[1].split()[0], favour[1].split()[0]) == ("against", "favour")
-    assert alpha(favour[1]) == pytest.approx(4 * alpha(against[1]), abs=0.002)
-    assert reader.addresses == []
+    assert against == (TEXT[:20], "against", pytest.approx(favour[2] / 4, abs=0.001), "segment 1: -0.500")
+    assert favour == (TEXT[21:], "favour", 1.0, "segment 2: +2.000")
+    rows = document([EXAMPLE], "i", "t").tables["segments"].to_dict("records")
+    assert [(row["example"], row["segment"], row["text"], row["score"]) for row in rows] == [
+        ("7", 1, TEXT[:20], -0.5),
+        ("7", 2, TEXT[21:], 2.0),
+    ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_text_is_shown_as_it_stands() -> None:
+    marks = [
         "- no list",
         "1. no list",
         "# no heading",
         "a | b",
         "*a* _b_ `c` ~d~",
-        "&lt; [x](y) \\* ![z](w)",
-        "a\n\nb",
         "> c",
-    ],
-)
-def test_a_text_is_shown_as_it_stands(text: str) -> None:
-    example = EXAMPLE._replace(text=text, spans=np.array([[0, len(text)]]), scores=np.array([1.0]))
-    assert Reader(to_page([example], "t", "i")).text == text
+        "&lt; [x](y) ![z](w)",
+    ]
+    for text in (*marks, "a\n\nb"):
+        example = EXAMPLE._replace(text=text, spans=np.array([[0, len(text)]]), scores=np.array([1.0]))
+        assert read(to_page([example], "t", "i"))[0] == text
 
 
 def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
-    example = EXAMPLE._replace(labels="<script>")
-    page = to_page([example], "Title <x>", "Intro & more.")
+    page = to_page([EXAMPLE._replace(labels="<script>")], "Title <x>", "Intro & more.")
     assert "<script" not in page
     assert "<b>dull" not in page
     assert ">Title &lt;x&gt;</h1>" in page
     assert "is &lt;script&gt;, predicted good; good has probability 90.0%" in page
     assert ">7: wrong<" in page
     assert "width=device-width" in page
-    assert not re.search(r"https?:|url\(|@import", page)
-    assert page == to_page([example], "Title <x>", "Intro & more.")
+    assert not re.search(r"https?:|url\(|@import|src=|href=", page)
 
 
 def test_overlapping_windows_are_shaded_by_their_mean() -> None:
     text, spans = "0123456789abcdef", np.array([[0, 6], [4, 10], [12, 14]])
     example = EXAMPLE._replace(text=text, spans=spans, scores=np.array([2.0, 1.0, 0.0]))
-    reader = Reader(to_page([example], "t", "i"))
-    assert reader.text == text
-    assert [text for text, _, _ in reader.spans] == ["0123", "45", "6789", "cd"]
-    strengths = [alpha(style) for _, style, _ in reader.spans]
-    np.testing.assert_allclose(np.array(strengths) / strengths[0], [1, 0.75, 0.5, 0], atol=0.01)
-    assert reader.spans[1][2] == "segment 1: +2.000; segment 2: +1.000"
-
-
-def test_scores_of_zero_alone_make_a_page() -> None:
-    zero = EXAMPLE._replace(spans=np.array([[0, 2]]), scores=np.array([0.0]))
-    assert 'class="against" style="--strength:0.000"' in to_page([zero], "t", "i")
-    none = EXAMPLE._replace(spans=np.empty((0, 2), int), scores=np.empty(0))
-    assert "Title" in to_page([none], "Title", "i")
+    shown, shades = read(to_page([example], "t", "i"))
+    assert shown == text
+    words, _, strengths, titles = zip(*shades, strict=True)
+    assert words == ("0123", "45", "6789", "cd")
+    np.testing.assert_allclose(strengths, [1, 0.75, 0.5, 0], atol=0.01)
+    assert titles[1] == "segment 1: +2.000; segment 2: +1.000"
+    # Without any score above zero there is nothing to be in proportion to.
+    page = to_page([example._replace(scores=np.zeros(3))], "t", "i")
+    assert {strength for _, _, strength, _ in read(page)[1]} == {0}
     assert "Title" in to_page([], "Title", "i")
 
 
-def test_the_table_has_every_segment() -> None:
-    rows = document([EXAMPLE], "i", "t").tables["segments"].to_dict("records")
-    assert [row["text"] for row in rows] == [TEXT[:20], TEXT[21:]]
-    assert [(row["example"], row["segment"], row["score"]) for row in rows] == [("7", 1, -0.5), ("7", 2, 2.0)]
-
-
 def test_labels_are_named_where_there_are_several() -> None:
-    definition = TaskFile.model_validate(
-        {"name": "mine", "text": "x", "labels": ("bad", "good"), "multi_label": True, "metrics": "micro_f1"}
-    )
-    task = ClassificationTask(definition, ("bad", "good"))
-    data = SimpleNamespace(
-        idx=["a", "b"],
-        labels=np.array([[1, 1], [0, 0]]),
-        spans=np.array([[0, 1]] * 2),
-        starts=np.array([0, 1]),
-    )
+    definition = {"name": "mine", "text": "x", "labels": ("bad", "good"), "multi_label": True}
+    task = ClassificationTask(TaskFile.model_validate({**definition, "metrics": "micro_f1"}), ("bad", "good"))
+    labels, spans = np.array([[1, 1], [0, 0]]), np.array([[0, 1]] * 2)
+    data = SimpleNamespace(idx=["a", "b"], labels=labels, spans=spans, starts=np.array([0, 1]))
     logits = np.array([[0.5, 2.0], [-1.0, -2.0]])
-    scores = [np.array([[0.5, 2.0]]), np.array([[-1.0, -2.0]])]
-    both, none = explained(task, Documents(["x", "y"], data), Predictions(logits, scores))
+    predictions = Predictions(logits, [logits[:1], logits[1:]])
+    both, none = explained(task, Documents(["x", "y"], data), predictions)
     assert (both.labels, both.predictions, both.likeliest) == ("bad, good", "bad, good", "good")
     assert both.probability == pytest.approx(1 / (1 + np.exp(-2)))
     assert both.scores.tolist() == [2.0]
@@ -174,7 +119,6 @@ def test_right_and_wrong_examples_are_chosen(
     chosen = choose_examples(is_right, number)
     assert (is_right[chosen].sum(), (~is_right[chosen]).sum()) == expected
     assert (np.diff(chosen) > 0).all()
-    assert np.array_equal(chosen, choose_examples(is_right, number))
 
 
 def settings(run: Path, **given: object) -> EvalConfig:

@@ -17,14 +17,10 @@ def make_concepts(n, num_classes, dimensions, seed=0):
     return np.tanh(concepts), labels
 
 
-def names_of(num_classes):
-    return [f"class {letter}" for letter in "abcdefghijklmnopqrstuvwxyz"[:num_classes]]
-
-
 def points_of(axes):
     """What a panel shows: coordinates of the texts of every label, then of the labels' means."""
     lines = [np.array(line.get_data()) for line in axes.lines]
-    return lines[::2], lines[1::2]
+    return zip(lines[::2], lines[1::2], strict=True)
 
 
 def plane(space):
@@ -36,21 +32,24 @@ def plane(space):
     return centred @ directions[:2].T
 
 
-@pytest.mark.parametrize(("num_classes", "dimensions"), [(2, 1), (2, 2), (4, 2), (3, 3), (20, 16)])
+@pytest.mark.parametrize(("num_classes", "dimensions"), [(2, 1), (4, 2), (3, 3), (20, 16)])
 def test_a_panel_shows_the_texts_of_every_label_and_their_means(num_classes, dimensions):
     concepts, labels = make_concepts(300, num_classes, dimensions)
-    figure = draw_concept_space(concepts, labels, names_of(num_classes))
-    assert len(figure.axes) == num_classes
+    labels[labels == 1] = 0  # a label without texts is left out
+    names = [f"class {letter}" for letter in "abcdefghijklmnopqrst"[:num_classes]]
+    figure = draw_concept_space(concepts, labels, names)
+    present = [0, *range(2, num_classes)]
     for k, axes in enumerate(figure.axes):
         expected = plane(concepts[:, k])
-        for label, (texts, mean) in enumerate(zip(*points_of(axes), strict=True)):
+        for label, (texts, mean) in zip(present, points_of(axes), strict=True):
             # The sign of a component is anybody's.
             np.testing.assert_allclose(abs(texts), abs(expected[labels == label].T), atol=1e-12)
             np.testing.assert_allclose(mean[:, 0], texts.mean(1))
-        assert axes.get_title() == f"space of {names_of(num_classes)[k]}"
+        assert axes.get_title() == f"space of {names[k]}"
         assert axes.get_xlabel() == ("component 1" if dimensions > 2 else "dimension 1")
         assert axes.get_ylabel().endswith(" 1" if dimensions == 1 else " 2")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == names_of(num_classes)
+    assert len(figure.axes) == num_classes
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [names[k] for k in present]
 
 
 def test_the_table_has_every_place():
@@ -58,11 +57,3 @@ def test_the_table_has_every_place():
     table = spaces_document(concepts, labels, ["a", "b"], "sst2").tables["places"]
     np.testing.assert_array_equal(table[["b 1", "b 2", "b 3"]], concepts[:, 1])
     assert table["label"].tolist() == ["ab"[label] for label in labels]
-
-
-def test_a_label_without_examples_is_left_out():
-    concepts, labels = make_concepts(60, 3, 2)
-    present = labels != 1
-    figure = draw_concept_space(concepts[present], labels[present], names_of(3))
-    assert [len(axes.lines) for axes in figure.axes] == [4, 4, 4]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["class a", "class c"]

@@ -47,15 +47,9 @@ def test_seeds_keep_the_name_of_their_variant(run):
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_no_seeds_of_one_another(run):
-    fast, slow = {"learning_rate": 0.01}, {"learning_rate": 0.001}
-    fine, coarse = {"ffn_options": {"grid_size": 8}}, {"ffn_options": {"grid_size": 3}}
-    runs = [
-        run("gelu", optim=fast),
-        run("gelu", optim=slow),
-        run("kan", model=fine),
-        run("kan", model=coarse),
-    ]
-    assert names(runs) == {
+    rates = [run("gelu", optim={"learning_rate": rate}) for rate in (0.01, 0.001)]
+    grids = [run("kan", model={"ffn_options": {"grid_size": size}}) for size in (8, 3)]
+    assert names([*rates, *grids]) == {
         "gelu optim.learning_rate=0.01": 1,
         "gelu optim.learning_rate=0.001": 1,
         "kan grid_size=8": 1,

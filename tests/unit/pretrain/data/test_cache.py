@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +15,28 @@ from base.errors import UsageError
 from pretrain.data import prepare as preparing
 from pretrain.data.prepare import cached_summary, prepare_data
 from pretrain.resolution import load_config
+from tests.cases import diagonal_is_fast
 
 ODD = ("--data.validation-part", "odd", "--data.validation-fraction", "0.1")
 
 
 def config_of(runs_dir: Path, *flags: str):
     small = ["--data.num-stories", "60", "--data.vocab-size", "300", "--data.block-size", "64"]
-    return load_config(None, [*small, "--runs-dir", str(runs_dir), *flags])
+    return load_config(None, [*small, *ODD, "--runs-dir", str(runs_dir), *flags])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The cache of a small corpus."""
+    runs_dir = tmp_path_factory.mktemp("runs")
+    prepare_data(config_of(runs_dir))
+    return runs_dir / ".cache"
 
 
 @pytest.fixture
-def cache(tmp_path) -> Path:
-    """The cache folder of a small corpus."""
-    prepare_data(config_of(tmp_path, *ODD))
+def cache(whole, tmp_path) -> Path:
+    """The corpus's folder in a copy, which a test may damage."""
+    shutil.copytree(whole, tmp_path / ".cache")
     (folder,) = (path for path in (tmp_path / ".cache").iterdir() if path.is_dir())
     return folder
 
@@ -41,49 +51,36 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
     "deleted": lambda path: path.unlink(),
 }
+ROWS = ["train.input_ids", "train.position_ids", "validation.input_ids", "validation.lengths"]
 FILES = [
-    "documents.json",
-    "rows-64/train.input_ids.bin",
-    "rows-64/train.position_ids.bin",
-    "rows-64/validation.input_ids.bin",
-    "rows-64/validation.lengths.bin",
-    "rows-64/validation.tokens.bin",
+    *(f"rows-64/{name}.bin" for name in (*ROWS, "validation.tokens")),
     "rows-64/summary.json",
+    "documents.json",
 ]
 
 
-@pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.ci
+@pytest.mark.parametrize(("name", "how"), diagonal_is_fast(FILES, DAMAGES))
 def test_what_a_run_reads_is_made_again(cache, tmp_path, capsys, name, how):
     before = contents(tmp_path)
-    capsys.readouterr()
     DAMAGES[how](cache / name)
-    data = prepare_data(config_of(tmp_path, *ODD))
+    data = prepare_data(config_of(tmp_path))
     assert "packed" in capsys.readouterr().out
     assert contents(tmp_path) == before
     assert data.train.num_tokens == int((data.train.input_ids != 0).sum())
-    prepare_data(config_of(tmp_path, *ODD))
+    prepare_data(config_of(tmp_path))
     assert capsys.readouterr() == ("", "")
-
-
-def test_damaged_rows_are_named(cache, tmp_path, capsys):
-    capsys.readouterr()
-    DAMAGES["cut"](cache / "rows-64" / "train.input_ids.bin")
-    prepare_data(config_of(tmp_path, *ODD))
-    assert capsys.readouterr().err == f"note: {cache / 'rows-64'} is damaged; made again\n"
 
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_tokenizer_is_named_with_a_cure(cache, tmp_path, how):
     DAMAGES[how](cache / "tokenizer" / "tokenizer.json")
     with pytest.raises(UsageError, match=f"remove {cache}, and the same command makes it again"):
-        prepare_data(config_of(tmp_path, *ODD))
+        prepare_data(config_of(tmp_path))
 
 
 def test_nothing_is_left_of_rows_that_were_interrupted(cache, tmp_path, monkeypatch):
     before = contents(tmp_path)
-    wider = config_of(tmp_path, *ODD, "--data.block-size", "128")
+    wider = config_of(tmp_path, "--data.block-size", "128")
 
     def die(*_):
         raise KeyboardInterrupt
@@ -101,15 +98,16 @@ def test_nothing_is_left_of_rows_that_were_interrupted(cache, tmp_path, monkeypa
     assert not killed.exists()
 
 
-def test_several_that_meet_damage_at_once_make_it_once(cache, tmp_path, capsys):
+def test_several_that_meet_damage_at_once_name_it_and_make_it_once(cache, tmp_path, capsys):
     DAMAGES["cut"](cache / "rows-64" / "train.input_ids.bin")
-    capsys.readouterr()
-    threads = [threading.Thread(target=prepare_data, args=[config_of(tmp_path, *ODD)]) for _ in range(4)]
+    threads = [threading.Thread(target=prepare_data, args=[config_of(tmp_path)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert capsys.readouterr().out.count("train documents,") == 1
+    out, err = capsys.readouterr()
+    assert out.count("train documents,") == 1
+    assert err == f"note: {cache / 'rows-64'} is damaged; made again\n"
 
 
 def test_a_disk_that_cuts_all_it_is_given_ends_in_one_line(cache, tmp_path, monkeypatch):
@@ -123,11 +121,11 @@ def test_a_disk_that_cuts_all_it_is_given_ends_in_one_line(cache, tmp_path, monk
 
     monkeypatch.setattr("pretrain.data.prepare.os.replace", damage)
     with pytest.raises(UsageError, match="was written and cannot be read; check the disk"):
-        prepare_data(config_of(tmp_path, *ODD))
+        prepare_data(config_of(tmp_path))
 
 
 def test_reading_the_sizes_changes_nothing(cache, tmp_path):
-    config = config_of(tmp_path, *ODD)
+    config = config_of(tmp_path)
     num_rows = len(np.fromfile(cache / "rows-64/train.input_ids.bin", np.uint16)) / 64
     summary = cached_summary(config)
     assert summary is not None

@@ -13,7 +13,14 @@ import pytest
 from base.errors import UsageError
 from base.text.text_files import read_documents
 from pretrain.config import DataConfig
-from pretrain.data.corpus import check_present, documents, fingerprint, held_out
+from pretrain.data.corpus import (
+    check_present,
+    describe,
+    documents,
+    fingerprint,
+    held_out,
+    is_whole_hub,
+)
 
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
 
@@ -52,38 +59,34 @@ PARTS = {
 
 
 @pytest.mark.parametrize("txt_split", PARTS)
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-def test_what_ends_a_document_of_a_text(tmp_path, name, txt_split):
+def test_what_ends_a_document_of_a_text(tmp_path, txt_split):
+    """Packed or not, and as Windows writes it."""
     text = b"One.\nTwo of it.\n\n \n\nThree.\n"
-    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    assert list(read_documents([tmp_path / name], "text", txt_split)) == PARTS[txt_split]
+    windows = b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n")
+    for name, content in (("a.txt", text), ("a.txt.gz", gzip.compress(text)), ("b.txt", windows)):
+        (tmp_path / name).write_bytes(content)
+        assert list(read_documents([tmp_path / name], "text", txt_split)) == PARTS[txt_split]
 
 
-def test_a_text_of_many_lines_that_would_be_one_document_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "".join(f"Story {number}.\n\n" for number in range(101)),
+            "101 lines, .* needs --data.txt-split lines",
+        ),
+        ("\n\n".join(["word " * 3000] * 7), r"7 lines, .* blank-lines \(7 of them\)"),
+    ],
+)
+def test_a_text_of_many_lines_that_would_be_one_document_is_refused(tmp_path, text, told):
     path = tmp_path / "a.txt"
-    path.write_text("".join(f"Story {number}.\n\n" for number in range(101)))
-    with pytest.raises(
-        UsageError, match=r"1 document in 101 lines, .* one a line needs --data.txt-split lines"
-    ):
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"1 document in {told}"):
         check_present(data_of(path))
     for txt_split in ("lines", "blank-lines", "file"):
         check_present(data_of(path, txt_split=txt_split))
-    path.write_text(path.read_text() + "<|endoftext|>\n")
+    path.write_text(f"{text}<|endoftext|>\n")
     check_present(data_of(path))
-
-
-def test_a_long_text_in_few_lines_is_refused_too_and_how_many_paragraphs_it_has_is_told(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("\n\n".join(["word " * 3000] * 7) + "\n")
-    with pytest.raises(UsageError, match=r"1 document in 7 lines, .* blank-lines \(7 of them\)"):
-        check_present(data_of(path))
-
-
-@pytest.mark.parametrize("txt_split", PARTS)
-def test_a_text_from_windows_gives_the_same_documents(tmp_path, txt_split):
-    text = b"One.\nTwo of it.\n\n \n\nThree.\n"
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
-    assert list(read_documents([tmp_path / "a.txt"], "text", txt_split)) == PARTS[txt_split]
 
 
 def test_a_byte_order_mark_before_jsonl_is_no_part_of_it(tmp_path):
@@ -111,11 +114,11 @@ def test_a_folder_of_several_kinds_is_refused_and_one_without_text_says_what_it_
         check_present(data_of(tmp_path))
 
 
-def test_validation_files_are_used_where_given(tmp_path):
-    train, held_out = write_corpus(tmp_path, "a.jsonl"), write_corpus(tmp_path, "b.jsonl", ["Held out."])
-    data = DataConfig(source="files", train_files=(str(train),), validation_files=(str(held_out),))
-    assert list(documents(data, "train")) == STORIES
-    assert list(documents(data, "validation")) == ["Held out."]
+def test_what_is_no_file_of_text_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("x")
+    for name, told in (("a.jsonl", "no such file; check the path"), ("a.csv", "unknown format; allowed are")):
+        with pytest.raises(UsageError, match=f"{name}: {told}"):
+            check_present(data_of(tmp_path / name))
 
 
 def test_limits(tmp_path):
@@ -123,32 +126,21 @@ def test_limits(tmp_path):
     assert list(documents(data, "train")) == STORIES[1:3]
 
 
-def test_another_text_field(tmp_path):
-    data = data_of(write_corpus(tmp_path, "a.parquet", field="story"), text_field="story")
-    assert list(documents(data, "train")) == STORIES[1:]
+def test_blank_documents_are_left_out_and_no_other_are_too_few(tmp_path):
+    path = write_corpus(tmp_path, "a.jsonl", ["one", "  \n", "two"])
+    assert list(documents(data_of(path), "train")) == ["two"]
+    (tmp_path / "b.txt").touch()
+    path.write_text("")
+    both = DataConfig(source="files", train_files=(str(path), str(tmp_path / "b.txt")))
+    with pytest.raises(UsageError, match=r"has no train document .*; a .txt is split by --data.txt-split"):
+        list(documents(both, "train"))
 
 
-def test_blank_documents_are_left_out(tmp_path):
-    data = data_of(write_corpus(tmp_path, "a.jsonl", ["one", "  \n", "two"]))
-    assert list(documents(data, "train")) == ["two"]
-
-
-def test_a_text_without_markers_is_one_document(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("one\n\ntwo\n")
-    data = DataConfig(source="files", train_files=(str(path),), validation_files=(str(path),))
-    assert list(documents(data, "train")) == ["one\n\ntwo"]
-
-
-def test_a_parquet_file_without_the_field(tmp_path):
+def test_a_parquet_file_has_the_field_that_is_named(tmp_path):
+    path = write_corpus(tmp_path, "a.parquet", field="story")
+    assert list(documents(data_of(path, text_field="story"), "train")) == STORIES[1:]
     with pytest.raises(UsageError, match=r"has no field 'text' \(has: story\); set --data.text-field"):
-        list(documents(data_of(write_corpus(tmp_path, "a.parquet", field="story")), "train"))
-
-
-def test_fingerprint_follows_content_not_name(tmp_path):
-    first = fingerprint(data_of(write_corpus(tmp_path, "a.jsonl")))
-    assert fingerprint(data_of(write_corpus(tmp_path, "b.jsonl"))) == first
-    assert fingerprint(data_of(write_corpus(tmp_path, "a.jsonl", STORIES[:3]))) != first
+        list(documents(data_of(path), "train"))
 
 
 def test_the_fingerprint_knows_what_the_bytes_do_not_say(tmp_path):
@@ -169,6 +161,15 @@ def test_tinystories_folder(shared_data):
     data = DataConfig(source="tinystories", tinystories_dir=str(shared_data / "tinystories"))
     assert sum(1 for _ in documents(data, "train")) == 11_390
     assert sum(1 for _ in documents(data, "validation")) == 600
+
+
+def test_the_hubs_corpus_is_told_from_a_folder_and_from_a_part_of_it():
+    hub, own, part = (
+        DataConfig(source="tinystories", **options)
+        for options in ({}, {"tinystories_dir": "a"}, {"max_documents": 3})
+    )
+    assert [describe(data) for data in (hub, own)] == ["roneneldan/TinyStories (Hugging Face hub)", "a"]
+    assert [is_whole_hub(data) for data in (hub, own, part)] == [True, False, False]
 
 
 def test_embedded_stories():

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from pretrain.data.step_batches import BatchSource, one_ahead
-from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
 
@@ -55,37 +54,6 @@ def test_an_error_is_raised_where_its_result_is_due():
     assert not threads()
 
 
-@pytest.fixture
-def tiny(tmp_path):
-    base = {
-        "model": {"hidden_size": 16, "intermediate_size": 16},
-        "data": {"num_stories": 60, "vocab_size": 300, "block_size": 64},
-        "optim": {"max_steps": 6},
-        "train": {"batch_size": 4, "torch_compile": False},
-        "output": {"runs_dir": str(tmp_path)},
-    }
-    return load_config(None, [], base)
-
-
-@pytest.mark.parametrize("error", [None, KeyboardInterrupt, RuntimeError])
-@pytest.mark.ci
-def test_the_thread_ends_with_the_loop_however_that_ends(tiny, monkeypatch, error):
-    running = []
-
-    def update(loop, step, update=Loop._update):
-        running.append(threads())
-        if error and loop.state.step == 3:
-            raise error
-        return update(loop, step)
-
-    monkeypatch.setattr(Loop, "_update", update)
-    with pytest.raises(error) if error else contextlib.nullcontext():
-        train(tiny)
-    assert len(running) == (4 if error else 6)
-    assert all(len(names) == 1 for names in running)
-    assert not threads()
-
-
 def test_the_loop_gets_every_step_once_and_its_error(tiny, monkeypatch):
     asked, given = [], []
 
@@ -102,7 +70,7 @@ def test_the_loop_gets_every_step_once_and_its_error(tiny, monkeypatch):
     monkeypatch.setattr(BatchSource, "step", step)
     monkeypatch.setattr(Loop, "_update", update)
     with pytest.raises(OSError, match="Input/output error"):
-        train(tiny)
+        train(tiny())
     assert asked == [0, 1, 2, 3, 4]
     assert len(given) == 4
     assert not threads()

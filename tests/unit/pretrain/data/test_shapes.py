@@ -21,7 +21,7 @@ from pretrain.model.build import build, build_masker
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 
-FAMILIES = ["gpt_neo", "roberta", "t5", "llama"]
+FAMILIES = ["gpt_neo", "roberta", "t5"]
 
 
 @pytest.fixture(scope="module")

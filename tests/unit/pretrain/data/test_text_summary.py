@@ -44,25 +44,17 @@ def test_files_of_their_own_are_named_as_such(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("held_out", "doubt"),
-    [
-        (["new text"] * 12, []),
-        (["new text", *TEXTS[3:6]] * 4, ["note: 12 of 16 held-out documents are also trained on"]),
-        ([f" {TEXTS[0]}\n", TEXTS[0].upper()], ["note: 1 of 2 held-out documents are also trained on"]),
-    ],
+    ("held_out", "shared"),
+    [(["new text"] * 12, 0), (["new text", *TEXTS[3:6]] * 4, 12), ([f" {TEXTS[0]}\n", TEXTS[0].upper()], 1)],
 )
-def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_path, held_out, doubt):
+def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_path, held_out, shared):
     train = write_lines(tmp_path / "a.jsonl", TEXTS * 2)
     data = data_of(train, validation_files=(str(write_lines(tmp_path / "b.jsonl", held_out)),))
-    assert list(doubts(data, read_through(data))) == doubt
-
-
-def test_a_share_of_repeated_documents_is_on_both_sides(tmp_path):
-    data = data_of(write_lines(tmp_path / "a.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
-    summary = read_through(
-        data
-    )  # held out: 0, 10, 20, 30, "other" and again 9, of which 0, 9 and 10 are trained on
-    assert (summary.shared, summary.validation) == (3, 6)
+    doubt = f"note: {shared} of {len(held_out)} held-out documents are also trained on"
+    assert list(doubts(data, read_through(data))) == [doubt] * bool(shared)
+    # Held out are 0, 10, 20, 30, "other" and again 9, of which 0, 9 and 10 are trained on.
+    data = data_of(write_lines(tmp_path / "c.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
+    assert (read_through(data).shared, read_through(data).validation) == (3, 6)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +86,13 @@ def test_a_folder_of_markers_and_of_many_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("texts", "options", "words"),
+    ("texts", "words"),
     [
-        (TEXTS, {}, "only 4 held out; give more by --data.validation-files"),
-        (
-            ["7"] * 200,
-            {},
-            "a document has 1 characters on average; if that is no text, set --data.text-field",
-        ),
-        (["word " * 30_000] * 2, {}, "the longest document has 149,999 characters; if it is many, set"),
+        (TEXTS, "only 4 held out; give more by --data.validation-files"),
+        (["7"] * 200, "a document has 1 characters on average; if that is no text, set --data.text-field"),
+        (["word " * 30_000] * 2, "the longest document has 149,999 characters; if it is many, set"),
     ],
 )
-def test_what_looks_wrong_is_told_with_a_cure(tmp_path, texts, options, words):
-    data = data_of(write_lines(tmp_path / "a.jsonl", texts), **options)
+def test_what_looks_wrong_is_told_with_a_cure(tmp_path, texts, words):
+    data = data_of(write_lines(tmp_path / "a.jsonl", texts))
     assert any(words in doubt for doubt in doubts(data, read_through(data)))

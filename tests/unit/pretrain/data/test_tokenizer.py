@@ -12,7 +12,6 @@ from tokenizers.models import WordLevel
 from transformers import (
     AutoTokenizer,
     GPT2Tokenizer,
-    LlamaTokenizer,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
@@ -47,37 +46,22 @@ def test_texts_and_pairs_are_wrapped(tokenizer):
     assert tokenizer("")["input_ids"] == [1, 2]
 
 
-@pytest.mark.parametrize("text", ["Once upon a time.", "  two  spaces\n\nand lines", "naïve 猫 🐈 \x07"])
-def test_every_text_survives(tokenizer, text):
-    ids = tokenizer(text)["input_ids"]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == text
-    assert tokenizer.unk_token_id not in ids
-
-
-def test_training_is_deterministic(tokenizer):
-    again = train_tokenizer(iter(stories(300, 0)), 400)
-    assert again.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
-
-
-def test_text_that_spells_a_special_token_is_text(tokenizer):
-    (ids,) = encode_batch(tokenizer, ["a <mask> </s> b"])
-    assert ids[0] == 1
-    assert ids[-1] == 2
-    assert not set(ids[1:-1]) & set(tokenizer.all_special_ids)
-    assert tokenizer.decode(ids[1:-1]) == "a <mask> </s> b"
-
-
-def test_documents_are_encoded_as_transformers_does(tokenizer):
-    texts = stories(20, 1)
-    assert encode_batch(tokenizer, texts) == [tokenizer(text)["input_ids"] for text in texts]
+def test_text_that_spells_a_special_token_is_text_and_all_else_is_encoded_as_transformers_does(tokenizer):
+    spelled, *others = encode_batch(tokenizer, ["a <mask> </s> b", *stories(20, 1)])
+    assert (spelled[0], spelled[-1]) == (1, 2)
+    assert not set(spelled[1:-1]) & set(tokenizer.all_special_ids)
+    assert tokenizer.decode(spelled[1:-1]) == "a <mask> </s> b"
+    assert others == [tokenizer(text)["input_ids"] for text in stories(20, 1)]
 
 
 def test_saved_tokenizer_loads_the_same(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
+    text = "  two  spaces\n\nand lines, naïve 猫 🐈 \x07"
     for loaded in (load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
-        assert loaded("Once upon")["input_ids"] == tokenizer("Once upon")["input_ids"]
-        assert loaded.mask_token_id == tokenizer.mask_token_id
-        assert loaded.pad_token_id == 0
+        ids = loaded(text)["input_ids"]
+        assert ids == tokenizer(text)["input_ids"]
+        assert loaded.decode(ids, skip_special_tokens=True) == text
+        assert (loaded.mask_token_id, loaded.pad_token_id) == (tokenizer.mask_token_id, 0)
 
 
 def test_the_source_studys_tokenizer_loads(shared_data):
@@ -103,14 +87,6 @@ def gpt2(folder: Path, **special: str) -> Path:
     """GPT-2's tokenizer as transformers has it, of letters: one special token, and nothing around a text."""
     vocabulary = {name: number for number, name in enumerate([*LETTERS, "<|endoftext|>"])}
     return saved(GPT2Tokenizer(vocab=vocabulary, merges=[], **special), folder)
-
-
-def llama(folder: Path) -> Path:
-    """Llama's, which begins a text and does not end it."""
-    vocabulary = {name: number for number, name in enumerate(["<unk>", "<s>", "</s>", "\u2581", *"abcd"])}
-    tokenizer = LlamaTokenizer(vocab=vocabulary, merges=[])
-    tokenizer.add_bos_token = True
-    return saved(tokenizer, folder)
 
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[str]:
@@ -148,21 +124,9 @@ def test_a_stock_gpt2_tokenizer_gets_what_a_causal_model_needs(tmp_path):
     assert again.backend_tokenizer.to_str() == loaded.backend_tokenizer.to_str()
 
 
-def test_a_llama_tokenizer_gets_an_end(tmp_path):
-    stock = AutoTokenizer.from_pretrained(llama(tmp_path))
-    assert tokens_of(stock, "ab") == ["<s>", "\u2581", "a", "b"]
-    loaded = load_tokenizer(tmp_path)
-    assert tokens_of(loaded, "ab") == ["<s>", "\u2581", "a", "b", "</s>"]
-    assert loaded.pad_token == "<pad>"
-
-
-def test_padding_that_is_the_end_of_a_text_is_replaced(tmp_path):
-    loaded = load_tokenizer(gpt2(tmp_path, pad_token="<|endoftext|>"))
-    assert (loaded.pad_token, loaded.eos_token) == ("<pad>", "<|endoftext|>")
-
-
-def test_one_end_serves_as_the_other(tmp_path):
-    folder = gpt2(tmp_path)
+def test_one_end_serves_as_the_other_and_none_as_padding(tmp_path):
+    folder = gpt2(tmp_path, pad_token="<|endoftext|>")
+    assert load_tokenizer(folder).pad_token == "<pad>"
     stock = AutoTokenizer.from_pretrained(folder)
     stock.bos_token = None
     assert tokens_of(load_tokenizer(saved(stock, tmp_path / "no-bos")), "a")[0] == "<|endoftext|>"

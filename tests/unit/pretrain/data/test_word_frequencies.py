@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -10,14 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from base.records import read_record, write_record
 from pretrain.data import prepare as preparing
 from pretrain.data.packing import PackedSplit
 from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
 from pretrain.data.step_batches import BatchSource
 from pretrain.model.build import build_masker
 from pretrain.resolution import load_config
-from pretrain.training.training_run import train
 
 
 def config_of(runs_dir: Path, *flags: str):
@@ -61,21 +58,3 @@ def test_a_masked_models_targets_are_a_random_part(tmp_path):
     assert found == pytest.approx(expected, abs=3 * standard_error)
     special = Counter(seen + asked).keys() & set(data.tokenizer.all_special_ids)
     assert not special
-
-
-@pytest.mark.slow
-def test_a_run_records_it_and_keeps_it(tmp_path):
-    model = ["--model.hidden-size", "32", "--model.intermediate-size", "32"]
-    config = config_of(tmp_path, "--optim.max-steps", "2", "--train.save-steps", "1", *model)
-    path = train(config)
-    record = path / "provenance.json"
-    written = json.loads(record.read_text())
-    expected = word_frequency_loss(prepare_data(config), is_causal=True)
-    assert written["word_frequency_loss"] == pytest.approx(expected, abs=1e-6)
-
-    (path / "COMPLETED").unlink()
-    write_record(record, read_record(record, dict) | {"word_frequency_loss": 1.25})
-    assert train(config) == path
-    resumed = json.loads(record.read_text())
-    assert resumed["word_frequency_loss"] == 1.25
-    assert len(resumed["sessions"]) == 2

@@ -9,7 +9,6 @@ from tokenizers import Tokenizer, models, processors
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
-from base.families import FAMILIES
 from eval.scoring.log_likelihood import num_positions
 from pretrain.data.packing import pack
 from pretrain.model.build import build
@@ -80,12 +79,3 @@ def test_a_dry_run_builds_what_a_training_builds(tmp_path):
     PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(tmp_path)
     config = load_config(None, ["--family", "roberta", *FLAGS, "--data.tokenizer", str(tmp_path)])
     assert build(config, 6).config.max_position_embeddings == BLOCK + 2
-
-
-def test_rows_of_the_position_table_that_serve_no_token():
-    assert [FAMILIES[name].first_position(1) for name in ("gpt_neo", "roberta", "t5", "llama")] == [
-        0,
-        2,
-        0,
-        0,
-    ]

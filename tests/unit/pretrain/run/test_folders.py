@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,10 +69,9 @@ def test_what_is_in_a_run(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
         assert getattr(run, question)
-    (tmp_path / "eval" / "items").mkdir()
-    run.items_file("blimp").touch()
-    run.rows_file.with_suffix(".csv").touch()
-    run.ledger_file.touch()
+    run.items_dir.mkdir()
+    for path in (run.items_file("blimp"), run.rows_csv_file, run.ledger_file):
+        path.touch()
     found = {path.relative_to(tmp_path).as_posix() for path in run.score_files()}
     assert found == {"eval/rows.parquet", "eval/rows.csv", "eval/items/blimp.parquet"}
 
@@ -110,10 +107,3 @@ def test_files_of_cells_are_found_by_the_ids_they_were_written_under(tmp_path):
     assert study.cell_file(ids[1]) == tmp_path / "cells" / "roberta--gelu--seed1-0a1b2c3d.json"
     study.cell_lock_file(ids[0]).touch()
     assert study.cell_files() == {run_id: study.cell_file(run_id) for run_id in ids}
-
-
-def test_looking_at_folders_loads_no_library_of_models():
-    heavy = ("torch", "transformers", "yaml", "ffn_variants")
-    code = f"import sys, base.run.folder_names; print([m for m in {heavy!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

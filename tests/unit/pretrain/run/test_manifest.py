@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from base.files import FileState, damage, file_states
+from base.files import FileState, damage
 from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion, write_completion
 from tests.cases import run_damage
@@ -78,11 +78,3 @@ def test_a_damaged_marker_is_none(run, content, capsys):
     assert read_completion(run) is None
     assert run_damage(run) == {}
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_states_of_chosen_files(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "b").write_bytes(b"x")
-    assert file_states(tmp_path, [tmp_path / "a" / "b"]) == {
-        "a/b": FileState(1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881")
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from pretrain.resolution import load_config
 from pretrain.training.device import build_accelerator, choose_precision, set_numerics
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
+from tests.cases import first_is_fast
 
 
 @pytest.fixture
@@ -33,20 +34,14 @@ def fresh() -> Iterator[None]:
         os.environ.pop(name, None)
 
 
-def test_a_mac_trains_on_its_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_mac_trains_on_its_cpu(fresh, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Accelerate alone would take its GPU, on which no result was ever compared."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mps, "is_built", lambda: True)
-    try:
-        PartialState._reset_state()
-        AcceleratorState._reset_state()
-        assert Accelerator().device.type == "mps"
-        PartialState._reset_state()
-        assert build_accelerator(load_config(None), tmp_path).device.type == "cpu"
-    finally:
-        PartialState._reset_state()
-        AcceleratorState._reset_state()
+    assert Accelerator().device.type == "mps"
+    PartialState._reset_state()
+    assert build_accelerator(load_config(None), tmp_path).device.type == "cpu"
 
 
 def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -61,52 +56,44 @@ def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch
 
 def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path) -> None:
     """NCCL gives up after 10 minutes; reading a hub's corpus may take an hour."""
-    given: dict = {}
 
     class ReachedError(Exception):
         pass
 
-    def init_process_group(**kwargs):
-        given.update(kwargs)
+    def init_process_group(timeout: datetime.timedelta, **_: object) -> None:
+        assert timeout >= datetime.timedelta(hours=12)
         raise ReachedError
 
     monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
-    world = {
-        "WORLD_SIZE": "2",
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "1",
-    }
-    for name, value in (world | {"ACCELERATE_USE_CPU": "true"}).items():
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "ACCELERATE_USE_CPU": "true"}
+    for name, value in (place | {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ReachedError):
         build_accelerator(load_config(None), tmp_path)
-    assert given["timeout"] >= datetime.timedelta(hours=12)
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> Callable[[bool], None]:
+    """Let torch see a GPU that has bf16 or not."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    return lambda has: monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has)
 
 
 @pytest.mark.parametrize(
     ("asked", "supported", "chosen"),
     [("auto", True, "bf16"), ("auto", False, "no"), ("no", True, "no"), ("bf16", True, "bf16")],
 )
-def test_the_precision_of_a_gpu(monkeypatch, asked, supported, chosen) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+def test_the_precision_of_a_gpu(gpu, asked, supported, chosen) -> None:
+    gpu(supported)
     assert choose_precision(asked) == chosen
 
 
-def test_bf16_on_a_gpu_without_it_is_refused(monkeypatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+def test_bf16_needs_a_gpu_that_has_it_and_is_used(gpu, monkeypatch) -> None:
+    gpu(False)
     with pytest.raises(UsageError, match="which this GPU does not support; use no or auto"):
         choose_precision("bf16")
-
-
-def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_is_in_full_precision(monkeypatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    gpu(True)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     assert choose_precision("auto") == "no"
 
@@ -128,30 +115,20 @@ def test_sums_of_narrow_products_are_wide(fresh) -> None:
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 
 
-TINY = [
-    *("--data.num-stories", "60", "--data.vocab-size", "300", "--data.block-size", "64"),
-    *("--model.hidden-size", "32", "--model.intermediate-size", "48", "--optim.max-steps", "2"),
-    *("--train.no-torch-compile", "--train.deterministic"),
-]
-
-
-@pytest.mark.parametrize(
-    "family", ["gpt_neo", *(pytest.param(each, marks=pytest.mark.slow) for each in ("roberta", "t5"))]
-)
-def test_a_deterministic_run_reads_no_memory_that_nobody_wrote(fresh, tmp_path, family) -> None:
+@pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "roberta", "t5"]))
+def test_a_deterministic_run_reads_no_memory_that_nobody_wrote(fresh, tiny, family) -> None:
     """torch then fills all new memory with NaN."""
-    path = train(load_config(None, [*TINY, "--family", family, "--ffn", "kan", "--runs-dir", str(tmp_path)]))
-    assert (path / "COMPLETED").exists()
+    flags = ["--family", family, "--ffn", "kan", "--optim.max-steps", "2", "--train.deterministic"]
+    assert (train(tiny(*flags)) / "COMPLETED").exists()
     assert torch.are_deterministic_algorithms_enabled()
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tmp_path) -> None:
+def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tiny) -> None:
     def update(loop, step):
         return torch.zeros(2).put_(torch.tensor([1]), torch.tensor([1.0]))
 
     monkeypatch.setattr(Loop, "_update", update)
-    with pytest.raises(
-        UsageError, match=r"^train.deterministic: put_ has no deterministic kernel here; leave it"
-    ):
-        train(load_config(None, [*TINY, "--runs-dir", str(tmp_path)]))
+    told = r"^train.deterministic: put_ has no deterministic kernel here; leave it"
+    with pytest.raises(UsageError, match=told):
+        train(tiny("--train.deterministic"))

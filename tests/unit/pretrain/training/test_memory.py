@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import weakref
 
 import pytest
@@ -30,36 +32,46 @@ def config(rows: int, size: int | str, find: bool = True) -> RunConfig:
     return load_config(None, overrides={"train": sizes})
 
 
+@pytest.fixture(autouse=True)
+def _no_collection(request, monkeypatch):
+    """Each attempt but the last collects garbage, which takes a while and matters to one test."""
+    if "collecting" not in request.fixturenames:
+        monkeypatch.setattr(gc, "collect", lambda *_: 0)
+
+
+@pytest.fixture
+def collecting() -> None:
+    """Let a test collect garbage."""
+
+
 @pytest.mark.parametrize(
-    ("rows", "size", "fits", "expected"),
+    ("rows", "size", "earlier", "fits", "expected"),
     [
-        (32, 16, 16, [16]),
-        (32, 16, 5, [16, 8, 4]),
-        (12, 12, 1, [12, 6, 3, 1]),
-        (4, 16, 2, [4, 2]),  # a pass has no more rows than the step
+        (32, 16, None, 16, [16]),
+        (12, 12, None, 1, [12, 6, 3, 1]),
+        (4, 16, None, 2, [4, 2]),  # a pass has no more rows than the step
+        (16, 16, 4, 4, [4]),  # a continued run begins with what was found
+        (16, 2, 4, 16, [2]),  # and with fewer where they are asked for
     ],
 )
-@pytest.mark.ci
-def test_forward_passes_are_halved_until_they_fit(rows, size, fits, expected):
+def test_forward_passes_are_halved_until_they_fit(rows, size, earlier, fits, expected, capsys):
     tried: list[int] = []
-    fit_to_memory(run_that_fits(fits, tried), config(rows, size), 1)
+    fit_to_memory(run_that_fits(fits, tried), config(rows, size), 1, earlier_rows=earlier)
     assert tried == expected
+    assert capsys.readouterr().out.splitlines() == [
+        f"out of memory with {one} rows per forward pass; trying {other}"
+        for one, other in itertools.pairwise(expected)
+    ]
 
 
-def test_a_continued_run_begins_with_what_was_found():
+@pytest.mark.parametrize(
+    ("on_gpu", "earlier", "expected"), [(True, None, [112, 56, 28]), (True, 28, [28]), (False, None, [16])]
+)
+def test_auto_begins_with_all_rows_on_a_gpu_and_needs_no_other_flag(on_gpu, earlier, expected):
     tried: list[int] = []
-    fit_to_memory(run_that_fits(4, tried), config(16, 16), 1, earlier_rows=4)
-    assert tried == [4]
-
-
-def test_auto_begins_with_all_rows_on_a_gpu_and_needs_no_other_flag():
-    tried: list[int] = []
-    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True)
-    assert tried == [112, 56, 28]
-    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True, earlier_rows=28)
-    assert tried[3:] == [28]
-    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False))
-    assert tried[4:] == [16]
+    asked = config(112, "auto", find=False)
+    fit_to_memory(run_that_fits(30, tried), asked, on_gpu=on_gpu, earlier_rows=earlier)
+    assert tried == expected
 
 
 def test_a_number_alone_is_kept():
@@ -69,11 +81,14 @@ def test_a_number_alone_is_kept():
     assert tried == [8]
 
 
-def test_several_processes_with_auto_are_told_a_number():
+def test_several_processes_with_auto_and_one_row_that_does_not_fit_are_told_what_to_do():
     with pytest.raises(UsageError, match=r"with 56 rows .*; give --train.per-device-train-batch-size 28$"):
         fit_to_memory(run_that_fits(4, []), config(112, "auto", find=False), 2, on_gpu=True)
+    with pytest.raises(UsageError, match="memory runs out with 1 rows per forward pass; shorten"):
+        fit_to_memory(run_that_fits(0, []), config(4, 4), 1)
 
 
+@pytest.mark.usefixtures("collecting")
 def test_the_tensors_of_an_attempt_are_gone_before_the_next():
     kept: list[weakref.ref] = []
 
@@ -86,11 +101,6 @@ def test_the_tensors_of_an_attempt_are_gone_before_the_next():
 
     fit_to_memory(run, config(16, 16))
     assert len(kept) == 3
-
-
-def test_one_row_that_does_not_fit_is_told():
-    with pytest.raises(UsageError, match="memory runs out with 1 rows per forward pass; shorten"):
-        fit_to_memory(run_that_fits(0, []), config(4, 4), 1)
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
@@ -119,24 +129,6 @@ def test_what_is_a_lack_of_memory(error, expected):
     assert is_out_of_memory(error) == expected
 
 
-def test_memory_that_runs_out_outside_torch_counts_too():
-    def run(config: RunConfig) -> None:
-        tried.append(config.train.per_device_train_batch_size)
-        if tried[-1] > 4:
-            raise MemoryError
-
-    tried: list[int] = []
-    fit_to_memory(run, config(8, 8), 1)
-    assert tried == [8, 4]
-
-
-def test_fewer_rows_than_were_found_are_taken_where_they_are_asked_for():
-    tried: list[int] = []
-    fit_to_memory(run_that_fits(16, tried), config(16, 2), earlier_rows=4)
-    assert tried == [2]
-
-
-@pytest.mark.ci
 def test_evaluation_that_does_not_fit_has_fewer_rows_too():
     tried: list[tuple[int, int]] = []
 

@@ -18,7 +18,6 @@ from tests.unit.report.significance.source_study import source_study_interval
 
 STUDIES = 100_000
 FAMILIES_OF_TESTS = 10_000
-NUM_RUNS = [3, 6, *(pytest.param(num_runs, marks=pytest.mark.slow) for num_runs in (5, 10))]
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -51,10 +50,16 @@ def studies(shape: str, num_families: int, num_runs: int, difference: float = 0.
     return welch(cells.mean(-1), cells.var(-1, ddof=1), [num_runs] * 2 * num_families, weights)
 
 
-@pytest.mark.parametrize("num_families", [1, 2])
-@pytest.mark.parametrize("num_runs", NUM_RUNS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.ci
+DESIGNS = [(shape, num_runs, families) for shape in SHAPES for num_runs in (3, 6, 10) for families in (1, 2)]
+
+
+IN_ALL_DESIGNS = pytest.mark.parametrize(
+    ("shape", "num_runs", "num_families"),
+    [DESIGNS[0], *(pytest.param(*design, marks=pytest.mark.slow) for design in DESIGNS[1:])],
+)
+
+
+@IN_ALL_DESIGNS
 def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_families: int):
     """A little conservative at three seeds and never far below 95%."""
     found = studies(shape, num_families, num_runs)
@@ -63,6 +68,7 @@ def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_fami
     assert ((found.p > 0.05) == holds).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_runs", [3, 6])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
@@ -77,42 +83,18 @@ def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
     assert np.mean(wrong) <= 0.05
 
 
-def of_models(cells: np.ndarray, weights: list[float]) -> Welch:
-    """Compare arms of shape (studies, arms, runs)."""
-    return welch(cells.mean(-1), cells.var(-1, ddof=1), [cells.shape[-1]] * cells.shape[1], weights)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("spread_of_models", [0.0, 1.0, 5.0])
-@pytest.mark.ci
-def test_heads_of_the_same_models_are_rarely_called_different(shape: str, spread_of_models: float):
-    """Three seeds, two families, equal heads: paired by model the spread of the models is of no account."""
-    rng = np.random.default_rng([9, sorted(SHAPES).index(shape), int(spread_of_models)])
-    models = spread_of_models * rng.normal(size=(STUDIES, 2, 1, 3))
-    scores = models + SHAPES[shape](rng, (STUDIES, 2 * 2, 3)).reshape(STUDIES, 2, 2, 3)
-    paired = of_models(scores[:, :, 0] - scores[:, :, 1], [0.5, 0.5])
-    assert 0.02 <= (paired.p < 0.05).mean() <= 0.055
-    if spread_of_models == 5.0:  # without pairs nothing would be found, equal or not
-        alone = of_models(scores.reshape(STUDIES, 4, 3), [0.5, -0.5, 0.5, -0.5])
-        assert (alone.p < 0.05).mean() < 0.005
+def test_heads_of_the_same_models_are_rarely_called_different(shape: str):
+    """Three seeds, two families, equal heads, paired by model."""
+    rng = np.random.default_rng([9, sorted(SHAPES).index(shape)])
+    scores = SHAPES[shape](rng, (STUDIES, 2 * 2, 3)).reshape(STUDIES, 2, 2, 3)
+    pairs = scores[:, :, 0] - scores[:, :, 1]
+    found = welch(pairs.mean(-1), pairs.var(-1, ddof=1), [3, 3], [0.5, 0.5])
+    assert 0.02 <= (found.p < 0.05).mean() <= 0.055
 
 
-def test_heads_of_one_model_are_one_replicate():
-    """A mean over two heads has as many replicates as models: without pairs, equal FFNs differ too often."""
-    rng = np.random.default_rng(10)
-    models = 3 * rng.normal(size=(STUDIES, 2, 1, 3))  # two FFNs, three seeds
-    scores = models + 0.5 * rng.normal(size=(STUDIES, 2, 2, 3))  # two heads of each
-    alone = of_models(scores.reshape(STUDIES, 4, 3), [0.5, 0.5, -0.5, -0.5])
-    assert (alone.p < 0.05).mean() > 0.1
-    of_ffns = scores.mean(2)
-    paired = of_models(of_ffns[:, :1] - of_ffns[:, 1:], [1.0])
-    assert 0.045 <= (paired.p < 0.05).mean() <= 0.055
-
-
-@pytest.mark.parametrize("num_families", [1, 2])
-@pytest.mark.parametrize("num_runs", [3, 6, 10])
-@pytest.mark.parametrize("shape", ["normal", "unequal", "outliers"])
-@pytest.mark.ci
+@IN_ALL_DESIGNS
 def test_a_difference_of_the_margin_is_rarely_called_equivalent(shape: str, num_runs: int, num_families: int):
     """The worst case of the verdict ``equivalent``: a true difference as large as the margin."""
     found = studies(shape, num_families, num_runs, difference=1.0)
@@ -120,6 +102,7 @@ def test_a_difference_of_the_margin_is_rarely_called_equivalent(shape: str, num_
     assert (p < 0.05).mean() <= 0.05
 
 
+@pytest.mark.slow
 def test_the_simulation_would_notice_a_percentile_bootstrap():
     """The field's usual interval covers far too little at five seeds, and this simulation shows it."""
     rng = np.random.default_rng(5)
@@ -133,6 +116,7 @@ def test_the_simulation_would_notice_a_percentile_bootstrap():
     assert stats.binomtest(sum(holds), len(holds), 0.95).pvalue < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_runs", "covered"), [(5, 83.4), (6, 85.4)])
 def test_the_source_study_s_interval_covers_too_little(num_runs: int, covered: float):
     """As its code draws them, both arms with one generator state: docs/sources.md."""
@@ -143,6 +127,7 @@ def test_the_source_study_s_interval_covers_too_little(num_runs: int, covered: f
     assert holds == pytest.approx(covered, abs=2)
 
 
+@pytest.mark.slow
 def test_the_source_study_s_printed_intervals_come_out(shared_data: Path):
     """Its Tables 3 and 4, from its Table 5 in that order of rows and names: docs/sources.md."""
     scores = pd.read_csv(shared_data / "thesis" / "table5.csv")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from base.run.folder_names import RunFolder
-from report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
 from report.significance import data_checks
 from report.significance.axes import Benchmark
 from report.significance.comparison import metrics
 from report.significance.data_checks import (
     balance_notes,
     clean_rows,
+    find_equal_runs,
     find_outliers,
     flat_notes,
     outlier_notes,
@@ -26,8 +22,7 @@ from report.significance.data_checks import (
 from report.significance.factor import Relabelling
 from scores.metrics import Declared
 from scores.run_scores import comparable_scores, normalise_rows, run_scores
-from slurm.cell_state import CellState, write_state
-from tests.unit.report.significance.comparing import table
+from tests.unit.report.significance.comparing import compare, table
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
 
@@ -53,6 +48,7 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
         ("b", 1, "x", 52.0), ("b", 1, "x", 53.0), ("b", 1, "x", 53.0), ("b", 2, "x", 54.0),
     )  # fmt: skip
     cleaned, notes = clean_rows(rows)
+    assert list(cleaned.columns) == list(rows.columns)
     assert cleaned[["variant", "seed", "score"]].to_records(index=False).tolist() == [
         ("a", 1, 50.0),
         ("a", 2, 51.0),
@@ -77,32 +73,6 @@ def test_a_copied_run_counts_once():
     (note,) = notes
     assert "f a seed 1, f a seed 2 and f b seed 7" in note
     assert "was it copied?" in note
-
-
-def test_equal_rounded_scores_are_named_and_kept():
-    rows = rows_of(("a", 1, "x", 50.1), ("a", 1, "y", 60.2), ("a", 2, "x", 50.1), ("a", 2, "y", 60.2))
-    cleaned, notes = clean_rows(rows)
-    assert len(cleaned) == len(rows)
-    assert notes == [
-        "different runs with the same scores, which may be chance, kept: f a seed 1 and f a seed 2"
-    ]
-
-
-def test_decimals_of_losses_count():
-    """Losses agree in four decimals by chance, in eight only if copied."""
-    rough = {1: 1.1218, 2: 1.1224, 3: 1.1218, 4: 1.1192}
-    exact = {1: 1.12182517, 2: 1.12241942, 3: 1.12182517, 4: 1.11923241}
-    found = []
-    for losses in (rough, exact):
-        rows = rows_of(*(("a", seed, "x", loss) for seed, loss in losses.items())).assign(metric="perplexity")
-        found.append(clean_rows(rows)[1])
-    assert found[0] == []
-    assert "was it copied?: f a seed 1 and f a seed 3" in found[1][0]
-
-
-def test_one_equal_rounded_score_is_no_news():
-    rows = rows_of(("a", 1, "x", 50.1), ("a", 2, "x", 50.1), ("b", 1, "x", 50.1))
-    assert clean_rows(rows)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -164,59 +134,99 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
     assert flagged == {("f", "b", 3)}
 
 
-@pytest.mark.slow
-def test_ordinary_scores_have_no_outlier():
-    rng = np.random.default_rng(1)
-    many = [scores_of({("f", v): list(rng.normal(50, 1, 6)) for v in "abcd"}) for _ in range(60)]
-    # At 5% a benchmark, so of 60 studies about three have one.
-    assert 1 <= sum(len(find_outliers(scores)) > 0 for scores in many) <= 8
-
-
 def test_runs_that_all_score_the_same_are_named():
     (note,) = flat_notes(scores_of({("f", "a"): [50, 50, 50], ("f", "b"): [50, 51, 52]}))
     assert note.startswith("blimp: all runs of f a score exactly 50,")
 
 
-def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
-    run = tmp_path / "gpt_neo" / "kan" / "seed1-abc"
-    run.mkdir(parents=True)
-    (run / "FAILED").write_text(json.dumps({"step": 120, "problem": "the loss is nan"}))
-    said = "diverged in pretraining: gpt_neo/kan/seed1-abc (the loss is nan at step 120)"
-    for run_ids in (None, frozenset({"gpt_neo/kan/seed1-abc"})):
-        assert list(failed_notes(failed_runs(tmp_path, run_ids))) == [said]
-    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
+def draw(
+    rng: np.random.Generator, runs: int, arms: int, tasks: int, step: float, copies: int = 0
+) -> pd.DataFrame:
+    """Rows of runs whose tasks correlate and are rounded; the last runs of an arm repeat its first."""
+    arm = np.arange(runs) % arms
+    spread = 0.8 * rng.normal(size=(runs, 1)) + 0.6 * rng.normal(size=(runs, tasks))
+    scores = 60 + rng.normal(0, 3, size=(arms, tasks))[arm] + 0.5 * spread
+    scores = (scores / step).round() * step
+    for each in range(arms):
+        members = np.flatnonzero(arm == each)
+        scores[members[len(members) - copies :]] = scores[members[:copies]]
+    return rows_of_runs(scores, arm)
 
 
-def test_failed_cells_are_named_with_their_error(tmp_path: Path):
-    run_id = "gpt_neo/kan/seed1-abc"
-    write_state(tmp_path, run_id, CellState(name="failed", error="UsageError: no such file"))
-    write_state(tmp_path, "gpt_neo/kan/seed2-abc", CellState(name="done"))
-    found = failed_runs(tmp_path, None)
-    assert list(failed_notes(found)) == [f"failed: {run_id} (UsageError: no such file)"]
-    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
-
-
-@pytest.mark.parametrize(("seeds", "differ"), [([[1], [2]], False), ([[1], [1, 2]], True)])
-def test_each_run_may_have_its_own_seed_of_finetuning(tmp_path: Path, seeds, differ):
-    folders = {}
-    for own in seeds:
-        run_id = f"gpt_neo/gelu/seed{len(folders)}-x"
-        folders[run_id] = RunFolder(tmp_path / run_id)
-        folders[run_id].eval_dir.mkdir(parents=True)
-        ledger = {"weights": "w", "tasks": {"glue/rte/linear": {"version": 3, "seeds": own}}}
-        (tmp_path / run_id / "eval" / "done.json").write_text(json.dumps(ledger))
-    assert bool(protocol_notes(folders)) == differ
-
-
-def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):
-    folders = {}
-    for family, seed, version in (("gpt_neo", 1, 2), ("gpt_neo", 2, 2), ("gpt_neo", 3, 1), ("roberta", 1, 9)):
-        run_id = f"{family}/gelu/seed{seed}-x"
-        folder = tmp_path / run_id / "eval"
-        folder.mkdir(parents=True)
-        protocol = {"version": version, "reduction": "sum"}
-        (folder / "done.json").write_text(json.dumps({"weights": "w", "tasks": {"blimp/x": protocol}}))
-        folders[run_id] = RunFolder(tmp_path / run_id)
-    assert protocol_notes(folders) == [
-        "scored differently in gpt_neo, version: gpt_neo/gelu/seed3-x against the other runs (blimp/x)"
+def rows_of_runs(scores: np.ndarray, arms: np.ndarray, metric: str = "accuracy") -> pd.DataFrame:
+    table = [
+        ("f", "abcdefghi"[arm], seed, "blimp", f"task-{task}", metric, score)
+        for seed, (arm, of_run) in enumerate(zip(arms, scores, strict=True))
+        for task, score in enumerate(of_run)
     ]
+    return normalise_rows(pd.DataFrame(table, columns=NAMES))
+
+
+@pytest.mark.parametrize(
+    ("runs", "arms", "copies", "step"), [(6, 2, 1, 0.1), (12, 1, 6, 0.01), (54, 9, 1, 0.1), (60, 2, 12, 0.01)]
+)
+def test_copies_are_found_in_many_scores(runs: int, arms: int, copies: int, step: float):
+    rows = draw(np.random.default_rng(6), runs, arms, 20, step, copies=copies)
+    assert sum(find_equal_runs(rows).values()) == copies * arms
+
+
+def test_twelve_copied_runs_do_not_make_a_difference():
+    rng = np.random.default_rng(3)
+    honest = draw(rng, 12, 2, 20, 0.01)
+    copied = honest.assign(seed=honest.seed + 100, run_id=honest.run_id + "-b")
+    together = normalise_rows(pd.concat([honest, copied]))
+    cleaned, (note,) = clean_rows(together)
+    assert cleaned[["variant", "seed", "score"]].equals(honest[["variant", "seed", "score"]])
+    assert note.startswith("the same scores throughout, of one arm counted as one run; was it copied?: ")
+    assert "f a seed 0 and f a seed 100; f a seed 2 and f a seed 102; " in note
+    a, b = (honest[honest.variant == name].groupby("seed").score.mean() for name in "ab")
+    expected = stats.ttest_ind(a, b, equal_var=False).pvalue
+    assert compare(together, "a - b").p == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_single_score_is_no_evidence():
+    """Of twelve runs with two decimals a pair is often the same by chance; all of them stay."""
+    scores = np.random.default_rng(0).normal(60, 0.5, size=(12, 1)).round(2)
+    scores[1] = scores[0]
+    cleaned, notes = clean_rows(rows_of_runs(scores, np.zeros(12, int)))
+    assert len(cleaned) == 12
+    assert notes == []
+
+
+def test_a_loss_of_many_digits_is():
+    scores = np.random.default_rng(0).normal(3, 0.02, size=(6, 1)).round(8)
+    scores[1] = scores[0]
+    cleaned, (note,) = clean_rows(rows_of_runs(scores, np.zeros(6, int), "perplexity"))
+    assert cleaned.seed.tolist() == [0, 2, 3, 4, 5]
+    assert "was it copied?: f a seed 0 and f a seed 1" in note
+
+
+def test_shares_of_few_items_are_the_same_by_chance_however_many_decimals_they_have():
+    scores = 100 * np.random.default_rng(2).integers(138, 150, size=(16, 2)) / 277
+    scores[1] = scores[0]
+    assert not any(find_equal_runs(rows_of_runs(scores, np.zeros(16, int))).values())
+
+
+def test_runs_that_are_equal_in_few_shares_are_kept():
+    table = draw(np.random.default_rng(5), 12, 2, 5, 0.01, copies=1)
+    cleaned, (note,) = clean_rows(table)
+    assert len(cleaned) == len(table)
+    assert note.startswith("different runs with the same scores, which may be chance, kept: ")
+
+
+def test_equal_runs_of_two_models_are_named_and_kept():
+    scores = np.random.default_rng(2).normal(60, 3, size=(12, 12)).round(2)
+    scores[1] = scores[0]
+    cleaned, (note,) = clean_rows(rows_of_runs(scores, np.arange(12) % 2))
+    assert cleaned.seed.nunique() == 12
+    assert note == (
+        "runs of different models with the same scores, kept; was one copied?: f a seed 0 and f b seed 1"
+    )
+
+
+def test_models_that_answer_nothing_are_no_copies():
+    """A correlation of zero is what every constant answer gets."""
+    scores = np.r_[np.zeros((4, 8)), np.random.default_rng(1).normal(30, 3, size=(8, 8))]
+    cleaned, notes = clean_rows(rows_of_runs(scores, np.repeat([0, 1], [4, 8]), "matthews_correlation"))
+    assert cleaned.seed.nunique() == 12
+    assert notes == []

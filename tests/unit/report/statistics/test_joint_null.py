@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -81,8 +79,8 @@ def test_a_comparison_without_runs_has_no_p():
     assert np.isnan(p_of_t(found)[:, 0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_paired", [False, True])
-@pytest.mark.ci
 def test_simulated_studies_share_what_real_ones_share(is_paired):
     """Correlations of t between comparisons, against studies of the same truth simulated directly."""
     truth = np.random.default_rng(3)
@@ -130,21 +128,9 @@ def test_one_outcome_with_equal_spread_is_dunnetts_test():
     arms[2] += 0.4
     expected = stats.dunnett(*arms[1:], control=arms[0], random_state=1).pvalue
     cells = cells_of_arms(arms[:, :, None], *design(5, 1))
-    as_seen, *_ = simulated(cells, 100_000, np.random.default_rng(0))
+    as_seen, *_ = simulated(cells, 40_000, np.random.default_rng(0))
     p_values = [float(stats.ttest_ind(arm, arms[0], equal_var=False).pvalue) for arm in arms[1:]]
-    assert MaxT(p_of_t(as_seen)).adjust(p_values)[1] == pytest.approx(expected[1], abs=3e-3)
-
-
-@pytest.mark.parametrize("is_paired", [False, True])
-@pytest.mark.ci
-def test_a_study_of_the_full_size_takes_a_second(is_paired):
-    weights, metrics, families = design(9, 6, num_families=2)
-    scores = run_scores(np.random.default_rng(12), 20, 10, 6, correlation=0.5)
-    start = time.process_time()
-    cells = cells_of_pairs(scores, weights, metrics, families) if is_paired else None
-    cells = cells or cells_of_arms(scores, weights, metrics, families)
-    MaxT(*map(p_of_t, simulated(cells, 10_000, np.random.default_rng(0)))).adjust([0.01] * 54)
-    assert time.process_time() - start < 6
+    assert MaxT(p_of_t(as_seen)).adjust(p_values)[1] == pytest.approx(expected[1], abs=5e-3)
 
 
 def test_studies_of_several_kinds_are_drawn():
@@ -165,7 +151,7 @@ def test_a_choice_of_rates_moves_all_families_of_a_variant_together():
     scores = run_scores(np.random.default_rng(14), 4, 400, 1)
     choices = np.stack([np.full((4, 1), 0.5), np.full((4, 1), 1e6)])
     cells = cells_of_arms(scores, weights, metrics, families, choices, np.array([0, 1, 0, 1]))
-    as_seen, *_ = simulated(cells, 20_000, np.random.default_rng(2))
-    assert as_seen.t.std() == pytest.approx(1.0, abs=0.02)
+    as_seen, *_ = simulated(cells, 5_000, np.random.default_rng(2))
+    assert as_seen.t.std() == pytest.approx(1.0, abs=0.04)
     alone = cells_of_arms(scores, weights, metrics, families, choices, np.arange(4))
-    assert simulated(alone, 20_000, np.random.default_rng(2))[0].t.std() == pytest.approx(0.5**0.5, abs=0.02)
+    assert simulated(alone, 5_000, np.random.default_rng(2))[0].t.std() == pytest.approx(0.5**0.5, abs=0.03)

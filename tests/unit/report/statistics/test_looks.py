@@ -14,7 +14,9 @@ from report.statistics.looks import (
     Looks,
     OneLook,
     PlannedLooks,
+    boundaries,
     nominal_levels,
+    obrien_fleming,
     one_sided,
 )
 
@@ -56,14 +58,6 @@ def stops(scores: np.ndarray, looks: Looks, at: Sequence[int], level: float = 0.
 
 def wrong(scores: np.ndarray, looks: Looks, at: Sequence[int], level: float = 0.05) -> float:
     return float((stops(scores, looks, at, level) > 0).mean())
-
-
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.ci
-def test_planned_looks_are_wrong_in_at_most_5_percent(plan: tuple[int, ...]):
-    """Over all looks of 20,000 studies of normal scores, up to what simulation leaves open (2 errors)."""
-    scores = draw("normal", 1, plan[-1], STUDIES, 0)
-    assert wrong(scores, PlannedLooks(plan), plan) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / STUDIES)
 
 
 @pytest.mark.slow
@@ -155,3 +149,48 @@ def test_one_side_of_a_plan_is_wrong_in_at_most_5_percent():
         look = plan.at(num_runs)
         claimed |= np.array([one_sided(look, p) for p in stats.t.sf(t, df)]) < 0.05
     assert 0.04 < claimed.mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / STUDIES)
+
+
+def spent(fractions: list[float], level: float) -> list[float]:
+    return [obrien_fleming(t, level) for t in fractions]
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        [2.9626, 1.9686],
+        [4.8769, 3.3569, 2.6803, 2.2898, 2.0310],  # Reboussin, DeMets, Kim and Lan 2000
+    ],
+)
+def test_equal_looks_have_the_published_boundaries(published: list[float]):
+    """Lan and DeMets' spending like O'Brien and Fleming, 5% two-sided."""
+    fractions = [(i + 1) / len(published) for i in range(len(published))]
+    np.testing.assert_allclose(boundaries(spent(fractions, 0.05), fractions), published, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("level", "looks"), [(0.2, [0.3, 0.6, 1.0]), (0.05 / 54, [0.5, 0.55, 1.0]), (0.05, [0.2, 0.9])]
+)
+def test_each_look_spends_what_it_may(looks: list[float], level: float):
+    """The chance of no crossing so far, from a box under the multivariate normal distribution."""
+    bounds = boundaries(spent(looks, level), looks)
+    correlation = np.sqrt(np.minimum.outer(looks, looks) / np.maximum.outer(looks, looks))
+    for k in range(1, len(looks) + 1):
+        inside = stats.multivariate_normal(cov=correlation[:k, :k], abseps=1e-9, releps=1e-9, maxpts=10**6)
+        crossed = 1 - inside.cdf(bounds[:k], lower_limit=-bounds[:k])
+        assert crossed == pytest.approx(obrien_fleming(looks[k - 1], level), rel=2e-3, abs=1e-7)
+
+
+def test_the_whole_level_is_spent_at_the_end_and_behind_it():
+    assert obrien_fleming(1.0, 0.05) == pytest.approx(0.05)
+    assert obrien_fleming(1.4, 0.05) == pytest.approx(0.05)
+    assert obrien_fleming(0.3, 0.05) == pytest.approx(4 * stats.norm.sf(stats.norm.isf(0.0125) / 0.3**0.5))
+
+
+@pytest.mark.slow
+def test_looks_that_follow_each_other_run_by_run_are_resolved():
+    """A hundred looks spend the level, by simulated sums of normal scores."""
+    looks = np.arange(1, 101) / 100
+    bounds = boundaries([0.05 * t for t in looks], list(looks))
+    scores = np.random.default_rng(4).normal(size=(100_000, 100)).cumsum(1) / np.sqrt(np.arange(1, 101))
+    assert (np.abs(scores) > bounds).any(1).mean() == pytest.approx(0.05, abs=0.0025)

@@ -17,7 +17,7 @@ from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir
 from slurm.commands import study_run as submit
 from slurm.study.cells import RunCell
-from slurm.study.study import Study, load_study
+from slurm.study.study import load_study
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 RUN_IDS = {
@@ -46,24 +46,6 @@ SIZES: Mapping[str, Any] = {
 }
 
 
-def write(path: Path, **changes: object) -> Path:
-    content = {
-        "name": "test",
-        "families": {"gpt_neo": str(CONFIGS / "tiny.yaml")},
-        "variants": ["gelu", "kan"],
-        "seeds": [1, 2],
-        "config": {"output": {"runs_dir": str(path / "runs")}},
-        "evaluation": {"suites": []},
-    } | changes
-    file = path / "study.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    return file
-
-
-def load(path: Path, **changes: object) -> Study:
-    return load_study(write(path, **changes))
-
-
 def config_of(cell: object) -> RunConfig:
     assert isinstance(cell, RunCell)
     return cell.config
@@ -77,10 +59,9 @@ def test_studies_without_axes_keep_their_run_folders(name: str) -> None:
     assert all(not cell.places and cell.stage == "main" for cell in study.cells)
 
 
-def test_cells_are_those_of_an_enumeration_by_hand(tmp_path: Path) -> None:
+def test_cells_are_those_of_an_enumeration_by_hand(load) -> None:
     rates = {"0.001": 1e-3, "0.0003": 3e-4}
     study = load(
-        tmp_path,
         variants=["gelu", "kan grid_size=3"],
         sizes=SIZES,
         tokens=["64k", 128_000],
@@ -94,14 +75,15 @@ def test_cells_are_those_of_an_enumeration_by_hand(tmp_path: Path) -> None:
     ]
     assert [(cell.variant, cell.seed, cell.places) for cell in study.cells] == by_hand
     assert len({cell.run_id for cell in study.cells}) == 32
+    assert study.cells[1].label == (
+        "gpt_neo/kan grid_size=3/seed1 (size small, tokens 64k, optim.learning_rate 0.001)"
+    )
     for cell in study.cells:
         config, places = config_of(cell), dict(cell.places)
         is_kan, size = cell.variant != "gelu", SIZES[places["size"]]
         width = (size["variants"]["kan"] if is_kan else size)["model"]["intermediate_size"]
-        assert (config.model.hidden_size, config.model.intermediate_size) == (
-            size["model"]["hidden_size"],
-            width,
-        )
+        assert config.model.hidden_size == size["model"]["hidden_size"]
+        assert config.model.intermediate_size == width
         assert config.model.ffn_options == ({"grid_size": 3} if is_kan else None)
         assert config.optim.learning_rate == rates[places["optim.learning_rate"]]
         step = config.train.batch_size * config.data.block_size
@@ -109,29 +91,34 @@ def test_cells_are_those_of_an_enumeration_by_hand(tmp_path: Path) -> None:
         assert config.optim.max_steps == tokens // step
 
 
-def test_a_level_is_the_run_that_its_options_train_by_themselves(tmp_path: Path) -> None:
-    """Each cell of a level against the training command's configuration."""
-    study = load(tmp_path, variants=["gelu", "kan activation=gelu grid_size=3", "kan ffn_budget=params"])
-    for cell, flags in (
-        (study.cells[1], ["--model.ffn-options", "grid_size", "3", "activation", "gelu"]),
-        (study.cells[2], ["--ffn-budget", "params"]),
-    ):
-        where = ["--study", "test", "--runs-dir", str(tmp_path / "runs")]
-        alone = load_config(CONFIGS / "tiny.yaml", ["--seed", "1", "--ffn", "kan", *flags, *where])
-        assert run_dir(alone).name == cell.run_dir.name
+@pytest.mark.parametrize(
+    ("level", "flags"),
+    [
+        (
+            "kan activation=gelu grid_size=3",
+            ["--model.ffn-options", "grid_size", "3", "activation", "gelu"],
+        ),
+        ("kan ffn_budget=params", ["--ffn-budget", "params"]),
+    ],
+)
+def test_a_level_is_the_run_that_its_options_train_by_themselves(level, flags, load, tmp_path) -> None:
+    """Against the training command's configuration."""
+    cell = load(variants=["gelu", level]).cells[1]
+    where = ["--study", "test", "--runs-dir", str(tmp_path / "runs")]
+    alone = load_config(CONFIGS / "tiny.yaml", ["--seed", "1", "--ffn", "kan", *flags, *where])
+    assert run_dir(alone).name == cell.run_dir.name
 
 
-def test_the_studys_folder_tells_what_its_runs_do_not(tmp_path: Path) -> None:
-    study = load(tmp_path, variants=["gelu", "kan", "kan grid_size=3"])
+def test_the_studys_folder_tells_what_its_runs_do_not(load) -> None:
+    study = load(variants=["gelu", "kan", "kan grid_size=3"])
     study.write()
     written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())
     assert written["variants"] == ["gelu", "kan", "kan grid_size=3"]
     assert written["levels"] == {
         cell.run_id: {"variant": "kan grid_size=3"} for cell in study.cells if " " in cell.variant
     }
-    assert "axes" not in written
-    assert "stages" not in written
-    study = load(tmp_path, sizes=SIZES, name="sized")
+    assert not {"axes", "stages"} & written.keys()
+    study = load(sizes=SIZES, name="sized")
     study.write()
     written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())
     assert written["axes"] == {"size": ["small", "large"]}
@@ -139,42 +126,30 @@ def test_the_studys_folder_tells_what_its_runs_do_not(tmp_path: Path) -> None:
     assert len(written["levels"]) == len(written["cells"]) == 8
 
 
-def test_a_run_is_shown_with_its_level_and_its_places(tmp_path: Path) -> None:
-    study = load(tmp_path, variants=["gelu", "kan  grid_size=3.0"], sizes=SIZES, tokens=["64k"])
-    labels = [cell.label for cell in study.cells[:2]]
-    assert labels == [
-        "gpt_neo/gelu/seed1 (size small, tokens 64k)",
-        "gpt_neo/kan grid_size=3/seed1 (size small, tokens 64k)",
-    ]
-
-
-def test_an_axis_wins_over_what_a_base_config_has_for_a_variant(tmp_path: Path) -> None:
+def test_an_axis_wins_over_what_a_base_config_has_for_a_variant(load, tmp_path: Path) -> None:
     base = yaml.safe_load((CONFIGS / "tiny.yaml").read_text())
     base["variants"] = {"kan": {"optim": {"learning_rate": 0.5, "max_steps": 3}}}
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
-    families = {"gpt_neo": "base.yaml"}
-    study = load(tmp_path, families=families, axes={"optim.learning_rate": [0.1, 0.2]}, tokens=["64k"])
+    study = load(families={"gpt_neo": "base.yaml"}, axes={"optim.learning_rate": [0.1, 0.2]}, tokens=["64k"])
     assert [config_of(cell).optim.learning_rate for cell in study.cells[:4]] == [0.1, 0.1, 0.2, 0.2]
     assert len({config_of(cell).optim.max_steps for cell in study.cells}) == 1
 
 
-def test_the_report_compares_the_levels_of_an_axis(tmp_path: Path) -> None:
+def test_the_report_compares_the_levels_of_an_axis(load) -> None:
     report = {"factor": "optim.learning_rate", "baseline": 1.0e-3, "contrasts": ["0.003 - 0.001"]}
-    study = load(tmp_path, axes={"optim.learning_rate": [1e-3, 3e-3]}, report=report)
-    assert study.config.report.baseline == "0.001"
-    assert study.config.compared == ("0.001", "0.003")
+    config = load(axes={"optim.learning_rate": [1e-3, 3e-3]}, report=report).config
+    assert config.report.baseline == "0.001"
+    assert config.compared == ("0.001", "0.003")
     contrast = "kan grid_size=3.0 activation=gelu - kan grid_size=5"
     levels = ["gelu", "kan", "kan activation=gelu grid_size=3"]
-    study = load(tmp_path, variants=levels, report={"contrasts": [contrast], "baseline": "kan grid_size=5"})
-    assert study.config.report.contrasts == ("kan activation=gelu grid_size=3 - kan",)
-    assert study.config.report.baseline == "kan"
+    config = load(variants=levels, report={"contrasts": [contrast], "baseline": "kan grid_size=5"}).config
+    assert config.report.contrasts == ("kan activation=gelu grid_size=3 - kan",)
+    assert config.report.baseline == "kan"
 
 
-def test_a_dry_run_names_axes_and_cells_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_names_axes_and_cells_and_writes_nothing(write_study, tmp_path: Path, capsys) -> None:
     report = {"factor": "tokens", "baseline": "64k"}
-    path = write(tmp_path, variants=["gelu", "kan grid_size=3"], tokens=["64k", "128k"], report=report)
+    path = write_study(variants=["gelu", "kan grid_size=3"], tokens=["64k", "128k"], report=report)
     assert submit([str(path), "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "8 cells in" in said

@@ -67,29 +67,22 @@ def test_nothing_is_run_without_consent(study_file, tmp_path):
 
 
 def test_with_consent_the_spec_s_name_stands_everywhere(study_file, tmp_path):
+    content = yaml.safe_load(study_file.read_text())
+    levels = [*content["variants"], f"{content['variants'][1]} init=0.5"]
+    study_file.write_text(yaml.safe_dump(content | {"variants": levels}))
     study = load_study(study_file, trust_remote_code=True)
     assert (tmp_path / "mark").exists()
-    assert study.config.variants == ("gelu", "my-xielu")
-    of_gelu, of_own = study.cells[:2]
+    assert study.config.models == ("gelu", "my-xielu", "my-xielu init=0.5")
+    of_gelu, of_own, at_half = study.cells[:3]
     assert of_own.run_dir.parent == tmp_path / "runs/own/gpt_neo/my-xielu"
     model = of_own.config.model
     assert (model.ffn, model.ffn_file) == ("my-xielu", f"{tmp_path}/my/mine.py:XIELU")
     assert (model.intermediate_size, model.ffn_options["init"]) == (24, 1.0)
+    assert at_half.config.model.ffn_options == {"init": 0.5}
     assert (of_gelu.variant_file, of_gelu.config.model.ffn_file) == (None, None)
+    assert of_own.variant_file == at_half.variant_file
     assert [one.name for one in own_of(study.planned)] == ["my-xielu"]
     assert folder_of(study_file) == study.folder
-
-
-def test_a_variant_in_a_file_takes_options(study_file):
-    content = yaml.safe_load(study_file.read_text())
-    levels = ["gelu", "../my/mine.py:XIELU", "../my/mine.py:XIELU init=0.5"]
-    study_file.write_text(yaml.safe_dump(content | {"variants": levels, "config": {}}))
-    with pytest.raises(UsageError, match=r"mine\.py:XIELU, which is code"):
-        load_study(study_file)
-    study = load_study(study_file, trust_remote_code=True)
-    assert study.config.models == ("gelu", "my-xielu", "my-xielu init=0.5")
-    assert study.cells[2].config.model.ffn_options == {"init": 0.5}
-    assert study.cells[2].variant_file == study.cells[1].variant_file
 
 
 def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monkeypatch):

@@ -18,9 +18,6 @@ PARAMETERS = {
     ("gpt_neo", "gelu"): "9,585,664",
     ("gpt_neo", "prelu"): "9,587,712",
     ("gpt_neo", "thesis-kan"): "11,679,744",
-    ("gpt_neo", "kan"): "12,728,320",
-    ("roberta", "gelu"): "9,863,952",
-    ("roberta", "thesis-swish"): "9,866,000",
     ("roberta", "thesis-kan"): "11,303,696",
     ("roberta", "kan"): "13,006,608",
 }

@@ -1,0 +1,180 @@
+"""Splits and models through whatever trouble a hub has: the same content, or a line that says what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hub.published import write_converted, write_data_set
+from tests.hub.stand_in import StandIn, Trouble
+from tests.hub.warm_commands import error_of
+
+NAME = "someone/some-texts"
+MODEL = "someone/some-model"
+READ = ("tests.hub.read", "split", NAME, "train", "one")
+READ_MODEL = ("tests.hub.read", "model", MODEL)
+KINDS = ("split", "model")
+
+
+def rows(tag: str, count: int = 400) -> list[dict]:
+    """Rows that take some 20 KB, as they do not compress."""
+    chance = random.Random(tag)
+    return [{"text": f"{tag} {chance.randbytes(25).hex()}", "label": i % 2} for i in range(count)]
+
+
+@pytest.fixture
+def published(hub: StandIn, tmp_path: Path) -> str:
+    """Publish two configurations; returns the commit."""
+    content = {name: {"train": rows(name), "test": rows(f"{name} test")} for name in ("one", "two")}
+    return hub.publish("datasets", NAME, write_data_set(tmp_path / "repository", content))
+
+
+@pytest.fixture
+def models(hub: StandIn, tmp_path: Path) -> dict[str, dict[str, str]]:
+    """Publish two revisions; returns the SHA-256 of the files of each that are to be read."""
+    digests = {}
+    for branch in ("main", "v1"):
+        folder = tmp_path / branch
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": "bert", "branch": branch}))
+        (folder / "model.safetensors").write_bytes(random.Random(branch).randbytes(30_000))
+        files = sorted(folder.iterdir())
+        digests[branch] = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+        (folder / "pytorch_model.bin").write_bytes(b"never read")
+        (folder / "modeling.py").write_text("raise SystemExit('never run')")
+        hub.publish("models", MODEL, folder, branch=branch)
+    return digests
+
+
+@pytest.fixture
+def reading(published: str, models: dict[str, Any]) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """By kind a command that reads, and what it is to find."""
+    return {"split": (READ, rows("one")), "model": (READ_MODEL, models["main"])}
+
+
+def loaded(done: subprocess.CompletedProcess[str]) -> Any:
+    """What a command read."""
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def named(value: Any) -> str:
+    is_trouble = isinstance(value, Trouble)
+    return f"{value.where} {value.status or value.delay_s or value.cut_at}" if is_trouble else str(value)
+
+
+SLOW = pytest.mark.slow
+PASSING = [
+    pytest.param("split", Trouble("GET /storage/", cut_at=9000, times=2), marks=pytest.mark.ci),
+    pytest.param(
+        "split", Trouble("HEAD /datasets/.*parquet", status=429, retry_after=1, times=1), marks=SLOW
+    ),
+    pytest.param("split", Trouble("GET /api/datasets/.*/tree/", status=503, times=2), marks=SLOW),
+    pytest.param("split", Trouble("GET /storage/", status=429, retry_after=1, times=2), marks=SLOW),
+    pytest.param("split", Trouble("HEAD /datasets/|GET /storage/", delay_s=3.0, times=3), marks=SLOW),
+    pytest.param("model", Trouble("GET /storage/", cut_at=9000, times=2), marks=SLOW),
+    pytest.param("model", Trouble("/", delay_s=2.0, times=3), marks=SLOW),
+]
+
+
+@pytest.mark.parametrize(("kind", "trouble"), PASSING, ids=named)
+def test_a_passing_trouble_changes_nothing(reading, hub: StandIn, run, kind: str, trouble: Trouble) -> None:
+    command, expected = reading[kind]
+    hub.troubles[:] = [Trouble(**vars(trouble))]
+    assert loaded(run(*command)) == expected
+    assert hub.troubles[0].times < trouble.times
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (Trouble("GET /storage/", cut_at=9000), "cannot be reached"),
+        (Trouble(".", status=503), "answers with status 503"),
+        (Trouble("GET /storage/", status=429, retry_after=0), "answers with status 429"),
+    ],
+    ids=named,
+)
+@pytest.mark.slow
+def test_a_lasting_trouble_is_one_line_and_leaves_nothing_that_is_believed(
+    reading, hub: StandIn, run, run_offline, kind: str, trouble: Trouble, words: str
+) -> None:
+    command, expected = reading[kind]
+    hub.troubles.append(trouble)
+    line = error_of(run(*command))
+    named = {"split": f"cannot load {NAME} (one) from the hub: ", "model": "cannot be loaded from the hub"}
+    assert named[kind] in line
+    assert hub.endpoint in line
+    assert words in line
+    assert "give the same command again later (what is loaded is kept)" in line
+    error_of(run_offline(*command))
+    hub.troubles.clear()
+    assert loaded(run(*command)) == expected
+    assert loaded(run_offline(*command)) == expected
+
+
+@pytest.mark.slow
+def test_no_other_revision_stands_in_for_the_one_asked_for(
+    published: str, hub: StandIn, run, run_offline, tmp_path: Path
+) -> None:
+    newer = write_data_set(tmp_path / "newer", {"one": {"train": rows("newer")}})
+    commit = hub.publish("datasets", NAME, newer, branch="next")
+    assert loaded(run(*READ)) == rows("one")
+    assert loaded(run(*READ, "next")) == rows("newer")
+    for known, expected in {"": "one", published: "one", "next": "newer", commit: "newer"}.items():
+        assert loaded(run_offline(*READ, known)) == rows(expected)
+    for unknown in ("f" * 40, "v1.0"):
+        line = error_of(run_offline(*READ, unknown))
+        assert f"{NAME} (one) at {unknown} from the hub: the cache" in line
+        assert "HF_HUB_OFFLINE" in line
+    hub.troubles.append(Trouble(".", status=500))
+    hub.requests.clear()
+    assert loaded(run(*READ, published)) == rows("one")  # older, and a commit: nobody is asked
+    assert hub.requests == []
+    assert loaded(run(*READ)) == rows("one")  # the newest of the branch main, after a while
+    assert hub.requests
+
+
+@pytest.mark.slow
+def test_a_folder_of_a_branch_is_read_again_from_the_cache(hub: StandIn, run, run_offline, tmp_path) -> None:
+    """As MultiWOZ is: a branch with a stroke in its name, and one of its folders."""
+    rows_of = {
+        place: {"train": rows(place), "validation": rows("v"), "test": rows("t")} for place in ("a", "b")
+    }
+    folder = write_converted(tmp_path / "converted", rows_of)
+    hub.publish("datasets", NAME, folder, branch="refs/convert/parquet")
+    code = (*READ[:-1], "", "refs/convert/parquet", "b")
+    assert loaded(run(*code)) == rows("b")
+    assert loaded(run_offline(*code)) == rows("b")
+    assert "the cache" in error_of(run_offline(*code[:-1], "a"))
+    assert "the cache" in error_of(run_offline(*code[:-1]))  # all of it
+
+
+@pytest.mark.slow
+def test_a_model_is_read_at_its_revision_and_then_of_the_cache(models, hub, run, run_offline) -> None:
+    old = (*READ_MODEL[:-1], f"{MODEL}@v1")
+    assert loaded(run(*READ_MODEL)) == models["main"]
+    assert loaded(run(*old)) == models["v1"]
+    hub.troubles.append(Trouble(".", status=500))
+    for command in (run, run_offline):
+        assert loaded(command(*READ_MODEL)) == models["main"]
+        assert loaded(command(*old)) == models["v1"]
+    assert "HF_HUB_OFFLINE" in error_of(run_offline(*READ_MODEL[:-1], f"{MODEL}@v2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("someone/nothing", "Repository Not Found for url"), (f"{MODEL}@v2", "Revision Not Found for url")],
+)
+@pytest.mark.slow
+def test_what_the_hub_does_not_have_is_one_line(models, run, name: str, words: str) -> None:
+    line = error_of(run(*READ_MODEL[:-1], name))
+    assert f"{name} is no folder, and cannot be loaded from the hub (http://127.0.0.1" in line
+    assert words in line
+    assert "; name a run, a study, or a folder with a saved model" in line

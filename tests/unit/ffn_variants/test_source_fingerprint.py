@@ -1,0 +1,293 @@
+"""The fingerprint of a variant's source: what changes it, what does not; nothing that runs is missed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+
+from base.files import CODE_ROOT, PACKAGES
+from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
+from ffn_variants import source_fingerprint as source_module
+from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
+from tests.cases import in_turn, kinds_before_the_rest
+
+D, F = 8, 16
+
+
+def test_every_variant_has_its_own_fingerprint():
+    found = {name: source_fingerprint(name) for name in FFN_VARIANTS}
+    assert all(re.fullmatch("[0-9a-f]{12}", digits) for digits in found.values()), found
+    assert len(set(found.values())) == len(found)
+
+
+@pytest.mark.ci
+def test_fingerprints_are_the_same_in_another_process_from_a_copy_of_the_code(tmp_path):
+    for package in PACKAGES:
+        shutil.copytree(CODE_ROOT / package, tmp_path / "copy" / package)
+    command = (
+        "import json, ffn_variants; from ffn_variants.source_fingerprint import source_fingerprint as f;"
+        "print(json.dumps([ffn_variants.__file__, {name: f(name) for name in ffn_variants.FFN_VARIANTS}]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "copy"), "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=environment, cwd=tmp_path, capture_output=True, check=True
+    )
+    file, found = json.loads(done.stdout)
+    assert Path(file).is_relative_to(tmp_path)
+    assert found == {name: source_fingerprint(name) for name in FFN_VARIANTS}
+
+
+def forget() -> None:
+    """Have the next fingerprint written anew, of files as they were parsed."""
+    source_module._fingerprint.cache_clear()
+    source_module._written.cache_clear()
+
+
+def run_definitions(use: Callable[[], None]) -> set[tuple[Path, str]]:
+    """The files and top-level definitions of this project that run while something is called."""
+    lines: set[tuple[str, int]] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        # A lambda alone may be the variant's, and what it calls is noted by itself.
+        if event == "call" and frame.f_code.co_name != "<lambda>":
+            lines.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    sys.setprofile(note)
+    try:
+        use()
+    finally:
+        sys.setprofile(None)
+    found = set()
+    for file, line in lines:
+        path = Path(file)
+        if not path.is_relative_to(CODE_ROOT / "ffn_variants"):
+            continue
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+            if first <= line <= (statement.end_lineno or 0) and hasattr(statement, "name"):
+                found.add((path, statement.name))
+    return found
+
+
+NOT_OF_A_VARIANT = {"build_ffn", "get_variant", "FFNSpec", "ActivationFFN"}
+"""What calls a variant's ``build``, and the linear layers around an activation."""
+
+
+@pytest.mark.parametrize("name", kinds_before_the_rest(FFN_VARIANTS))
+def test_whatever_runs_is_in_the_fingerprint(name):
+    """Traced: build, forward, backward, knots and pruning. A change of any of it changes the fingerprint."""
+    options = {"splines": "sparse"} if "splines" in FFN_VARIANTS[name].options else {}
+
+    def use() -> None:
+        ffn = build_ffn(name, D, F, **options)
+        x = torch.randn(32, D, requires_grad=True)
+        for _ in range(2):
+            ffn(x).sum().backward()
+            for layer in ffn.modules():
+                width = getattr(layer, "in_features", F if name == "spline-activation" else D)
+                if "update_grid" in vars(type(layer)) or hasattr(type(layer), "needed_mask"):
+                    layer.update_grid(torch.randn(32, width))
+        for layer in ffn.modules():
+            if hasattr(type(layer), "needed_mask"):
+                width = getattr(layer, "in_features", F if name == "spline-activation" else D)
+                layer.prune(torch.randn(32, width), 0.1)
+
+    ran = {(path, each) for path, each in run_definitions(use) if each not in NOT_OF_A_VARIANT}
+    assert ran or name in ("gelu", "relu", "silu", "none")
+    before = source_fingerprint(name)
+    for path, definition in ran:
+        (statement,) = read_source(path).statements[definition]
+        assert isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        statement.body.append(ast.Expr(ast.Call(ast.Name("something", ast.Load()), [], [])))
+        forget()
+        try:
+            assert source_fingerprint(name) != before, definition
+        finally:
+            statement.body.pop()
+            forget()
+    assert source_fingerprint(name) == before
+
+
+NUMBERS = itertools.count()
+FILES = {
+    "__init__.py": "",
+    "more.py": "SLOPE = 0.5\nOTHER = 3\ndef bend(x):\n    return SLOPE * x\ndef straight(x):\n    return x\n",
+    "mine.py": """
+from dataclasses import dataclass
+import torch
+from torch import nn
+from theirs import more
+from theirs.more import bend
+SCALE = 2
+UNUSED = 1
+@dataclass(frozen=True)
+class Basis:
+    first: int = 1
+    second: int = 2
+class Mine(nn.Module):
+    \"\"\"What it is.\"\"\"
+    grid: torch.Tensor
+    def __init__(self, width: int, power: int = 1) -> None:
+        super().__init__()
+        self.width, self.basis = width, Basis(3, 4)
+        if width < 1:
+            raise ValueError("too narrow")
+    def forward(self, x):
+        return bend(x) * SCALE + more.straight(x)  # a comment
+    def extra_repr(self):
+        return f"width={self.width}"
+class Other(nn.Module):
+    def forward(self, x):
+        return x
+def make(width):
+    module = Mine(width)
+    return module
+def bound(inner):
+    return lambda width: inner(width)
+pair = (
+    lambda width: Mine(width),
+    lambda width: Other(),
+)
+""",
+}
+BUILDS = {
+    "class": "Mine",
+    "function": "make",
+    "lambda": "pair[0]",
+    "closure": "bound(Mine)",
+}
+SAME = {
+    "comment": ("mine.py", "# a comment", "# another\n    # one"),
+    "formatting": ("mine.py", "bend(x) * SCALE", "(bend( x ) *\n            SCALE)"),
+    "docstring": ("mine.py", "What it is.", "What else it is."),
+    "annotation": ("mine.py", "width: int, power: int = 1) -> None", 'width, power: "int | None" = 1)'),
+    "attribute": ("mine.py", "    grid: torch.Tensor\n", ""),
+    "error": ("mine.py", '"too narrow"', 'f"at least 1, not {width}"'),
+    "telling": ("mine.py", 'f"width={self.width}"', '"nothing"'),
+    "unused": ("mine.py", "UNUSED = 1", "UNUSED = 2\nMORE = 3"),
+    "neighbour": (
+        "mine.py",
+        "    def forward(self, x):\n        return x\n",
+        "    def forward(self, x):\n        return -x\n",
+    ),
+    "neighbour in a helper's file": ("more.py", "OTHER = 3", "OTHER = 4"),
+    "imported otherwise": ("mine.py", "from theirs import more\n", "import theirs.more as more\n"),
+}
+OTHER = {
+    "formula": ("mine.py", "* SCALE +", "* SCALE -"),
+    "constant": ("mine.py", "SCALE = 2", "SCALE = 2.0"),
+    "constant changed later": ("mine.py", "UNUSED = 1", "UNUSED = 1\nSCALE += 1"),
+    "helper": ("more.py", "return SLOPE * x", "return SLOPE + x"),
+    "helper of a module": ("more.py", "    return x\n", "    return 1 * x\n"),
+    "helper's constant": ("more.py", "SLOPE = 0.5", "SLOPE = 0.25"),
+    "other helper": ("mine.py", "from theirs.more import bend", "from theirs.more import straight as bend"),
+    "library": ("mine.py", "from torch import nn", "import torch.nn.modules as nn"),
+    "order of fields": (
+        "mine.py",
+        "first: int = 1\n    second: int = 2",
+        "second: int = 2\n    first: int = 1",
+    ),
+    "base class": ("mine.py", "class Mine(nn.Module)", "class Mine(nn.Identity)"),
+    "default": ("mine.py", "power: int = 1)", "power: int = 2)"),
+    "method replaced": ("mine.py", "def make(", "Mine.forward = Other.forward\ndef make("),
+}
+
+
+@pytest.fixture
+def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
+    """Write a package with a variant, edited or not, and take the variant's fingerprint."""
+
+    def take(
+        build: str,
+        edit: tuple[str, str, str] | None = None,
+        packages: tuple[str, ...] = ("theirs",),
+        **fields: Any,
+    ) -> str:
+        number = next(NUMBERS)
+        package = tmp_path / str(number) / "theirs"
+        package.mkdir(parents=True)
+        for name, text in FILES.items():
+            if edit and edit[0] == name:
+                assert text.count(edit[1]) == 1 or name == "more.py"
+                text = text.replace(edit[1], edit[2])
+            (package / name).write_text(text, encoding="utf-8")
+        monkeypatch.syspath_prepend(package.parent)
+        monkeypatch.setattr(source_module, "CODE_ROOT", package.parent)
+        monkeypatch.setattr(source_module, "PACKAGES", packages)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "theirs"]:
+            monkeypatch.delitem(sys.modules, name)
+        mine = importlib.import_module("theirs.mine")
+        spec = FFNSpec(
+            name="mine", kind="activation", build=eval(build, vars(mine)), formula="", reference="",
+            multiply_adds=lambda d, f: 0, **fields,
+        )  # fmt: skip
+        monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
+        return source_fingerprint("mine")
+
+    return take
+
+
+@pytest.mark.parametrize(("edit", "build"), in_turn(list(SAME), list(BUILDS), fast=SAME))
+def test_what_computes_nothing_does_not_count(fingerprint_of, build, edit):
+    plain = fingerprint_of(BUILDS[build])
+    assert plain
+    assert fingerprint_of(BUILDS[build], SAME[edit]) == plain
+
+
+@pytest.mark.parametrize(("edit", "build"), in_turn(list(OTHER), list(BUILDS), fast=OTHER))
+def test_what_computes_counts(fingerprint_of, build, edit):
+    assert len({fingerprint_of(BUILDS[build]), fingerprint_of(BUILDS[build], OTHER[edit]), ""}) == 3
+
+
+def test_what_build_is_given_counts(fingerprint_of):
+    builds = ("bound(Mine)", "bound(Other)", "pair[0]", "pair[1]")
+    assert len({*(fingerprint_of(build) for build in builds), ""}) == 5
+
+
+def test_a_definition_may_move_to_another_file(fingerprint_of):
+    moved = ("mine.py", "from theirs.more import bend", "SLOPE = 0.5\ndef bend(x):\n    return SLOPE * x")
+    assert fingerprint_of("Mine", moved) == fingerprint_of("Mine")
+
+
+@pytest.mark.parametrize("edit", ["neighbour", "unused"])
+def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, edit):
+    plain, same, other = (
+        fingerprint_of("Mine", change, packages=()) for change in (None, SAME["docstring"], SAME[edit])
+    )
+    assert plain == same
+    assert len({plain, other, ""}) == 3
+
+
+def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):
+    written: dict[str, Any] = {"__name__": "notebook"}
+    exec("from torch import nn\nclass Mine(nn.Module):\n    pass\n", written)
+    spec = FFNSpec(
+        name="mine", kind="activation", build=written["Mine"], formula="", reference="",
+        multiply_adds=lambda d, f: 0,
+    )  # fmt: skip
+    monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
+    assert source_fingerprint("mine") == ""
+    assert is_same_source("mine", "0" * 12)
+
+
+def test_earlier_sources_are_the_same_and_others_are_not(fingerprint_of):
+    fingerprint_of("Mine", earlier_sources=("a" * 12,))
+    assert is_same_source("mine", "a" * 12)
+    assert is_same_source("mine", source_fingerprint("mine"))
+    assert is_same_source("mine", None)
+    assert is_same_source("mine", "")
+    assert not is_same_source("mine", "b" * 12)

@@ -1,0 +1,288 @@
+"""Variants from the user's own files: what is loaded, what is refused, and what is the same variant."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, build_ffn, get_variant, load_variant, register
+from ffn_variants import registry as registry_module
+from ffn_variants.list_variants import TableArgs, table_rows
+from ffn_variants.source_fingerprint import source_fingerprint
+from ffn_variants.variant_files import MODULE, is_loaded, variant_file
+
+pytestmark = pytest.mark.usefixtures("own_variants")
+
+TEXT = '''"""Twice x, with a learned offset."""
+
+import torch
+from torch import nn
+
+from ffn_variants import FFNSpec
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return 2 * x + self.offset
+
+
+MINE = FFNSpec(
+    name="twice",
+    kind="activation",
+    build=lambda intermediate_size: Twice(),
+    formula="2 x + c",
+    reference="none",
+    multiply_adds=lambda d, f: 2 * d * f,
+)
+'''
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(text: str = TEXT, name: str = "mine.py") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def test_a_loaded_variant_is_built_by_its_name(write):
+    path = write()
+    spec = load_variant(f"{path}:MINE")
+    assert get_variant("twice") is spec
+    torch.manual_seed(0)
+    ffn, x = build_ffn("twice", 3, 4), torch.randn(5, 3)
+    first, second = (module for module in ffn.modules() if isinstance(module, nn.Linear))
+    assert torch.equal(ffn(x), second(2 * first(x)))
+    assert list(path.parent.iterdir()) == [path]  # no cache beside it
+
+
+def test_relative_places_are_those_of_the_folder_the_command_runs_in(write, monkeypatch):
+    path = write(name="sub/mine.py")
+    monkeypatch.chdir(path.parent)
+    assert load_variant("mine.py:MINE").name == "twice"
+    file = variant_file("twice")
+    assert file is not None
+    assert (file.path, file.attribute) == (path, "MINE")
+    assert variant_file("gelu") is None
+
+
+def test_copies_are_the_same_variant_and_have_the_same_fingerprint(write, tmp_path):
+    path = write()
+    spec, source = load_variant(f"{path}:MINE"), source_fingerprint("twice")
+    assert len(source) == 12
+    copy = shutil.copy(path, tmp_path / "copy.py")
+    assert load_variant(f"{copy}:MINE") is spec
+    assert is_loaded(f"{copy}:MINE")
+    path.unlink()
+    assert source_fingerprint("twice") == source
+    assert not is_loaded(f"{path}:MINE")
+
+
+HIDDEN = {
+    "a table that a decorator fills": """
+TABLE = {}
+def enter(f):
+    TABLE[f.__name__] = f
+    return f
+@enter
+def bend(x): return x + 2
+def bent(x): return TABLE["bend"](x)
+""",
+    "a function that sets a number": """
+AMOUNT = 0
+def choose():
+    global AMOUNT
+    AMOUNT = 2
+choose()
+def bent(x): return x + AMOUNT
+""",
+}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+def test_the_fingerprint_is_of_what_no_name_leads_to(write, hidden):
+    text = TEXT.replace("class Twice", f"{hidden}\nclass Twice").replace("2 * x", "bent(x)")
+    found = []
+    for number in "232":
+        load_variant(f"{write(text.replace('+ 2', f'+ {number}').replace('= 2', f'= {number}'))}:MINE")
+        found.append(source_fingerprint("twice"))
+        del FFN_VARIANTS["twice"]
+        for name in [name for name in sys.modules if name.startswith(MODULE)]:
+            del sys.modules[name]  # as in another process
+    assert found[0] == found[2] != found[1]
+    assert "" not in found
+
+
+def test_what_it_makes_can_be_pickled(write):
+    load_variant(f"{write()}:MINE")
+    ffn = build_ffn("twice", 3, 4)
+    again = pickle.loads(pickle.dumps(ffn))
+    x = torch.randn(2, 3)
+    assert torch.equal(again(x), ffn(x))
+
+
+def edited(old: str, new: str) -> tuple[str, str]:
+    """The place of the spec, and the text with a change."""
+    assert old in TEXT
+    return "mine.py:MINE", TEXT.replace(old, new)
+
+
+BUILD = "lambda intermediate_size: Twice()"
+BAD = {
+    "no file": ("gone.py:MINE", None, "gone.py: no such file; give path/to/mine.py:SPEC"),
+    "no python": ("mine.txt:MINE", TEXT, " names no Python file (.py) with a variant"),
+    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:MINE"),
+    "no name of two": ("mine.py", TEXT + "OURS = FFNSpec()\n", "Write {path}:MINE or OURS"),
+    "no name of none": ("mine.py", "x = 1\n", "Write {path}:NAME"),
+    "other name": ("mine.py:MIEN", TEXT, "unknown FFNSpec 'MIEN'; did you mean 'MINE'? Available: MINE"),
+    "no spec": ("mine.py:SPEC", "x = 1\n", "{path}: has no FFNSpec; add SPEC = FFNSpec(...)"),
+    "no such kind": ("mine.py:Twice", TEXT, "unknown FFNSpec 'Twice'; Available: MINE"),
+    "fails": ("mine.py:MINE", "a = 1\n\nb = a / 0\n", "{path}, line 3: ZeroDivisionError: division by zero"),
+    "exits": ("mine.py:MINE", "raise SystemExit(3)\n", "{path}, line 1: SystemExit: 3"),
+    "syntax": ("mine.py:MINE", "a = 1\nb = (\n", "{path}, line 2: SyntaxError: '(' was never closed"),
+    "neighbour": (
+        "mine.py:MINE",
+        "import math\nimport helper\n",
+        "{path}: imports helper, which lies",
+    ),
+    "relative": ("mine.py:MINE", "from .helper import a\n", "{path}: imports .helper, which lies beside it"),
+    "taken": (*edited('"twice"', '"gelu"'), "an FFN variant 'gelu' is there already"),
+    "bad name": (*edited('"twice"', '"a/b"'), "FFNSpec.name: 'a/b' cannot name a folder"),
+    "like a file": (*edited('"twice"', '"twice.py"'), "'twice.py' looks like a file; leave out .py"),
+    "bad kind": (*edited('"activation"', '"layer"'), "kind is 'layer', and must be 'act"),
+    "bad build": (*edited(BUILD, "3"), "build is 3, and must"),
+    "no size": (*edited(BUILD, "Twice"), "build(intermediate_size): too many positional arguments"),
+    "block": (*edited('"activation"', '"block"'), "given, build(hidden_size, intermediate_size): "),
+    "formula": (*edited('"2 x + c"', '""'), "formula is '', and must be a line of text"),
+    "option": (*edited('"none",', '"none", options={"a": 1},'), "must be a dict of Option"),
+    "field": (*edited("formula", "fromula"), "line 18: TypeError: FFNSpec.__init__() got"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_are_one_line(case, tmp_path, write, monkeypatch):
+    name, text, message = BAD[case]
+    monkeypatch.syspath_prepend(str(tmp_path))  # as `python -m` has it in the folder it runs in
+    write("a = 1\n", "helper.py")
+    if text is not None:
+        write(text, name.partition(":")[0])
+    before, modules = dict(FFN_VARIANTS), set(sys.modules)
+    place = str(tmp_path / name)
+    with pytest.raises(UsageError) as error:
+        load_variant(place)
+    told = str(error.value)
+    wanted = message.format(place=place, path=place.rpartition(":")[0] or place)
+    assert wanted.split(str(tmp_path))[-1] in told
+    assert "\n" not in told
+    assert before == FFN_VARIANTS
+    assert "helper" not in set(sys.modules) - modules
+
+
+def test_packages_and_this_project_may_be_imported_wherever_the_file_lies(write, repository):
+    """A folder that holds packages of these names does not make them its neighbours."""
+    path = write("import base.files, torch, numpy, math\n" + TEXT)
+    for name in ("base", "torch", "numpy", "math"):
+        (path.parent / name).mkdir()
+    assert load_variant(f"{path}:MINE").name == "twice"
+
+
+def test_an_edited_file_needs_a_new_process_or_a_new_name(write):
+    path = write()
+    load_variant(f"{path}:MINE")
+    write(TEXT.replace("2 * x", "3 * x"))
+    with pytest.raises(
+        UsageError, match=r"'twice' is there already; .* after an edit of it, start a new process"
+    ):
+        load_variant(f"{path}:MINE")
+    write(TEXT.replace("2 * x", "3 * x").replace('"twice"', '"thrice"'))
+    assert load_variant(f"{path}:MINE").name == "thrice"
+    assert {"twice", "thrice"} <= set(FFN_VARIANTS)
+    other = write(TEXT.replace("2 * x", "4 * x"), "other.py")
+    with pytest.raises(UsageError, match="an FFN variant 'twice' is there already"):
+        load_variant(f"{other}:MINE")
+
+
+def test_a_spec_of_a_notebook_can_be_registered(write):
+    spec = FFNSpec(
+        name="flat",
+        kind="activation",
+        build=lambda intermediate_size: nn.Identity(),
+        formula="x",
+        reference="none",
+        multiply_adds=lambda d, f: 2 * d * f,
+    )
+    assert register(spec) is spec
+    assert register(spec) is get_variant("flat")
+    with pytest.raises(UsageError, match="an FFN variant 'gelu' is there already"):
+        register(FFNSpec(**{**vars(spec), "name": "gelu"}))
+    with pytest.raises(UsageError, match="an FFN variant 'flat' is there already"):  # one folder on a Mac
+        register(FFNSpec(**{**vars(spec), "name": "Flat"}))
+    with pytest.raises(UsageError, match="is no FFNSpec; make it with"):
+        register("flat")  # type: ignore[bad-argument-type]
+
+
+@dataclass
+class Distribution:
+    name: str = "own-ffns"
+
+
+@pytest.fixture
+def installed(monkeypatch, write):
+    """Pretend that a package with these entry points is installed."""
+
+    def install(**places: str) -> None:
+        module = ModuleType("own_ffns")
+        exec(TEXT, vars(module))
+        monkeypatch.setitem(sys.modules, "own_ffns", module)
+        found = [EntryPoint(name, place, "ffn_variants") for name, place in places.items()]
+        for each in found:
+            vars(each)["dist"] = Distribution()
+        monkeypatch.setattr(registry_module, "entry_points", lambda group: found)
+        registry_module.installed_variants.cache_clear()
+
+    yield install
+    registry_module.installed_variants.cache_clear()
+
+
+def test_installed_packages_bring_variants_when_they_are_asked_for(installed):
+    installed(twice="own_ffns:MINE", broken="own_ffns:GONE", other="own_ffns:MINE", no="no_such_package:A")
+    assert get_variant("twice").formula == "2 x + c"
+    for name, message in {
+        "broken": "FFN variant 'broken' of the installed package own-ffns cannot be loaded: AttributeError: ",
+        "no": "FFN variant 'no' of the installed package own-ffns cannot be loaded: ModuleNotFoundError: ",
+        "other": "FFN variant 'other' of the installed package own-ffns: its spec calls itself 'twice'",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            get_variant(name)
+    assert get_variant("gelu").name == "gelu"
+    with pytest.raises(UsageError, match=r"unknown FFN variant 'twise'; did you mean 'twice'\?"):
+        get_variant("twise")
+
+
+def test_the_table_lists_them_and_says_what_is_broken(installed, capsys):
+    installed(twice="own_ffns:MINE", broken="own_ffns:GONE")
+    rows = table_rows(TableArgs(hidden_size=8, intermediate_size=16))
+    assert rows[-1][:3] == ("twice", "activation", "2 x + c")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_file_may_not_take_the_name_of_an_installed_variant(installed, write):
+    installed(twice="own_ffns:MINE")
+    with pytest.raises(UsageError, match="an FFN variant 'twice' is there already"):
+        load_variant(f"{write()}:MINE")

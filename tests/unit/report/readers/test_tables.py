@@ -1,0 +1,516 @@
+"""Tables as people write them: each gives the right rows, or one line that says which cell is in the way."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from base.errors import UsageError
+from report.compute import analyse
+from report.inputs.sources import Source, read_source, source_of_frame
+from report.request import Request
+from scores.run_scores import normalise_rows, run_scores
+
+Cells = dict[tuple[str, int, str], str]
+
+VARIANTS, SEEDS, BENCHMARKS = ("gelu", "kan"), (1, 2, 3), ("blimp", "ewok")
+CELLS: Cells = {
+    (variant, seed, benchmark): f"{level + seed / 8:.3f}"
+    for (variant, benchmark), level in {
+        ("gelu", "blimp"): 58.125, ("gelu", "ewok"): 51, ("kan", "blimp"): 61.5, ("kan", "ewok"): 54.5
+    }.items()
+    for seed in SEEDS
+}  # fmt: skip
+SCORES = {key: float(cell) for key, cell in CELLS.items()}
+ODD = ("kan", 2, "ewok")
+"""Whose cell is exchanged for another."""
+
+
+def long(cells: Cells) -> list[list[Any]]:
+    return [["variant", "seed", "benchmark", "score"], *([*key, cell] for key, cell in cells.items())]
+
+
+def wide(cells: Cells, names: str = "variant", seeds: str = "seed") -> list[list[Any]]:
+    runs = [(v, s) for v in VARIANTS for s in SEEDS]
+    return [[names, seeds, *BENCHMARKS], *([*run, *(cells[*run, b] for b in BENCHMARKS)] for run in runs)]
+
+
+def of_models(cells: Cells) -> list[list[Any]]:
+    return wide(cells, "Model", "SEED")
+
+
+def seeds_as_columns(cells: Cells) -> list[list[Any]]:
+    rows = [[v, b, *(cells[v, s, b] for s in SEEDS)] for v in VARIANTS for b in BENCHMARKS]
+    return [["Model", "Benchmark", "seed_1", "Seed 2", "seed3"], *rows]
+
+
+def columns_of_both(cells: Cells) -> list[list[Any]]:
+    keys = [(b, s) for b in BENCHMARKS for s in SEEDS]
+    rows = [[v, *(cells[v, s, b] for b, s in keys)] for v in VARIANTS]
+    return [["variant", *(f"{b} (seed {s})" for b, s in keys)], *rows]
+
+
+def with_index_and_notes(cells: Cells) -> list[list[Any]]:
+    head, *rows = wide(cells)
+    return [["", *head, "notes"], *([number, *row, "rerun"] for number, row in enumerate(rows))]
+
+
+SHAPES = (long, wide, of_models, seeds_as_columns, columns_of_both, with_index_and_notes)
+
+
+def beside(rows: list[list[Any]], **columns: Any) -> list[list[Any]]:
+    """With further columns, each of one value or of one for every row."""
+    rows = [list(row) for row in rows]
+    for name, values in columns.items():
+        of_rows = values if isinstance(values, list) else [values] * (len(rows) - 1)
+        for row, value in zip(rows, [name, *of_rows], strict=True):
+            row.append(value)
+    return rows
+
+
+def shapes_in_turn(*values: Any) -> list[tuple[Any, Any]]:
+    """Every value, and every shape, with one of the other kind."""
+    places = range(max(len(values), len(SHAPES)))
+    return [(SHAPES[place % len(SHAPES)], values[place % len(values)]) for place in places]
+
+
+def write(path: Path, rows: list[list[Any]], delimiter: str = ",") -> Path:
+    quoted = [[f'"{cell}"' if delimiter in str(cell) else str(cell) for cell in row] for row in rows]
+    path.write_text("\n".join(map(delimiter.join, quoted)) + "\n", encoding="utf-8")
+    return path
+
+
+def scores_of(source: Source) -> dict[tuple[str, int, str], float]:
+    rows = source.rows
+    return dict(zip(zip(rows.variant, rows.seed, rows.benchmark, strict=True), rows.score, strict=True))
+
+
+def place_of(rows: list[list[Any]], cell: str) -> tuple[int, str]:
+    """The row of the file, and the column, that a cell stands in."""
+    return next((i + 1, rows[0][row.index(cell)]) for i, row in enumerate(rows) if cell in row)
+
+
+@pytest.mark.parametrize(
+    ("shape", "writing"),
+    shapes_in_turn((",", str), ("\t", "{} %".format), (";", lambda text: text.replace(".", ","))),
+)
+def test_every_shape_and_number_gives_the_same_scores(
+    shape: Callable[[Cells], list[list[Any]]], writing: tuple[str, Callable[[str], str]], tmp_path: Path
+):
+    delimiter, written = writing
+    rows = shape({key: written(cell) for key, cell in CELLS.items()})
+    source = read_source(write(tmp_path / "scores.csv", rows, delimiter))
+    assert scores_of(source) == SCORES
+    assert ("commas in scores are read as decimal" in "; ".join(source.notes)) == (delimiter == ";")
+
+
+GAPS = ("", "-", "\N{EN DASH}", "n/a", "NaN", "?", "diverged", "OOM")
+
+
+@pytest.mark.parametrize(("shape", "gap"), shapes_in_turn(*GAPS))
+def test_a_cell_without_a_number_is_named_and_counts_as_missing(
+    shape: Callable[[Cells], list[list[Any]]], gap: str, tmp_path: Path
+):
+    rows = shape({**CELLS, ODD: "gap"})
+    row, column = place_of(rows, "gap")
+    rows[row - 1][rows[0].index(column)] = gap
+    source = read_source(write(tmp_path / "scores.csv", rows))
+    assert scores_of(source) == {key: score for key, score in SCORES.items() if key != ODD}
+    place = f"row {row}" if shape is long else f"{column}, row {row}"
+    place += f" ({repr(gap) if gap else 'empty'})"
+    assert f"1 cell(s) hold no number and count as not scored: {place}" in source.notes
+
+
+UNREADABLE = (
+    "60.2*", "60.2\N{DAGGER}", "60.2 \N{PLUS-MINUS SIGN} 0.3", "60.2 (0.3)", "1,234.5", "1 234", "60.2pts",
+    "$60.2", "~60", "60.2.1", "60.2%%",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "cell"), shapes_in_turn(*UNREADABLE))
+def test_a_cell_with_more_than_a_number_is_refused_by_its_place(
+    shape: Callable[[Cells], list[list[Any]]], cell: str, tmp_path: Path
+):
+    rows = shape({**CELLS, ODD: cell})
+    row, column = place_of(rows, cell)
+    place = f"row {row}" if shape is long else f"column {column}, row {row}"
+    with pytest.raises(UsageError) as told:
+        read_source(write(tmp_path / "scores.csv", rows))
+    assert f"score '{cell}' in {place} is not a number" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_no_column_of_scores_is_left_out_in_silence(tmp_path: Path):
+    rows = wide({key: "60.2 (0.3)" if key[2] == "ewok" else cell for key, cell in CELLS.items()})
+    with pytest.raises(UsageError, match=r"score '60.2 \(0.3\)' in column ewok, row 2"):
+        read_source(write(tmp_path / "scores.csv", rows))
+    rows = wide({key: "-" if key[2] == "ewok" else cell for key, cell in CELLS.items()})
+    assert "not read as scores: ewok" in read_source(write(tmp_path / "scores.csv", rows)).notes
+    rows = wide(dict.fromkeys(CELLS, "x"))
+    with pytest.raises(
+        UsageError, match=r"no cell of a column of scores holds a number: blimp, row 2 \('x'\)"
+    ):
+        read_source(write(tmp_path / "scores.csv", rows))
+    rows = [[*row, text] for row, text in zip(wide(CELLS), ["day", *["2026-01-02"] * 6], strict=True)]
+    assert read_source(write(tmp_path / "scores.csv", rows)).notes == ("not read as scores: day",)
+
+
+def test_commas_that_may_set_off_thousands_are_refused(tmp_path: Path):
+    rows = wide({key: "1,234" if key[1] == 1 else "987" for key in CELLS})
+    with pytest.raises(UsageError, match="score '1,234' in column blimp, row 2 is not a number"):
+        read_source(write(tmp_path / "scores.csv", rows, ";"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "encoding", "line"),
+    [
+        ("", "", "utf-8", "\r"),
+        ("", "\n \n", "utf-8-sig", "\r\n"),
+        ("\n\n", "\n", "utf-16", "\n"),
+        ("", ",,,\n", "utf-8", "\n"),
+    ],
+)
+def test_rows_are_counted_as_in_the_file(before: str, after: str, encoding: str, line: str, tmp_path: Path):
+    text = f"{before}variant,seed,benchmark,score\n{after}gelu,1,blimp,50\n{after}gelu,one,blimp,51\n"
+    row = text.splitlines().index("gelu,one,blimp,51") + 1
+    (tmp_path / "scores.csv").write_bytes(text.replace("\n", line).encode(encoding))
+    with pytest.raises(UsageError, match=rf"seed 'one' in row {row} is not a number"):
+        read_source(tmp_path / "scores.csv")
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "expected"),
+    [
+        ("Name,seed,loss", ["gelu-seed1,1,2", "gelu-seed2,2,3"], {("gelu", 1), ("gelu", 2)}),
+        ("Name,seed,loss", ["gelu-s2,1,2", "gelu-s2,2,3"], {("gelu-s2", 1), ("gelu-s2", 2)}),
+        ("run,seed,loss", ["me/gelu,7,2", "me/kan,7,3"], {("gelu", 7), ("kan", 7)}),
+        ("model,loss", ["gelu,2", "gelu,3", "kan,4"], {("gelu", 1), ("gelu", 2), ("kan", 1)}),
+        ("model,benchmark,task,score", ["gelu,x,a,2", "gelu,x,b,3"], {("gelu", 1)}),
+    ],
+)
+def test_what_a_column_says_goes_before_what_a_name_may_mean(
+    head: str, rows: list[str], expected: set[tuple[str, int]], tmp_path: Path
+):
+    (tmp_path / "scores.csv").write_text("\n".join([head, *rows]))
+    found = read_source(tmp_path / "scores.csv").rows
+    assert set(zip(found.variant, found.seed, strict=True)) == expected
+
+
+def test_a_family_column_is_used_beside_names_of_folders(tmp_path: Path):
+    rows = [[f"runs/a/gpt_neo/{v}/seed{s}-0a1b2c3d", "mine", 2.0 + s] for v in VARIANTS for s in SEEDS]
+    source = read_source(write(tmp_path / "scores.csv", [["run", "family", "loss"], *rows]))
+    assert set(source.rows.family) == {"mine"}
+
+
+def test_tasks_without_seeds_are_of_one_run_and_repeated_scores_of_several(tmp_path: Path):
+    rows = [["variant", "benchmark", "task", "score"], ["gelu", "x", "1", 1], ["gelu", "x", "2", 2]]
+    source = read_source(write(tmp_path / "scores.csv", rows))
+    assert set(source.rows.seed) == {1}
+    assert "no column says seeds" in "; ".join(source.notes)
+    repeated = [*rows, ["gelu", "x", "1", 3], ["gelu", "x", "2", 4]]
+    runs = read_source(write(tmp_path / "scores.csv", repeated)).rows.set_index(["seed", "task"]).score
+    assert runs.to_dict() == {(1, "1"): 1.0, (1, "2"): 2.0, (2, "1"): 3.0, (2, "2"): 4.0}
+
+
+def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: Path):
+    rows = [["variant", "seed", "accuracy", "f1"], *wide(CELLS)[1:]]
+    rows = beside(rows, dataset="cola")
+    path = write(tmp_path / "scores.csv", rows)
+    columns = ("benchmark=dataset",)
+    for scores in ((), ("accuracy", "f1")):
+        source = read_source(path, Request(columns=columns, scores=scores))
+        keys = zip(source.rows.variant, source.rows.seed, source.rows.metric, strict=True)
+        assert dict(zip(keys, source.rows.score, strict=True)) == {
+            (v, s, {"blimp": "accuracy", "ewok": "f1"}[b]): float(cell) for (v, s, b), cell in CELLS.items()
+        }
+        assert set(source.rows.benchmark) == {"cola"}
+        assert "measured and not compared: cola f1" in analyse(source).warnings
+    rows[0][2] = "metric"
+    with pytest.raises(UsageError, match="write --columns score=f1"):
+        read_source(write(path, rows), Request(columns=columns, scores=("f1",)))
+
+
+def test_a_variant_of_which_only_duplicates_are_there_is_called_so(tmp_path: Path):
+    rows = long(CELLS) + [[*key, "50"] for key in CELLS if key[0] == "gelu"]
+    with pytest.raises(UsageError, match=r"no score of gelu is left .* duplicates with different scores"):
+        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+
+
+def test_scores_of_one_task_that_are_half_fractions_are_refused(tmp_path: Path):
+    rows = long({key: str(float(cell) / 100) if key[1] == 1 else cell for key, cell in CELLS.items()})
+    with pytest.raises(
+        UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as percent"
+    ):
+        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+    # A bad model's exact match may be below one percent, and a good one's above.
+    rows = long({key: str(0.25 * key[1]) if key[0] == "gelu" else "3" for key in CELLS if key[2] == "blimp"})
+    rows[1][3] = "1.5"
+    assert analyse(read_source(write(tmp_path / "scores.csv", rows))).baseline == "gelu"
+
+
+def test_runs_that_share_no_task_are_said_to(tmp_path: Path):
+    rows = [["variant", "seed", "benchmark", "task", "score"]]
+    rows += [[v, s, "glue", f"{v}{s}", 50] for v in VARIANTS for s in SEEDS]
+    with pytest.raises(UsageError, match="no benchmark has a task that most of its runs share"):
+        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+    rows += [[v, s, "blimp", "all", 50 + s] for v in VARIANTS for s in SEEDS]
+    table = read_source(write(tmp_path / "scores.csv", rows)).rows
+    scores, notes = run_scores(normalise_rows(table))
+    assert set(scores.benchmark) == {"blimp"}
+    assert notes == ["glue: left out, most of its runs share no task"]
+
+
+def test_metrics_of_which_nothing_is_known_are_the_cause_where_nothing_is_compared(tmp_path: Path):
+    rows = [["variant", "seed", "benchmark", "metric", "score"]]
+    rows += [[v, s, "lambada", "raw_bleurt", s / 8] for v in VARIANTS for s in SEEDS]
+    with pytest.raises(UsageError, match="nothing is known of raw_bleurt, so nothing is compared"):
+        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+
+
+TYPED = {
+    "variant": ["gelu", "gelu", "kan", "kan"],
+    "seed": [1, 2, 1, 2],
+    "benchmark": ["blimp"] * 4,
+    "score": [70.5, 71.0, 66.0, 67.0],
+}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {
+            "score": [Decimal("70.5"), Decimal(71), Decimal(66), Decimal(67)],
+            "seed": list(map(Decimal, "1212")),
+        },
+        {name: pd.Categorical(TYPED[name]) for name in TYPED},
+        {"config": [{"lr": 1}] * 4, "tags": [["a"]] * 4, "blob": [b"\xff"] * 4},
+        {"created": pd.to_datetime(["2026-01-01"] * 4), "day": [datetime.date(2026, 1, 1)] * 4},
+    ],
+)
+def test_columns_of_any_type_are_read_or_passed_over(columns: dict[str, Any], tmp_path: Path):
+    table = pd.DataFrame({**TYPED, **columns})
+    table.to_parquet(tmp_path / "rows.parquet")
+    narrow = table.drop(columns="benchmark").rename(columns={"score": "blimp"})
+    for source in (read_source(tmp_path / "rows.parquet"), source_of_frame(table), source_of_frame(narrow)):
+        assert list(source.rows.score) == TYPED["score"]
+        assert list(source.rows.variant) == TYPED["variant"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("seed", pd.to_datetime(["2026-01-01"] * 4)),
+        ("score", pd.to_timedelta([1, 2, 3, 4], unit="s")),
+        ("score", [[70.0]] * 4),
+    ],
+)
+def test_structures_and_times_are_no_scores_and_no_seeds(name: str, values: Any, tmp_path: Path):
+    pd.DataFrame({**TYPED, name: values}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(UsageError, match=f"{name} .* in data row 1 is not a number") as told:
+        read_source(tmp_path / "rows.parquet")
+    assert "\n" not in str(told.value)
+
+
+def from_excel(path: Path) -> Request:
+    rows = ["variant;seed;benchmark;score;"]
+    rows += [";".join(map(str, (*key, f"{score} %", ""))) for key, score in SCORES.items()]
+    path.write_text("\r\n".join(rows), encoding="utf-16")
+    return Request()
+
+
+def with_other_columns(path: Path) -> Request:
+    rows = [[0.001, *row[:2], "x", *row[2:]] for row in wide(CELLS)[1:]]
+    write(path, [["lr", "Activation function", "config.seed", "variant", *BENCHMARKS], *rows])
+    return Request(columns=("variant=Activation function", "seed=config.seed"), scores=BENCHMARKS)
+
+
+def without_seeds(path: Path) -> Request:
+    write(path, [[row[0], *row[2:]] for row in wide(CELLS)])
+    return Request(scores=BENCHMARKS)
+
+
+def as_table_of_runs(path: Path) -> Request:
+    """W&B's table of runs; one of them crashed, and its score is of another step."""
+    rows = [[f"{v}-seed{s}", "finished", "", "me", "0.1", *scores] for v, s, *scores in wide(CELLS)[1:]]
+    rows.append(["kan-seed4", "crashed", "", "me", "0.1", "1.0", "1.0"])
+    write(path, [["Name", "State", "Notes", "User", "lr", *BENCHMARKS], *rows])
+    return Request(scores=BENCHMARKS)
+
+
+@pytest.mark.parametrize(
+    ("export", "notes"),
+    [
+        (from_excel, ()),
+        (with_other_columns, ()),
+        (without_seeds, ("no column says seeds",)),
+        (as_table_of_runs, ("left out, not finished: row 8 (crashed)", "gelu-seed1 is gelu, seed 1")),
+    ],
+)
+def test_exports_give_the_same_scores_and_say_what_was_guessed(
+    export: Callable[[Path], Request], notes: tuple[str, ...], tmp_path: Path
+):
+    request = export(tmp_path / "scores.csv")
+    source = read_source(tmp_path / "scores.csv", request)
+    assert scores_of(source) == SCORES
+    assert source.rows.family.nunique() == 1
+    for note in notes:
+        assert note in "; ".join(source.notes)
+
+
+def test_a_frame_is_read_as_a_file_is(tmp_path: Path):
+    request = with_other_columns(tmp_path / "scores.csv")
+    frame = pd.read_csv(tmp_path / "scores.csv", dtype={"config.seed": int}, keep_default_na=False)
+    assert scores_of(source_of_frame(frame, request)) == SCORES
+
+
+def test_a_column_that_rows_and_a_benchmark_share_is_no_score(tmp_path: Path):
+    """Without ``--scores`` only names that are known are scores, and other numbers are asked about."""
+    head, *rows = wide(CELLS)
+    path = write(tmp_path / "a.csv", [["variant", "seed", "blimp", "accuracy"], *rows])
+    assert set(read_source(path).rows.benchmark) == {"blimp", "accuracy"}
+    path = write(tmp_path / "b.csv", beside([head, *rows], lr=0.1))
+    with pytest.raises(UsageError, match=r"say which columns are scores, with --scores: .* blimp, ewok, lr"):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "variants"), [("name,model", "model"), ("Name,method", "method"), ("model,run_name", "model")]
+)
+def test_of_two_columns_of_names_beside_seeds_the_variant_is_the_one_that_seeds_share(
+    header: str, variants: str, tmp_path: Path
+):
+    names = header.split(",")
+    of_runs = [[(v if name == variants else f"fluffy-{s}{v}") for name in names] for v, s, *_ in wide(CELLS)]
+    rows = [[*pair, *row[1:]] for pair, row in zip([names, *of_runs[1:]], wide(CELLS), strict=True)]
+    source = read_source(write(tmp_path / "a.csv", rows))
+    assert scores_of(source) == SCORES
+    assert [note.partition(";")[0] for note in source.notes] == [f"names are those of {variants}"]
+
+
+def test_a_second_column_of_names_that_tells_arms_apart_is_named(tmp_path: Path):
+    rows = [[s, v, f"m{s % 2}", *scores] for v, s, *scores in wide(CELLS)[1:]]
+    source = read_source(write(tmp_path / "a.csv", [["run", "method", "model", *BENCHMARKS], *rows]))
+    assert scores_of(source) == SCORES
+    assert "names are those of method; not read: run, model" in source.notes
+
+
+def test_a_variant_without_a_score_is_named(tmp_path: Path):
+    rows = long({**CELLS, ("none", 1, "blimp"): "-"})
+    several = [["model", "benchmark", "seed_1"], ["none", "blimp", "-"], ["gelu", "blimp", 1]]
+    for name, table in (("a.csv", rows), ("b.csv", several)):
+        source = read_source(write(tmp_path / name, table))
+        assert "left out, as no score of it is left: none" in source.notes
+
+
+@pytest.mark.parametrize(("cell", "is_lower"), [("false", True), ("True", False), ("0", True)])
+def test_a_column_that_says_what_is_better_when_higher_is_heeded(cell: str, is_lower: bool, tmp_path: Path):
+    source = read_source(write(tmp_path / "a.csv", beside(long(CELLS), higher_is_better=cell)))
+    assert set(source.declared.lower_is_better.values()) == {is_lower}
+
+
+def test_other_numbers_beside_the_column_score_are_no_scores(tmp_path: Path):
+    source = read_source(write(tmp_path / "a.csv", beside(long(CELLS), accuracy=1.0, n=2)))
+    assert scores_of(source) == SCORES
+    assert source.notes == ()
+
+
+BOOKKEEPING = (
+    *("_step", "_runtime", "_timestamp", "epoch"),
+    *("global_step", "trainer/global_step", "train/epoch"),
+)
+
+
+def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path):
+    path = write(tmp_path / "a.csv", beside(wide(CELLS), **dict.fromkeys(BOOKKEEPING, 1)))
+    assert scores_of(read_source(path)) == SCORES
+    assert set(read_source(path, Request(scores=("blimp", "epoch"))).rows.benchmark) == {"blimp", "epoch"}
+
+
+@pytest.mark.parametrize(
+    ("column", "ended", "other", "shape"),
+    [
+        ("state", "finished", "crashed", long), ("State", "finished", "running", wide),
+        ("Status", "FINISHED", "KILLED", long), ("status", "FINISHED", "", wide),
+        ("sys/state", "Inactive", "Active", long), ("trial_state", "COMPLETE", "FAIL", wide),
+        ("run.status", "success", "weird", long), ("status", "ok", "failed", wide),
+        ("finished", "True", "False", wide),
+    ],
+)  # fmt: skip
+def test_runs_that_a_tracker_says_did_not_finish_are_left_out(
+    column: str, ended: str, other: str, shape: Callable[[Cells], list[list[Any]]], tmp_path: Path
+):
+    rows = beside(shape(CELLS), **{column: ended})
+    rows.append(["kan", 4, *(["blimp"] if shape is long else [1.0]), 1.0, other])
+    source = read_source(write(tmp_path / "a.csv", rows))
+    assert scores_of(source) == SCORES
+    assert source.notes == (f"left out, not finished: row {len(rows)} ({other.lower() or 'no state'})",)
+
+
+def test_every_column_on_states_is_heeded(tmp_path: Path):
+    rows = beside(wide(CELLS), state="finished", status="ok")
+    rows += [["kan", 4, 1.0, 1.0, "finished", "failed"], ["kan", 5, 1.0, 1.0, "crashed", "ok"]]
+    source = read_source(write(tmp_path / "a.csv", rows))
+    assert scores_of(source) == SCORES
+    assert source.notes == tuple(f"left out, not finished: row {x}" for x in ("9 (crashed)", "8 (failed)"))
+
+
+def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
+    places = ["CA" if seed == 1 else "NY" for _, seed, _ in CELLS]
+    path = write(tmp_path / "a.csv", beside(long(CELLS), state=places))
+    assert scores_of(read_source(path)) == SCORES
+    path = write(tmp_path / "b.csv", beside(long(CELLS), state="running"))
+    with pytest.raises(UsageError, match=r"state says of no run that it finished \(running\)"):
+        read_source(path)
+    assert len(read_source(path, Request(axis=("state",))).rows) == len(SCORES)
+
+
+HEADER = "variant,seed,benchmark,score\n"
+
+
+GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reading", "message"),
+    [
+        ("variant,seed,blimp\ngelu,1,70\nkan,x,61\n", Request(), "seed 'x' in row 3 is not a number"),
+        (HEADER + GOOD, Request(columns=("variant=model",)), r"column in --columns variant= 'model'"),
+        (HEADER + GOOD, Request(scores=("blimp",)), r"column in --scores 'blimp'"),
+        (HEADER + GOOD, Request(scores=("seed",)), "leave out --scores, or write --columns score=seed"),
+        (HEADER + GOOD, Request(names="{variant}-{seed}"), "say which: --columns name=COLUMN"),
+        ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Request(), "'variant' twice"),
+        (HEADER + "gelu,1,blimp,50,51\n", Request(), "not a readable table.*Expected 4 fields"),
+        (HEADER + "gelu,1,blimp\n", Request(), "holds a number: row 2 .empty"),
+        ("Activation,seed,benchmark,score\na,1,b,1\n", Request(), "--columns variant=Activation: there"),
+        ("name,loss\nfirst,1\n", Request(names="{variant}-{seed}"), "'first' does not fit --names"),
+        ("name,loss\na-1,1\n", Request(names="{vriant}-{seed}"), "did you mean '{variant}'"),
+        ("name,loss\na-1,1\n", Request(names="{variant}-{variant}"), "no field twice"),
+        ("name,loss\na-1,1\n", Request(names="seed{seed}"), "needs {variant}"),
+        ("\ufeff", Request(), "not a readable table.*No columns"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Request, message: str):
+    (tmp_path / "scores.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError, match=message) as told:
+        read_source(tmp_path / "scores.csv", reading)
+    assert "\n" not in str(told.value)
+
+
+def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
+    (tmp_path / "study.yaml").touch()
+    with pytest.raises(UsageError, match="--names is about a table"):
+        read_source(tmp_path, Request(names="{variant}"))
+
+
+def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):
+    rows = "".join(
+        f"{v},{s},blimp,{50 + 3 * i + s}\n" for i, v in enumerate(("KAN", "GELU")) for s in range(3)
+    )
+    (tmp_path / "scores.csv").write_text(HEADER + rows)
+    assert analyse(read_source(tmp_path / "scores.csv")).baseline == "GELU"

@@ -1,0 +1,106 @@
+"""Welch's test and what judges its variances, against scipy and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from report.statistics.welch import (
+    equivalence_p,
+    hedges_g,
+    judged_variances,
+    smallest_margin,
+    usual_variance,
+    welch,
+)
+
+
+@pytest.mark.parametrize(("sizes", "margin"), [((2, 2), 4.0), ((3, 3), 1.0), ((6, 5), 0.5), ((12, 4), 1.0)])
+def test_equivalence_equals_two_one_sided_tests_of_scipy(sizes: tuple[int, int], margin: float):
+    rng = np.random.default_rng(sizes[0])
+    a, b = rng.normal(61, 3, sizes[0]), rng.normal(60, 1, sizes[1])
+    above = stats.ttest_ind(a + margin, b, equal_var=False, alternative="greater").pvalue
+    below = stats.ttest_ind(a - margin, b, equal_var=False, alternative="less").pvalue
+    test = welch([a.mean(), b.mean()], [a.var(ddof=1), b.var(ddof=1)], sizes, [1, -1])
+    estimate, error, df = float(test.estimate), float(test.standard_error), float(test.df)
+    assert equivalence_p(estimate, error, df, margin) == pytest.approx(max(above, below), rel=1e-9)
+    # The 90% interval ends at the smallest margin that passes.
+    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.90)
+    assert smallest_margin(estimate, error, df, 0.05) == pytest.approx(
+        max(abs(interval.low), abs(interval.high))
+    )
+
+
+def test_hedges_g_by_hand():
+    cells = [np.array([1.0, 3.0]), np.array([2.0, 6.0])]
+    pooled = np.sqrt((2.0 + 8.0) / 2)  # variances 2 and 8, one degree of freedom each
+    assert hedges_g(-2.0, cells) == pytest.approx(-2.0 / pooled * (1 - 3 / 7))
+    assert hedges_g(1.0, [np.ones(3), np.zeros(3)]) is None
+
+
+def test_added_variance_is_that_of_a_further_arm() -> None:
+    rng = np.random.default_rng(0)
+    arms = [rng.normal(0, sd, n) for sd, n in ((1, 4), (2, 6), (3, 5))]
+    means, variances, counts = zip(*[(a.mean(), a.var(ddof=1), len(a)) for a in arms], strict=True)
+    three = welch(means, variances, counts, [1, -1, 1])
+    two = welch(
+        means[:2], variances[:2], counts[:2], [1, -1], added=[variances[2] / 5, 0], added_df=[4, np.inf]
+    )
+    assert (two.standard_error, two.df) == (pytest.approx(three.standard_error), pytest.approx(three.df))
+
+
+def test_what_is_usual_is_the_median_over_that_of_a_chi_square():
+    variances, df = np.array([1.0, 4.0, 2.0, 9.0]), np.array([2.0, 4.0, 2.0, 0.0])
+    expected = np.median([v / (stats.chi2.median(k) / k) for v, k in zip(variances[:3], df[:3], strict=True)])
+    assert usual_variance(variances, df) == pytest.approx([expected])
+    assert np.isnan(usual_variance([1.0], [0.0])).all()
+
+
+def test_small_variances_are_moderated_and_large_ones_are_not():
+    variances = np.array([0.4, 0.6, 1.0, 1.0, 1.0, 9.0])
+    judged = judged_variances(variances, np.full(6, 2.0))
+    usual = 1.0 / (stats.chi2.median(2) / 2)
+    expected = [(2 * usual + 2 * v) / 4 for v in variances[:5]]
+    assert judged.variance[:5] == pytest.approx(expected)
+    assert judged.variance[5] == 9.0
+    assert judged.df.tolist() == [4.0] * 5 + [2.0]
+
+
+@pytest.mark.parametrize("df", [[2.0] * 5, [2.0] * 5 + [0.0]])
+def test_few_arms_keep_their_own(df: list[float]):
+    variances = np.linspace(1, 9, len(df))
+    judged = judged_variances(variances, df)
+    assert judged.variance.tolist() == variances.tolist()
+    assert judged.df.tolist() == df
+
+
+def test_an_arm_of_fewer_than_half_as_many_runs_keeps_its_own():
+    df = np.array([9.0, 9.0, 9.0, 9.0, 9.0, 8.0, 4.0, 3.0])  # 10, 9, 5 and 4 runs
+    judged = judged_variances(0.2 * np.array([1, 1, 1, 1, 1, 0.1, 0.1, 0.1]), df)
+    assert judged.df.tolist() == [11.0] * 5 + [10.0, 6.0, 3.0]
+
+
+def test_arms_of_few_and_of_many_runs_may_be_of_one_law():
+    variances, df = np.array([1.0, 1.0, 1.0, 1.0, 0.8, 1.0, 1.0, 1.2]), np.repeat([2.0, 40.0], 4)
+    assert judged_variances(variances, df).df[4] == 42.0
+
+
+def test_studies_are_judged_side_by_side():
+    rng = np.random.default_rng(1)
+    variances, df = rng.chisquare(3, size=(5, 2, 8)), np.full(8, 3.0)
+    judged = judged_variances(variances, df)
+    for place in np.ndindex(5, 2):
+        alone = judged_variances(variances[place], df)
+        assert judged.variance[place] == pytest.approx(alone.variance)
+        assert judged.df[place] == pytest.approx(alone.df)
+
+
+def test_arms_of_no_one_law_keep_their_own():
+    """The spread of true standard deviations is estimated: of many arms it is what they were drawn with."""
+    rng = np.random.default_rng(2)
+    for spread, is_usual in ((0.4, True), (1.0, False)):
+        true = np.exp(spread * rng.standard_normal(4_000))
+        variances = true**2 * rng.chisquare(4, 4_000) / 4
+        judged = judged_variances(variances, np.full(4_000, 4.0))
+        assert (judged.df > 4).any() == is_usual

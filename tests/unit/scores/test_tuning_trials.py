@@ -1,0 +1,190 @@
+"""The record of a tuning: rounds that follow from losses, and files that no losses can have led to."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from base.errors import UsageError
+from base.records import parse_record, write_record
+from base.run.folder_names import StudyFolder
+from scores.tuning_trials import Further, Losses, Trial, Tuning, TuningPlan, read_tuning, write_tuning
+
+RATE = "optim.learning_rate"
+OPTIMA = {"gelu": 1e-3, "kan": 3e-3, "relu": 1e-3}
+HERE = ("gpt_neo", ())
+
+
+def plan(**changes) -> TuningPlan:
+    values = {
+        "fields": {RATE: (3e-4, 1e-3, 3e-3)},
+        "seeds": (101, 102),
+        "select": "held-out-loss",
+        "widen": 2,
+        "shared": True,
+        "baseline": "gelu",
+        "variants": ("gelu", "kan", "relu"),
+        "settings": (HERE,),
+    }
+    return TuningPlan(**(values | changes))
+
+
+def losses_of(optima: dict[str, float]) -> Losses:
+    """A bowl around each variant's optimum, the same at every seed."""
+
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...]:
+        distance = abs(one.point[RATE] / optima[one.variant] - 1)
+        return (2.0 + distance, 2.1 + distance)
+
+    return losses
+
+
+def rates(tuning: Tuning, variant: str) -> list[float]:
+    """What was tried for a variant, or is to be, in order."""
+    return [one.point[RATE] for one in tuning.trials() if one.variant == variant]
+
+
+def chosen(tuning: Tuning) -> dict[str, float]:
+    return {one.variant: one.point[RATE] for one in tuning.chosen}
+
+
+def test_first_all_variants_try_the_grid_and_nothing_is_chosen():
+    tuning = Tuning(plan=plan())
+    assert {name: rates(tuning, name) for name in OPTIMA} == {name: [3e-4, 1e-3, 3e-3] for name in OPTIMA}
+    assert tuning.advanced(lambda one, seeds: None, "today") == tuning
+    assert tuning.choice(*HERE, "kan") is None
+
+
+def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
+    tuning = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    assert chosen(tuning) == dict.fromkeys(OPTIMA, 1e-3)
+    assert tuning.is_over
+    assert [one.made for one in tuning.rounds] == ["today"]
+    assert tuning.choice(*HERE, "kan").loss == pytest.approx(2.05)
+    assert all(tuning.at_edge(one) == () for one in tuning.chosen)
+
+
+def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
+    tuning = Tuning(plan=plan())
+    first = {(name, rate) for name in OPTIMA for rate in (3e-4, 1e-3, 3e-3)}
+
+    def of_first(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        return losses_of(OPTIMA)(one, seeds) if (one.variant, one.point[RATE]) in first else None
+
+    wider = tuning.advanced(of_first, "today")
+    assert not wider.chosen
+    assert {name: rates(wider, name) for name in OPTIMA} == {
+        name: [3e-4, 1e-3, 3e-3, 9e-3] for name in OPTIMA
+    }
+    done = wider.advanced(losses_of(OPTIMA), "later")
+    assert chosen(done) == OPTIMA
+    assert [one.made for one in done.rounds] == ["today", "later"]
+    assert done == tuning.advanced(of_first, "today").advanced(losses_of(OPTIMA), "later")
+
+
+def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
+    far = {"gelu": 1e-3, "kan": 1.0, "relu": 1e-6}
+    tuning = Tuning(plan=plan(widen=2)).advanced(losses_of(far), "today")
+    assert len(tuning.rounds) == 3
+    tried = [2.7e-5, 9e-5, 3e-4, 1e-3, 3e-3, 9e-3, 2.7e-2]
+    assert all(sorted(rates(tuning, name)) == pytest.approx(tried) for name in OPTIMA)
+    assert chosen(tuning) == pytest.approx({"gelu": 1e-3, "kan": 2.7e-2, "relu": 2.7e-5})
+    assert {one.variant: tuning.at_edge(one) for one in tuning.chosen} == {
+        "gelu": (),
+        "kan": (RATE,),
+        "relu": (RATE,),
+    }
+    never = Tuning(plan=plan(widen=0)).advanced(losses_of(far), "today")
+    assert len(never.rounds) == 1
+    assert chosen(never) == {"gelu": 1e-3, "kan": 3e-3, "relu": 3e-4}
+
+
+def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowest():
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...]:
+        return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one, seeds)
+
+    tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today")
+    choice = tuning.choice(*HERE, "kan")
+    assert choice.point == {RATE: 9e-5}
+    assert choice.loss is None
+
+
+def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
+    places = (("size", "0.1M"),), (("size", "0.5M"),)
+    tuning = Tuning(plan=plan(settings=(("gpt_neo", places[0]), ("gpt_neo", places[1]))))
+
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        return losses_of(dict.fromkeys(OPTIMA, 1e-3))(one, seeds) if one.places == places[1] else None
+
+    now = tuning.advanced(losses, "today")
+    assert [one.places for one in now.chosen] == [places[1]] * 3
+    assert not now.is_over
+    assert now.shared("gpt_neo", places[1]).variant == "gelu"
+    assert now.shared("gpt_neo", places[0]) is None
+    assert {one.places for group in now.plan.groups for one in now.due(group)} == {places[0]}
+
+    # The setting that waited is chosen last and listed first, as the plan has it.
+    over = now.advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    in_order = [(one.places, one.variant) for one in over.chosen_in_order]
+    assert in_order == list(itertools.product(places, over.plan.variants))
+    assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
+
+
+FURTHER = Further(
+    family=HERE[0], places=HERE[1], variant="kan", field=RATE, values=(3e-4, 1e-3), seeds=(103, 104)
+)
+CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+
+
+def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_and_choose_nothing():
+    tuning = replace(CHOSEN, further=(FURTHER,))
+    assert tuning.is_over
+    assert tuning.awaits_further
+    points = [(one.variant, one.point, seeds) for one, seeds in tuning.further_trials()]
+    assert points == [("kan", {RATE: 3e-4}, (103, 104)), ("kan", {RATE: 1e-3}, (103, 104))]
+
+    def of_one(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        return (0.1, None) if one.point[RATE] == 3e-4 else None
+
+    assert tuning.advanced(of_one, "later") == tuning
+    ended = tuning.advanced(lambda one, seeds: (0.1, None), "later")  # lower than what was chosen
+    assert ended.further == (replace(FURTHER, losses=((0.1, None), (0.1, None))),)
+    assert (ended.chosen, ended.rounds, ended.awaits_further) == (CHOSEN.chosen, CHOSEN.rounds, False)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    assert read_tuning(tmp_path) is None
+    grid = {RATE: (3e-4, 1e-3, 3e-3, 9e-3), "train.batch_size": (8, 16)}
+    tuning = Tuning(plan=plan(widen=1, fields=grid, cells=("a/b/c",)))
+    tuning = tuning.advanced(losses_of(OPTIMA), "2026-11-23")
+    write_tuning(tmp_path, tuning)
+    assert read_tuning(tmp_path) == tuning
+
+
+def test_a_record_of_an_older_version_with_its_edges_and_shares_is_read(tmp_path):
+    write_tuning(tmp_path, CHOSEN)
+    path = StudyFolder(tmp_path).tuning_file
+    record = parse_record(path.read_bytes())
+    record["plan"]["method"] = "grid"
+    for one in record["rounds"]:
+        one["share"] = 1.0
+    for one in record["chosen"]:
+        one["at_edge"] = ["optim.learning_rate"]
+    write_record(path, record)
+    assert read_tuning(tmp_path) == CHOSEN
+
+
+@pytest.mark.parametrize("change", [{"baseline": None}, {"fields": [1e-3]}])
+def test_a_record_that_does_not_parse_is_refused(tmp_path, change):
+    write_tuning(tmp_path, CHOSEN)
+    file = StudyFolder(tmp_path).tuning_file
+    values = json.loads(file.read_text())
+    values["plan"] |= change
+    file.write_text(json.dumps(values))
+    with pytest.raises(UsageError, match=re.escape(f"{file} is damaged")):
+        read_tuning(tmp_path)

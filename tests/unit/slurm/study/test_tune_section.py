@@ -1,0 +1,92 @@
+"""What a study may say of its tuning, and the line about what it may not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from base.errors import UsageError
+from slurm.study.tune_section import describe_tuning, read_tune
+
+RATE = "optim.learning_rate"
+GIVEN: dict[str, Any] = {RATE: [1e-3, 3e-4, 3e-3], "seeds": [101, 102]}
+WORDS: dict[str, Any] = {"optim.lr_scheduler_type": ["linear", "cosine"], "seeds": [101]}
+
+
+def test_what_is_not_said_is_a_grid_that_may_grow_and_a_shared_rate():
+    tune = read_tune(GIVEN)
+    assert tune.fields == {RATE: (3e-4, 1e-3, 3e-3)}  # in their order
+    assert (tune.select, tune.budget, tune.widen, tune.shared) == ("held-out-loss", "equal", 2, True)
+    assert read_tune(None) is None
+    assert read_tune(tune) is tune
+
+
+def test_numbers_that_yaml_takes_for_words_are_numbers():
+    tune = read_tune({RATE: ["3e-4", 1e-3, 0.003], "seeds": "101-103"})
+    assert tune.fields == {RATE: (3e-4, 1e-3, 3e-3)}
+    assert tune.seeds == (101, 102, 103)
+
+
+def test_words_are_not_widened_unless_that_is_asked_for():
+    assert read_tune(WORDS).widen == 0
+    assert read_tune(WORDS | {RATE: [1e-3, 3e-3]}).widen == 2
+    with pytest.raises(UsageError, match="no numbers to go on with"):
+        read_tune(WORDS | {"widen": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "grown"),
+    [
+        ({"shared": False}, "; grid, grown up to 2 times where a best is at its edge"),
+        ({"widen": 0}, "; grid; each at its own best and at the baseline's"),
+        ({"widen": 1, "shared": False}, "; grid, grown once where a best is at its edge"),
+    ],
+)
+def test_it_is_described_in_a_line(change, grown):
+    said = describe_tuning(read_tune(GIVEN | change))
+    assert said == f"{RATE} 0.0003, 0.001, 0.003 at seeds 101, 102{grown}"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({RATE: [1e-3]}, "two or more different values"),
+        ({RATE: [1e-3, 1e-3]}, "two or more different values"),
+        ({RATE: [1e-3, "cosine"]}, "'cosine' does not fit"),
+        ({RATE: 1e-3}, "must be one list of values for all variants"),
+        ({RATE: [i / 2000 for i in range(1, 1002)]}, "the fields make 1,001 points; 1,000 are allowed"),
+        ({"optim.max_steps": [100, 200]}, "decides how long a run is, so the budget cannot be equal"),
+        ({"optim.learning_rat": [1e-3, 3e-3]}, "optim.learning_rate"),
+        ({"data.block_size": [64, 128]}, "changes what is compared or the text"),
+        ({"seeds": [101, 101]}, "named twice"),
+        ({"seeds": []}, "give whole numbers"),
+        ({"budget": "large"}, "equal"),
+        ({"select": "blimp"}, "held-out-loss"),
+        ({"rates": [1, 2]}, "rates"),
+        ({"fields": {}}, "fields"),
+        ({"widen": -1}, "at least 0"),
+    ],
+)
+def test_what_cannot_be_tuned_equally_is_refused_in_one_line(change, words):
+    with pytest.raises(UsageError, match=re.escape(words)) as told:
+        read_tune(GIVEN | change)
+    assert "\n" not in str(told.value)
+
+
+def test_a_thousand_points_are_allowed_and_a_word_is_no_mapping():
+    assert len(read_tune(GIVEN | {RATE: [i / 2000 for i in range(1, 1001)]}).fields[RATE]) == 1000
+    with pytest.raises(UsageError, match="must be a mapping"):
+        read_tune("grid")
+
+
+@pytest.mark.parametrize(("num_steps", "found"), [(100, [200, 100, 50]), (1, [2, 1, 1])])
+def test_a_larger_batch_reads_as_many_tokens_in_fewer_steps(load, num_steps, found):
+    usual = load().cells[0].config
+    tokens = num_steps * usual.train.batch_size * usual.data.block_size
+    sizes = [usual.train.batch_size * factor // 2 for factor in (1, 2, 4)]
+    tune = {"train.batch_size": sizes, "seeds": [101], "widen": 0}
+    study = load(variants=["gelu"], tokens=[tokens], tune=tune)
+    assert [cell.config.train.batch_size for cell in study.cells] == sizes
+    assert [cell.config.optim.max_steps for cell in study.cells] == found
