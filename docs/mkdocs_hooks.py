@@ -14,6 +14,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 INDEX = "docs/README.md"
+FOUND_LAST = ("CHANGELOG.md", "benchmarks/RESULTS.md", "docs/*/report.md", "docs/*/inspection.md")
+"""What the search shows behind the pages that answer a question."""
 SHOWN = ("*.md", "benchmarks/*.md", "docs/*.md", "docs/*/*.md", "docs/*.css")
 
 
@@ -63,8 +65,13 @@ def linked_from(page: Path) -> set[Path]:
     return {file for file in files if file.is_file() and file.is_relative_to(ROOT)}
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Write for Python-Markdown what GitHub reads otherwise: what can be unfolded, languages, warnings."""
+    path = Path(page.file.src_uri)
+    if any(path.match(pattern) for pattern in FOUND_LAST):
+        page.meta["search"] = {"boost": 0.2}
+    if page.file.src_uri == INDEX:
+        page.meta["search"] = {"exclude": True}
     unfolded = markdown.replace("<details>", '<details markdown="1">')
     # GitHub takes the first word behind a fence for the language; others are for tests.
     named = re.sub(r"^(```\w+) .*$", r"\1", unfolded, flags=re.MULTILINE)
