@@ -16,6 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 INDEX = "docs/README.md"
 FOUND_LAST = ("CHANGELOG.md", "benchmarks/RESULTS.md", "docs/*/report.md", "docs/*/inspection.md")
 """What the search shows behind the pages that answer a question."""
+LEADS_ON = {
+    "report.md": "[How to read a report](../reading-a-report.md), [all documents](../README.md)",
+    "inspection.md": "[What it shows](../inspect.md), [all documents](../README.md)",
+}
+"""What stands below the title of a generated page, which has no links of its own."""
 SHOWN = ("*.md", "benchmarks/*.md", "docs/*.md", "docs/*/*.md", "docs/*.css")
 
 
@@ -70,6 +75,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = Path(page.file.src_uri)
     if any(path.match(pattern) for pattern in FOUND_LAST):
         page.meta["search"] = {"boost": 0.2}
+    if path.name in LEADS_ON:
+        title, _, body = markdown.partition("\n")
+        markdown = f"{title}\n\n{LEADS_ON[path.name]}\n{body}"
     if page.file.src_uri == INDEX:
         page.meta["search"] = {"exclude": True}
     unfolded = markdown.replace("<details>", '<details markdown="1">')
