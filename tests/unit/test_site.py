@@ -79,6 +79,14 @@ def test_pages_are_read_as_github_reads_them(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_every_page_leads_on(site: Path) -> None:
+    for page in PAGES:
+        (article,) = html.fromstring((site / place_of(page)).read_text(encoding="utf-8")).xpath("//article")
+        places = {str(link).partition("#")[0] for link in article.xpath(".//a/@href")}
+        assert any(place.endswith("/") and "://" not in place for place in places), page
+
+
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     """No font, no picture, no script: only links that are clicked lead out."""
     for page in site.rglob("*.html"):
@@ -94,4 +102,7 @@ def test_pages_can_be_searched(site: Path) -> None:
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     places = {entry["location"].partition("#")[0] for entry in found}
     assert {"docs/statistics/", "benchmarks/RESULTS/", "docs/example-report/report/"} <= places
+    assert "docs/" not in places  # the index names everything, and would be found first
+    boosts = {entry["location"]: entry.get("boost", 1) for entry in found}
+    assert boosts["docs/example-report/report/"] < boosts["docs/reading-a-report/"]
     assert any("regret" in entry["text"] for entry in found if "statistics" in entry["location"])
