@@ -42,10 +42,11 @@ def write_plan(study: Path, run_ids: Iterable[str], **content: Any) -> Path:
         "families": list(dict.fromkeys(families)),
         "variants": list(dict.fromkeys(variants)),
         "seeds": sorted({int(name[4:].split("-")[0]) for name in names}),
+        **content,
         "cells": list(run_ids),
     }
     study.mkdir(parents=True, exist_ok=True)
-    StudyFolder(study).study_file.write_text(yaml.safe_dump(plan | content, sort_keys=False))
+    StudyFolder(study).study_file.write_text(yaml.safe_dump(plan, sort_keys=False))
     return study
 
 

@@ -38,28 +38,29 @@ def frame(seed: int, runs: int = 4, shift: float = 0.0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
 
 
-def named(source: str, tmp_path: Path, shared: Path) -> Analysis:
+def named(source: str, folder: Path) -> Analysis:
     if source == "tuned study":
-        return analyse(read_source(write_study(tmp_path / "study", tune())))
+        return analyse(read_source(write_study(folder, tune())))
     if source == "study over sizes":
-        return analyse(read_source(write_study(tmp_path / "study", tune(sizes=("0.1M", "0.5M")))))
-    if source == "two families":
-        return analyse(source_of_frame(frame(0, shift=3.0)))
-    if source == "exploratory metrics":
-        return analyse(source_of_frame(frame(0, shift=3.0)), Request(primary=("blimp",)))
-    if source == "contrasts":
-        return analyse(source_of_frame(frame(0, shift=3.0)), Request(contrast=("relu - kan+silu",)))
-    return analyse(read_source(shared / "thesis" / f"{source}.csv"))
+        return analyse(read_source(write_study(folder, tune(sizes=("0.1M", "0.5M")))))
+    asked = {
+        "two families": Request(),
+        "exploratory metrics": Request(primary=("blimp",)),
+        "contrasts": Request(contrast=("relu - kan+silu", "kan - silu")),
+    }
+    return analyse(source_of_frame(frame(0, shift=3.0)), asked[source])
 
 
-SOURCES = ("tuned study", "study over sizes", "two families", "exploratory metrics", "contrasts", "table5",
-           "all_seeds")  # fmt: skip
+MADE = ("tuned study", "study over sizes", "two families", "exploratory metrics", "contrasts")
+PUBLISHED = ("table5", "all_seeds")
 
 
-@pytest.fixture(params=SOURCES)
-def analysis(request: pytest.FixtureRequest, tmp_path: Path) -> Analysis:
-    shared = request.getfixturevalue("shared_data") if request.param in ("table5", "all_seeds") else tmp_path
-    return named(request.param, tmp_path, shared)
+@pytest.fixture(scope="module", params=(*MADE, *PUBLISHED))
+def analysis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    if request.param in PUBLISHED:
+        shared = request.getfixturevalue("shared_data")
+        return analyse(read_source(shared / "thesis" / f"{request.param}.csv"))
+    return named(request.param, tmp_path_factory.mktemp("page") / "study")
 
 
 def before_folds(text: str) -> str:
