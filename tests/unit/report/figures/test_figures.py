@@ -75,9 +75,7 @@ def make_analysis(
                 RunFacts(
                     run_id=run_id, family=family, variant=variant, seed=seed,
                     num_parameters=10_000_000 + 300_000 * place, flops_per_token=20_000_000 + place,
-                    tokens_per_s=9e4 / (1 + place), train_hours=0.4 * (1 + place),
-                    peak_memory_mb=900.0 + place,
-                    eval_loss=held_out_loss(450, seed),
+                    train_hours=0.4 * (1 + place), eval_loss=held_out_loss(450, seed),
                     curve=tuple(
                         Evaluation(step, held_out_loss(step, seed), 1000 * step, step / 3600)
                         for step in range(50, 500, 50)

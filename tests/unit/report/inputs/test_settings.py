@@ -29,7 +29,6 @@ from scores.stages import Decisions, Look
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import numbers, render
 from tests.unit.report.run_folders import change_plan, write_plan, write_run
-from tests.unit.report.significance.comparing import compare
 
 FAMILIES, SIZES, SEEDS = ("gpt_neo", "roberta"), ("0.1M", "0.5M", "2M"), (1, 2, 3)
 SMALL, LARGE = "kan grid_size=3", "kan grid_size=5"
@@ -213,6 +212,8 @@ def test_columns_of_a_table_are_axes_where_that_is_asked_for(found: Analysis, tm
     )
     with pytest.raises(UsageError, match=r"no score of \S+ is left to compare; duplicates .* --axis COLUMN"):
         analyse(read_source(tmp_path / "scores.csv"))
+    with pytest.raises(UsageError, match="unknown factor"):
+        analyse(read_source(tmp_path / "scores.csv"), Request(factor="size"))
 
 
 def test_losses_of_two_families_have_no_average_and_one_sentence(found: Analysis):
@@ -251,15 +252,6 @@ def test_seeds_of_a_setting_are_those_that_looks_gave_its_variant():
     assert len(design.seeds_of(setting, "gelu")) == 3
     assert len(design.seeds_of(replace(setting, places=(), variant=SMALL), "0.1M")) == 6  # sizes are compared
     assert len(design.seeds_of(replace(setting, variant=LARGE), "linear")) == 3
-
-
-def test_compare_takes_axes():
-    one = compare(frame(), f"{SMALL} - gelu", axes=["size"])
-    assert one.families == SETTINGS
-    by_size = compare(frame(), "2M - 0.1M", axes=["size"], factor="size")
-    assert len(by_size.families) == 6
-    with pytest.raises(UsageError, match="unknown factor"):
-        compare(frame(), "2M - 0.1M", factor="size")
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,22 @@ def compare(
     return beside_published(normalise_rows(rows), source, factor, baseline)  # type: ignore[arg-type]
 
 
-def test_a_level_stands_beside_the_mean_of_published_runs() -> None:
-    rows = made({("gpt_neo", "gelu"): 57.0, ("gpt_neo", "relu"): 56.0})
-    own = scores(rows, variant="relu").mean()
-    published = scores(read_published("thesis"), family="gpt_neo", variant="relu", benchmark="babylm23")
-    level = only(compare(rows).levels, variant="relu")
+def test_levels_and_effects_stand_beside_the_means_of_published_runs() -> None:
+    rows = made({("gpt_neo", "gelu"): 47.0, ("gpt_neo", "relu"): 48.0})
+    table = read_published("thesis")
+    gelu, relu = (scores(rows, variant=name).mean() for name in ("gelu", "relu"))
+    published_gelu, published_relu = (
+        scores(table, family="gpt_neo", benchmark="babylm23", variant=name).mean()
+        for name in ("gelu", "relu")
+    )
+    found = compare(rows)
+    level, effect = only(found.levels, variant="relu"), only(found.effects, variant="relu")
     assert (level["num_own"], level["num_published"], level["table"]) == (4, 6, "all-seeds")
-    assert (level["own"], level["published"]) == pytest.approx((own, published.mean()))
-    assert level["difference"] == pytest.approx(own - published.mean())
+    assert (level["own"], level["published"]) == pytest.approx((relu, published_relu))
+    assert level["difference"] == pytest.approx(relu - published_relu)
+    changes = (relu - gelu, published_relu - published_gelu)
+    assert (effect["own"], effect["published"]) == pytest.approx(changes)
+    assert effect["difference"] == pytest.approx(changes[0] - changes[1])
 
 
 def test_a_level_stands_beside_one_number_and_an_effect_over_two_tables_names_both() -> None:
@@ -65,18 +73,6 @@ def test_a_level_stands_beside_one_number_and_an_effect_over_two_tables_names_bo
     level = only(found.levels, variant="thesis-kan")
     assert (level["table"], level["num_published"], level["published"]) == ("table5", 1, 56.69)
     assert only(found.effects, variant="thesis-kan")["table"] == "table5 minus all-seeds"
-
-
-def test_an_effect_stands_beside_the_published_effect() -> None:
-    rows = made({("gpt_neo", "gelu"): 47.0, ("gpt_neo", "relu"): 48.0})
-    own = scores(rows, variant="relu").mean() - scores(rows, variant="gelu").mean()
-    relu, gelu = (
-        scores(read_published("thesis"), family="gpt_neo", benchmark="babylm23", variant=name).mean()
-        for name in ("relu", "gelu")
-    )
-    effect = only(compare(rows).effects, variant="relu")
-    assert (effect["own"], effect["published"]) == pytest.approx((own, relu - gelu))
-    assert effect["difference"] == pytest.approx(own - (relu - gelu))
 
 
 def of_head(head: str, mean: float, backbone: tuple[str, str], task: str = "ag-news") -> pd.DataFrame:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,19 +210,31 @@ def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple
         assert any(y.shape == means.shape and np.allclose(y, means - means.min()) for y in drawn)
 
 
+@pytest.mark.parametrize(
+    ("options", "looks", "num_main"),
+    [
+        ({"sizes": ("0.1M", "0.5M")}, None, 6),
+        ({"seeds": (101,)}, None, 6),  # the main runs alone tell the spread
+        ({}, [3, 6], 3),  # what was decided does not hang on runs that others get later
+    ],
+)
 def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(
-    at_two_sizes: tuple[Analysis, Tuned],
+    tmp_path: Path, options: dict[str, Any], looks: list[int] | None, num_main: int
 ) -> None:
-    found, tuned = at_two_sizes
-    runs = found.runs.groupby(["family", "variant"]).score
-    for setting in SETTINGS:
-        lines = {line.variant: line for line in tuned.lines if line.family == setting}
-        own = {
-            variant: (2 * line.losses[line.chosen].var(ddof=1) + 5 * runs.var()[setting, variant]) / 7
-            for variant, line in lines.items()
-        }
-        noise = {variant: line.noise.variance for variant, line in lines.items() if line.noise}
-        assert noise == pytest.approx(drawn_to_usual(own, 7))
+    folder = write_study(tmp_path / "study", tune(**options))
+    if looks:
+        write_decisions(folder, Decisions(plan={"looks": looks, "variants": list(BEST)}))
+    tuned = analyse(read_source(folder)).tuned
+    assert tuned is not None
+    own, df = {}, num_main - 1 + tuned.lines[0].losses.shape[-1] - 1
+    for line in tuned.lines:
+        main = arm(str(line.variant), float(line.values[line.chosen]))[:num_main]
+        squares = [((x - x.mean()) ** 2).sum() for x in (main, line.losses[line.chosen])]
+        own[str(line.variant)] = sum(squares) / df
+    for line in tuned.lines:
+        assert line.noise is not None
+        assert line.noise.variance == pytest.approx(drawn_to_usual(own, df)[str(line.variant)])
+        assert line.noise.df == df + 2
 
 
 def test_the_card_says_which_tuning_runs_would_decide_most(found: Analysis) -> None:
@@ -324,28 +337,6 @@ def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
     (choice,) = both.choices.values()
     missed = [line.selection.variance**0.5 for line in both.lines if line.selection]
     assert choice.variance == pytest.approx(sum(missed) ** 2)
-
-
-def test_what_was_decided_does_not_hang_on_runs_that_others_get_later(tmp_path: Path) -> None:
-    folder = write_study(tmp_path / "study", tune())
-    write_decisions(folder, Decisions(plan={"looks": [3, 6], "variants": list(BEST)}))
-    tuned = analyse(read_source(folder)).tuned
-    own = {}
-    for variant in BEST:
-        line = line_of(tuned, variant)
-        first = arm(variant, float(line.values[line.chosen]))[:3]
-        own[variant] = (first.var(ddof=1) + line.losses[line.chosen].var(ddof=1)) / 2
-    noise = line_of(tuned, "relu2").noise
-    assert noise is not None
-    assert noise.variance == pytest.approx(drawn_to_usual(own, 4)["relu2"])
-
-
-def test_of_one_tuning_seed_the_main_runs_tell_the_spread(tmp_path: Path) -> None:
-    found, tuned = analysed(tmp_path / "study", tune(seeds=(101,)))
-    own = found.runs.groupby("variant").score.var().to_dict()
-    noise = {line.variant: line.noise for line in tuned.lines if line.noise}
-    assert {v: x.variance for v, x in noise.items()} == pytest.approx(drawn_to_usual(own, 5))
-    assert {x.df for x in noise.values()} == {7}
 
 
 def test_a_choice_at_the_boundary_of_the_grid_is_named(tmp_path: Path) -> None:
