@@ -51,7 +51,6 @@ def test_many_variants_are_sorted_alike_in_every_figure_that_lists_them(many: An
 
 
 @pytest.mark.parametrize(("name", "expected"), [("learning-curves", NAMES[1:]), ("gradient-norms", NAMES)])
-@pytest.mark.ci
 def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, name, expected):
     drawn = draws(many)[name]()
     assert drawn is not None
