@@ -197,6 +197,7 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(
     assert contents(out) == before
 
 
+@pytest.mark.slow
 def test_scores_stand_beside_constant_answers(study: Path, analysis: Analysis):
     assert "constant answer" not in render(analysis).lower()
     constant = {"embedded-glue": {"acceptability": {"accuracy": 61.5}}}
@@ -209,6 +210,7 @@ def test_scores_stand_beside_constant_answers(study: Path, analysis: Analysis):
     assert numbers(found)["baselines"] == constant
 
 
+@pytest.mark.ci
 def test_rows_file_csv_and_study_agree(made: Path, analysis: Analysis, tmp_path: Path):
     rows = read_source(made).rows
     rows.to_parquet(tmp_path / "rows.parquet")
@@ -274,6 +276,7 @@ def test_runs_that_all_score_the_same_are_pointed_out():
     assert "`a` | 61.0 ± 1.0" in text
 
 
+@pytest.mark.slow
 def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path):
     one, copy = (run_of(study, "gpt_neo", "kan", seed) for seed in (1, 2))
     write_rows(pd.read_parquet(one.rows_file).assign(run_id=copy.run_id, seed=2), copy.rows_file)
@@ -289,7 +292,7 @@ def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: P
     assert re.search(r"far from the other runs of their arm.*gpt_neo gelu seed 3 \(99, the others", top)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
     change_plan(study, report={"contrasts": ["kan+swish - gelu"], "paired": True, "margin": 2.0})
     found = analysed(study)

@@ -40,6 +40,7 @@ def kan(analysis: Analysis) -> Comparison:
     return next(c for c in analysis.comparisons if str(c.contrast) == "kan - gelu")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("num_seeds", "path"), [(3, (3,)), (4, (3, 4)), (6, (3, 6))])
 def test_planned_looks_are_tested_at_their_own_levels(tmp_path: Path, num_seeds: int, path: tuple[int, ...]):
     found = report_of(study_of(tmp_path / "s", num_seeds, looks=[3, 6]))
@@ -53,6 +54,7 @@ def test_planned_looks_are_tested_at_their_own_levels(tmp_path: Path, num_seeds:
     assert one.is_different == (one.p < half)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_seeds", [3, 6])
 def test_intervals_agree_with_verdicts_at_every_look(tmp_path: Path, num_seeds: int):
     for c in report_of(study_of(tmp_path / "s", num_seeds, looks=[3, 6, 10])).comparisons:
@@ -60,6 +62,7 @@ def test_intervals_agree_with_verdicts_at_every_look(tmp_path: Path, num_seeds: 
         assert (c.low_simultaneous >= 0 or c.high_simultaneous <= 0) == c.is_different
 
 
+@pytest.mark.slow
 def test_looks_of_the_command_line_go_before_the_studys(tmp_path: Path):
     study = study_of(tmp_path / "s", 6, looks=[3, 6])
     assert kan(report_of(study)).look.nominal(0.05) > 0.04

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -64,6 +64,17 @@ def write_cell(study: Path, run_id: str, loss: float, num_parameters: int = 100_
     )
 
 
+Cell = tuple[str, str, str, int]
+
+
+def plan_of(cells: Mapping[str, Cell]) -> dict[str, Any]:
+    """What a study's file says of its cells and their levels."""
+    levels = {run_id: {"variant": level, "size": size} for run_id, (_, level, size, _) in cells.items()}
+    sizes = list(dict.fromkeys(size for _, _, size, _ in cells.values()))
+    variants = list(dict.fromkeys(level for _, level, _, _ in cells.values()))
+    return {"variants": variants, "axes": {"size": sizes}, "levels": levels}
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of 2 families, 3 sizes, 3 variants and 3 seeds, which no test changes."""
@@ -71,21 +82,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cells = {run_id_of(*cell): cell for cell in product(FAMILIES, LEVELS, SIZES, SEEDS)}
     for run_id, cell in cells.items():
         write_cell(folder, run_id, loss_of(*cell), int(1e6 * float(cell[2][:-1])))
-    return write_plan(
-        folder,
-        cells,
-        variants=list(LEVELS),
-        axes={"size": list(SIZES)},
-        benchmarks=[PAIRS.name],
-        report={"margins": {"held-out-loss": 0.05}},
-        levels={run_id: {"variant": level, "size": size} for run_id, (_, level, size, _) in cells.items()},
-    )
+    margins = {"margins": {"held-out-loss": 0.05}}
+    return write_plan(folder, cells, benchmarks=[PAIRS.name], report=margins, **plan_of(cells))
+
+
+SMALL_CELLS = {run_id_of(*cell): cell for cell in product(("gpt_neo",), LEVELS[:2], SIZES[:2], SEEDS)}
 
 
 @pytest.fixture
-def study(made: Path, tmp_path: Path) -> Path:
-    """One that a test may change."""
-    return shutil.copytree(made, tmp_path / "ladder")
+def small(tmp_path: Path) -> Path:
+    """A study of 2 sizes and 2 variants without scores, which a test may change."""
+    for run_id, cell in SMALL_CELLS.items():
+        write_run(tmp_path / "small", run_id, [{"step": 100, "eval_loss": loss_of(*cell)}])
+    return write_plan(tmp_path / "small", SMALL_CELLS, **plan_of(SMALL_CELLS))
 
 
 @pytest.fixture(scope="module")
@@ -155,25 +164,20 @@ def test_tables_have_a_column_for_each_axis(found: Analysis, by_size: Analysis):
     assert set(as_levels.variant) == set(SIZES)
 
 
-def test_runs_of_other_stages_are_told_apart(made: Path, study: Path):
+def test_runs_of_other_stages_are_told_apart(small: Path):
     tuned, shared = "gpt_neo/swish/seed101-aaaaaaaa", "gpt_neo/swish/seed1-bbbbbbbb"
     both = run_id_of("gpt_neo", SMALL, "0.5M", 1)
-    write_run(study, tuned, [{"step": 100, "eval_loss": 4.0}])
-    write_cell(study, shared, 5.0)
-    plain = read_source(made)
+    plain = read_source(small)
     assert plain.stages == {}
-    levels = {run_id_of(*cell): cell for cell in product(FAMILIES, LEVELS, SIZES, SEEDS)}
-    change_plan(
-        study,
-        cells=[*levels, tuned, shared],
-        levels={
-            **{run_id: {"variant": level, "size": size} for run_id, (_, level, size, _) in levels.items()},
-            tuned: {"variant": "swish", "size": "0.1M", "optim.learning_rate": "0.01"},
-            shared: {"variant": "swish", "size": "0.1M"},
-        },
-        stages={"tune": [tuned], "shared": [shared, both], "main": [both]},
-    )
-    source = read_source(study)
+    write_run(small, tuned, [{"step": 100, "eval_loss": 4.0}])
+    write_run(small, shared, [{"step": 100, "eval_loss": 5.0}])
+    levels = plan_of(SMALL_CELLS)["levels"] | {
+        tuned: {"variant": "swish", "size": "0.1M", "optim.learning_rate": "0.01"},
+        shared: {"variant": "swish", "size": "0.1M"},
+    }
+    stages = {"tune": [tuned], "shared": [shared, both], "main": [both]}
+    change_plan(small, cells=list(levels), levels=levels, stages=stages)
+    source = read_source(small)
     assert not [note for note in source.notes if "left out" in note]
     (tune,) = source.stages["tune"]
     assert (tune.family, tune.variant, tune.seed) == ("gpt_neo", "swish", 101)
@@ -185,15 +189,17 @@ def test_runs_of_other_stages_are_told_apart(made: Path, study: Path):
     assert source.facts == plain.facts
 
 
-def test_failed_runs_count_in_their_setting(study: Path):
-    lost = run_id_of("roberta", LARGE, "2M", 3)
-    shutil.rmtree(study / lost)
-    write_state(study, lost, CellState(name="failed", error="out of memory"))
-    found = analyse(read_source(study))
+def test_failed_runs_count_in_their_setting(small: Path):
+    lost = run_id_of("gpt_neo", SMALL, "0.5M", 3)
+    shutil.rmtree(small / lost)
+    write_state(small, lost, CellState(name="failed", error="out of memory"))
+    found = analyse(read_source(small))
+    assert [family_label(family) for family in found.families] == ["0.1M", "0.5M"]
+    at_tenth, at_half = found.families
     own = [(c.family, c.variant, c.num_runs) for c in found.failures if c.num_failed and c.family is not None]
-    assert own == [(SETTINGS[-1], LARGE, 3)]
-    assert compared(found.of(LOSS, SETTINGS[-1]), LARGE).num_failed == 1
-    assert compared(found.of(LOSS, SETTINGS[-2]), LARGE).num_failed == 0
+    assert own == [(at_half, SMALL, 3)]
+    failed = {c.family: c.num_failed for c in found.comparisons if c.family is not None}
+    assert failed == {at_tenth: 0, at_half: 1}
 
 
 def frame() -> pd.DataFrame:
