@@ -65,11 +65,7 @@ def test_the_example_of_the_page_is_in_every_file_of_the_report(scores: Path, pa
         ("PART = 1", "mine.py:PART", "PART is no Part; Available: none"),
         ("1 / 0", "mine.py:PART", "the file fails: ZeroDivisionError"),
         ("", "mine.txt:PART", "no such file"),
-        (
-            "from report.parts.power import PART",
-            "mine.py:PART",
-            "its name 'power' is that of another part",
-        ),
+        ("from report.parts.power import PART", "mine.py:PART", "its name 'power' is that of another"),
     ],
 )
 def test_a_file_that_holds_no_part_is_told_in_one_line(

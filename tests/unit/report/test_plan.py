@@ -72,31 +72,32 @@ def test_a_spread_that_is_assumed_needs_no_scores(planned):
 
 def test_an_assumed_spread_and_its_margin_may_be_of_any_unit(planned):
     points, nats = planned("--sd", 1.1, "--margin", 1), planned("--sd", 0.011, "--margin", 0.01)
-    seeds = [re.findall(r"\| (?:a difference of|within) [\d.]+(?:, by itself)? \| (\d+) \|", text)
-             for text in (points, nats)]  # fmt: skip
-    assert len(seeds[0]) == 4
-    assert seeds[0] == seeds[1]
+    row = re.compile(r"\| (?:a difference of|within) [\d.]+(?:, by itself)? \| (\d+) \|")
+    assert len(row.findall(points)) == 4
+    assert row.findall(points) == row.findall(nats)
+
+
+def pooled(table: pd.DataFrame, benchmark: str) -> tuple[pd.Series, float]:
+    """Variances within the arms of each family, and the degrees of freedom of all of them."""
+    arms = table[table.benchmark == benchmark].groupby(["family", "variant"]).score
+    degrees = (arms.count() - 1).groupby("family").sum()
+    squares = ((arms.count() - 1) * arms.var()).groupby("family").sum()
+    return squares / degrees, float(degrees.sum())
 
 
 def test_each_outcome_is_planned_in_its_own_unit_and_margin(planned, scores: Path):
     printed = planned(scores, "--margin", "held-out-loss=0.05")
-    table = pd.read_csv(scores)
-    percent = table[table.benchmark == "blimp"].groupby(["family", "variant"]).score
-    squares = ((percent.count() - 1) * percent.var()).groupby("family").sum()
-    degrees = (percent.count() - 1).groupby("family").sum()
-    sd, df = np.sqrt((squares / degrees).mean()), degrees.sum()
+    variances, df = pooled(pd.read_csv(scores), "blimp")
+    sd, own = np.sqrt(variances.mean()), np.sqrt(variances)
     part = block(printed, "blimp")
     ends = sd * np.sqrt(df / stats.chi2.ppf([0.975, 0.025], df))
     assert spread_said(part) == pytest.approx([sd, *ends], abs=0.051)
     assert "margin 1.0, in points; 3 variants, families: 2" in part
-    own = np.sqrt(squares / degrees)
     assert f"(GPT-Neo {own.gpt_neo:.1f}, RoBERTa {own.roberta:.1f})" in part
 
-    loss = table[table.benchmark == "held-out-loss"]
-    scores_of = loss.groupby(["family", "variant"]).score
-    squares = ((scores_of.count() - 1) * scores_of.var()).groupby("family").sum()
+    variances, _ = pooled(pd.read_csv(scores), "held-out-loss")
     part = block(printed, "held-out-loss")
-    assert spread_said(part)[0] == pytest.approx(np.sqrt((squares / degrees).mean()), abs=0.0051)
+    assert spread_said(part)[0] == pytest.approx(np.sqrt(variances.mean()), abs=0.0051)
     assert "margin 0.050, in nats; 3 variants, families: 1" in part  # which have no average
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-import yaml
 
-from base.run.folder_names import RunFolder, StudyFolder
 from scores.tuning_trials import Trial, Tuning, TuningPlan, write_tuning
+from tests.unit.report.run_folders import write_plan, write_run
 
 FAMILY, FIELD = "gpt_neo", "optim.learning_rate"
 RATES = (3e-4, 1e-3, 3e-3)
@@ -61,17 +59,6 @@ def losses_of(
     return tuple(loss_at(wanted.variant, rate, seed) for seed in seeds)
 
 
-def write_run(study: Path, run_id: str, loss: float) -> None:
-    """Write a finished run's folder."""
-    run = RunFolder(study / run_id)
-    family, variant, name = run_id.split("/")
-    seed = int(name[4:].split("-")[0])
-    run.path.mkdir(parents=True)
-    run.config_file.write_text(yaml.safe_dump({"family": family, "model": {"ffn": variant}, "seed": seed}))
-    run.metrics_file.write_text(json.dumps({"step": 100, "tokens": 100, "eval_loss": loss, "time_s": 9}))
-    run.completion_marker.write_text(json.dumps({"results": {"step": 100, "eval_loss": loss}}))
-
-
 def write_study(folder: Path, tuning: Tuning) -> Path:
     """Write a tuned study with its main and its shared runs."""
     levels: dict[str, Mapping[str, str]] = {}
@@ -86,19 +73,12 @@ def write_study(folder: Path, tuning: Tuning) -> Path:
                 rate = float(choice.point[FIELD])
                 run_id = f"{family}/{variant}/seed{seed}-{place}{round(1e7 * rate):07x}"
                 if run_id not in levels:
-                    write_run(folder, run_id, loss_at(variant, rate, seed))
+                    loss = loss_at(variant, rate, seed)
+                    write_run(folder, run_id, [{"step": 100, "tokens": 100, "eval_loss": loss, "time_s": 9}])
                 levels[run_id] = {"variant": variant, **dict(places)}
                 stages[stage].append(run_id)
     sizes = [dict(places)["size"] for _, places in tuning.plan.settings if places]
-    content = {
-        "families": [FAMILY],
-        "variants": list(tuning.plan.variants),
-        "seeds": list(SEEDS),
-        "cells": list(levels),
-        "levels": levels,
-        "stages": stages,
-        **({"axes": {"size": sizes}} if sizes else {}),
-    }
-    StudyFolder(folder).study_file.write_text(yaml.safe_dump(content, sort_keys=False))
+    axes = {"axes": {"size": sizes}} if sizes else {}
+    write_plan(folder, levels, levels=levels, stages=stages, **axes)
     write_tuning(folder, tuning)
     return folder

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from base.errors import UsageError
-from base.run.folder_names import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion, write_completion
 from report.inputs.sources import Source, read_source
 from scores.rows import ROW_COLUMNS
 from scores.store import ResultStore, write_baselines
 from tests.cases import diagonal_is_fast
+from tests.unit.report.run_folders import write_plan, write_run
 from tests.unit.report.tuned_study import BEST, tune, write_study
 
 RUNS = [
@@ -26,22 +26,19 @@ RUNS = [
     for seed in (1, 2)
 ]
 SPOILED = RUNS[3]
-CUTS = ["emptied", "halved", "zeroed", "deleted"]
+CUTS = ["emptied", "halved", "zeroed", "deleted", "of another form"]
+ANOTHER_FORM = b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}'
 
 
-def write_run(folder: Path, run_id: str, place: int) -> None:
+def write_scored_run(folder: Path, run_id: str, place: int) -> None:
     """A finished run with scores, as the training and the evaluation leave it."""
-    run = RunFolder(folder / run_id)
     family, variant, name = run_id.split("/")
-    run.model_dir.mkdir(parents=True)
-    (run.model_dir / "config.json").write_text(json.dumps({"place": place}))
-    seed = int(name[4])
-    run.config_file.write_text(yaml.safe_dump({"family": family, "model": {"ffn": variant}, "seed": seed}))
     results = {"step": 20, "eval_loss": 3.5 + place / 7, "time_s": 60.0, "mean_tokens_per_s": 1000.0 + place}
-    parameters = {"total": 500_000 + place, "ffn": 1000}
-    run.provenance_file.write_text(json.dumps({"parameters": parameters, "results": results}))
-    logged = [{"step": 10, "eval_loss": 4.0, "tokens": 100}, {"step": 20, "eval_loss": results["eval_loss"]}]
-    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in logged))
+    log = [{"step": 10, "eval_loss": 4.0, "tokens": 100}, {"step": 20, "eval_loss": results["eval_loss"]}]
+    record = {"parameters": {"total": 500_000 + place, "ffn": 1000}, "results": results}
+    run = write_run(folder, run_id, log, record)
+    run.model_dir.mkdir()
+    (run.model_dir / "config.json").write_text(json.dumps({"place": place}))
     write_completion(run, results, name[-8:])
     completion = read_completion(run)
     assert completion is not None
@@ -50,21 +47,25 @@ def write_run(folder: Path, run_id: str, place: int) -> None:
         good, bad = generator.normal(-30, 5, (2, 20))
         items = pd.DataFrame({"task": task, "pair_id": np.arange(20).astype(str), "margin": good - bad})
         items = items.assign(correct=(good > bad).astype(float), num_tokens_differing=2)
-        row = [run_id, family, variant, seed, "blimp", task, "g", "accuracy", 100 * items.correct.mean(), 20]
-        rows = pd.DataFrame([[*row, "", True]], columns=list(ROW_COLUMNS))
+        score = 100 * items.correct.mean()
+        row = (run_id, family, variant, int(name[4]), "blimp", task, "g", "accuracy", score, 20, "", True)
+        rows = pd.DataFrame([row], columns=list(ROW_COLUMNS))
         store.record("blimp", task, {"version": 1}, rows, items)
     write_baselines(run.path, {"blimp": {"anaphor": {"accuracy": 50.0}}})
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "study"
     for place, run_id in enumerate(RUNS):
-        write_run(folder, run_id, place)
-    content = {"families": ["gpt_neo"], "variants": ["gelu", "kan"], "seeds": [1, 2], "benchmarks": ["blimp"]}
-    content |= {"report": {"baseline": "gelu", "margin": 2.0}, "cells": RUNS}
-    StudyFolder(folder).study_file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return folder
+        write_scored_run(folder, run_id, place)
+    asked = {"baseline": "gelu", "margin": 2.0}
+    return write_plan(folder, RUNS, benchmarks=["blimp"], report=asked)
+
+
+@pytest.fixture(scope="module")
+def before(whole: Path) -> Source:
+    return read_source(whole)
 
 
 @pytest.fixture
@@ -79,7 +80,13 @@ def damage(path: Path, how: str) -> None:
         return
     half = len(content) // 2
     flipped = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
-    changed = {"emptied": b"", "halved": content[:half], "zeroed": bytes(len(content)), "flipped": flipped}
+    changed = {
+        "emptied": b"",
+        "halved": content[:half],
+        "zeroed": bytes(len(content)),
+        "flipped": flipped,
+        "of another form": ANOTHER_FORM,
+    }
     path.write_bytes(changed[how])
 
 
@@ -93,8 +100,13 @@ def numbers(source: Source, but: str = "") -> dict:
     }
 
 
-def test_nothing_is_said_of_a_whole_study(whole):
-    assert read_source(whole).notes == ()
+def test_nothing_is_said_of_a_whole_study(before: Source):
+    assert before.notes == ()
+
+
+def assert_no_row_is_new(after: Source, before: Source) -> None:
+    known = before.rows.to_dict("records")
+    assert [row for row in after.rows.to_dict("records") if row not in known] == []
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -105,26 +117,27 @@ def exchange(one: Path, other: Path) -> None:
     aside.rename(other)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        "eval",
-        "eval/done.json",
-        "eval/rows.parquet",
-        "metrics.jsonl",
-        "COMPLETED",
-        ".",
-        "eval COMPLETED",
-        "eval model config.yaml provenance.json metrics.jsonl COMPLETED",
-    ],
-)
-@pytest.mark.parametrize("other", [RUNS[2], RUNS[1]], ids=["another variant's", "another seed's"])
-def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(whole, study, names, other):
+NAMES = [
+    "eval",
+    "eval/done.json",
+    "eval/rows.parquet",
+    "metrics.jsonl",
+    "COMPLETED",
+    ".",
+    "eval COMPLETED",
+]
+"""Files and folders that are exchanged together."""
+
+
+@pytest.mark.parametrize(("names", "other"), diagonal_is_fast(NAMES, [RUNS[2], RUNS[1]]))
+def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(
+    before: Source, study: Path, names: str, other: str
+):
     for name in names.split():
         exchange(study / SPOILED / name, study / other / name)
-    before, after = numbers(read_source(whole)), read_source(study)
-    assert [row for row in after.rows.to_dict("records") if row not in before["rows"]] == []
-    known = {facts.run_id: facts for facts in read_source(whole).facts}
+    after = read_source(study)
+    assert_no_row_is_new(after, before)
+    known = {facts.run_id: facts for facts in before.facts}
     for facts in after.facts:
         assert facts.eval_loss in (None, known[facts.run_id].eval_loss)
         assert facts.curve in ((), known[facts.run_id].curve)
@@ -132,8 +145,8 @@ def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(whole
         assert [note for note in after.notes if run_id in note], after.notes
 
 
-@pytest.mark.parametrize("other", [RUNS[2], RUNS[1]], ids=["another variant's", "another seed's"])
-def test_a_held_out_loss_is_not_that_of_the_run_whose_configuration_lies_beside_it(whole, study, other):
+@pytest.mark.parametrize("other", [RUNS[2], RUNS[1]], ids=["another seed's", "another variant's"])
+def test_a_held_out_loss_is_not_that_of_the_run_whose_configuration_lies_beside_it(study: Path, other: str):
     for run_id in RUNS:
         shutil.rmtree(study / run_id / "eval")
     exchange(study / SPOILED / "config.yaml", study / other / "config.yaml")
@@ -144,21 +157,21 @@ def test_a_held_out_loss_is_not_that_of_the_run_whose_configuration_lies_beside_
 
 
 @pytest.mark.parametrize(("column", "value"), [("variant", "swish"), ("family", "roberta"), ("seed", 7)])
-def test_rows_that_say_two_runs_are_left_out(whole, study, column, value):
+def test_rows_that_say_two_runs_are_left_out(before: Source, study: Path, column: str, value: object):
     path = RunFolder(study / SPOILED).rows_file
     rows = pd.read_parquet(path)
     rows.loc[1, column] = value
     rows.to_parquet(path)
     after = read_source(study)
-    assert [row for row in numbers(after)["rows"] if row not in numbers(read_source(whole))["rows"]] == []
+    assert_no_row_is_new(after, before)
     assert [note for note in after.notes if f"says both {SPOILED} and" in note], after.notes
 
 
-def test_what_lies_beside_the_scores_of_another_run_is_not_read(whole, study):
+def test_what_lies_beside_the_scores_of_another_run_is_not_read(before: Source, whole: Path, study: Path):
     for run_id in RUNS:
         if run_id != SPOILED:
             (study / run_id / "eval" / "baselines.json").unlink()
-    assert read_source(study).baselines == read_source(whole).baselines
+    assert read_source(study).baselines == before.baselines
     shutil.rmtree(study / SPOILED / "eval")
     shutil.copytree(whole / RUNS[0] / "eval", study / SPOILED / "eval")
     assert read_source(study).baselines == {}
@@ -177,27 +190,38 @@ OF_RUNS = [
 @pytest.mark.parametrize(
     ("name", "how"), [*diagonal_is_fast(OF_RUNS, CUTS), ("eval/rows.parquet", "flipped")]
 )
-@pytest.mark.ci
-def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(whole, study, name, how):
-    before = read_source(whole)
+def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(
+    before: Source, study: Path, name: str, how: str
+):
     damage(study / SPOILED / name, how)
     after = read_source(study)
     assert numbers(after, SPOILED) == numbers(before, SPOILED)
-    named = [note for note in after.notes if SPOILED in note]
     if numbers(after) != numbers(before):
-        assert named, after.notes
+        assert [note for note in after.notes if SPOILED in note], after.notes
     assert not [note for note in after.notes if "\n" in note]
 
 
+def test_scores_that_cannot_be_read_are_named_and_the_loss_of_their_run_is_kept(study: Path):
+    run = RunFolder(study / SPOILED)
+    damage(run.rows_file, "of another form")
+    damaged = read_source(study)
+    assert set(damaged.rows[damaged.rows.run_id == SPOILED].benchmark) == {"held-out-loss"}
+    assert [x for x in damaged.notes if x.startswith(f"scores left out, evaluate {SPOILED} again")]
+    run.config_file.unlink()
+    unknown = read_source(study)
+    assert SPOILED not in set(unknown.rows.run_id)
+    assert [x for x in unknown.notes if x.startswith("run left out: ") and SPOILED in x]
+
+
 @pytest.mark.parametrize("how", ["emptied", "halved", "zeroed"])
-def test_a_damaged_file_of_the_study_is_refused_in_a_line(study, how):
+def test_a_damaged_file_of_the_study_is_refused_in_a_line(study: Path, how: str):
     damage(study / "study.yaml", how)
     with pytest.raises(UsageError, match=r"study\.yaml.*run the study's command again") as told:
         read_source(study)
     assert "\n" not in str(told.value)
 
 
-def test_what_a_study_declared_is_missed_where_its_file_is_gone(study):
+def test_what_a_study_declared_is_missed_where_its_file_is_gone(study: Path):
     state = study / "cells" / "gpt_neo--gelu--seed1-0a1b2c01.json"
     state.parent.mkdir()
     state.write_text('{"name": "done"}')
@@ -208,30 +232,10 @@ def test_what_a_study_declared_is_missed_where_its_file_is_gone(study):
     assert read_source(study).notes == ()
 
 
-@pytest.mark.parametrize("how", CUTS)
-def test_without_the_list_of_a_tuned_study_nothing_is_reported(tmp_path, how):
+def test_without_the_list_of_a_tuned_study_nothing_is_reported(tmp_path: Path):
     """Its folders do not tell tuning runs from those that are compared."""
     study = write_study(tmp_path / "tuned", tune())
     assert {run.variant for run in read_source(study).facts} == set(BEST)
-    damage(study / "study.yaml", how)
-    with pytest.raises(UsageError, match=r"study\.yaml.*run the study's command again") as told:
-        read_source(study)
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("report", "said"),
-    [
-        ({"primary": 3}, "report.primary: must be a list, such as"),
-        ({"paired": "no"}, "report.paired: must be true or false"),
-        ({"contrasts": [1]}, "report.contrasts.0: must be text"),
-        ({"baseline": ["gelu"]}, "report.baseline: must be text"),
-        ([], "report: must be a mapping"),
-    ],
-)
-def test_what_a_study_says_in_another_form_is_refused(study, report, said):
-    file = study / "study.yaml"
-    content = yaml.safe_load(file.read_text())
-    file.write_text(yaml.safe_dump(content | {"report": report}))
-    with pytest.raises(UsageError, match=said):
+    (study / "study.yaml").unlink()
+    with pytest.raises(UsageError, match=r"study\.yaml.*run the study's command again"):
         read_source(study)

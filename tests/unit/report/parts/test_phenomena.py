@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,26 +10,26 @@ import pytest
 
 from report.analysis import Analysis
 from report.compute import analyse
-from report.inputs.sources import read_source, source_of_frame
+from report.inputs.sources import source_of_frame
 from report.part import Page
 from report.parts.phenomena import PART, draw_heat_map
 from report.significance.axes import Benchmark
 from report.write import number_tables
 
 PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})
-VARIANTS = ("gelu", "kan", "relu", "swish")
+FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan", "relu", "swish")
 BLIMP = Benchmark("blimp")
 
 
-def made(groups: dict[str, int], families: tuple[str, ...] = ("gpt_neo", "roberta")) -> pd.DataFrame:
+def made(groups: dict[str, int]) -> pd.DataFrame:
     """Scores of three seeds on so many tasks of each group; kan has one run in the last family."""
     generator = np.random.default_rng(1)
     rows = [
         (family, variant, seed, "blimp", f"{group} {task}", group, "accuracy",
          60 + generator.normal() - place * (task % 3))
-        for family in families
+        for family in FAMILIES
         for place, variant in enumerate(VARIANTS)
-        for seed in range(1, 2 if variant == "kan" and family == families[-1] else 4)
+        for seed in range(1, 2 if (family, variant) == ("roberta", "kan") else 4)
         for group, tasks in groups.items()
         for task in range(tasks)
     ]  # fmt: skip
@@ -44,10 +43,8 @@ def scores() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def analysis(scores: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    path = tmp_path_factory.mktemp("scores") / "scores.csv"
-    scores.to_csv(path, index=False)
-    return analyse(read_source(path))
+def analysis(scores: pd.DataFrame) -> Analysis:
+    return analyse(source_of_frame(scores))
 
 
 def differences(scores: pd.DataFrame, part: str) -> pd.DataFrame:
@@ -66,9 +63,7 @@ def section(analysis: Analysis) -> str:
 def test_the_page_has_plain_differences_and_nothing_tested(scores: pd.DataFrame, analysis: Analysis) -> None:
     text, expected = section(analysis), differences(scores, "group")
     for group, row in expected.iterrows():
-        (line,) = (
-            line for line in text.splitlines() if line.startswith(f"| {group} | ") and "accuracy" not in line
-        )
+        line, *_ = (x for x in text.splitlines() if x.startswith(f"| {group} | ") and "accuracy" not in x)
         assert list(map(float, line.split("|")[2:-1])) == pytest.approx(row.to_list(), abs=0.05)
     assert "![a map](figures/heat-map-blimp.svg)" in text
     assert not re.search(r"\*\*|\bp\b|significant", text)
@@ -85,7 +80,7 @@ def test_tasks_have_a_table_in_each_family(scores: pd.DataFrame, analysis: Analy
     means = scores.groupby(["family", "task", "variant"]).score.mean()
     text = section(analysis)
     assert text.count("| group | task | metric | `gelu` | `kan` | `relu` | `swish` |") == 2
-    for family in ("gpt_neo", "roberta"):
+    for family in FAMILIES:
         cells = " | ".join(f"{means[family, 'binding 2', name]:.1f}" for name in VARIANTS)
         assert f"| binding | binding 2 | accuracy ↑ | {cells} |" in text
 
@@ -109,8 +104,7 @@ def test_the_heat_map_shows_the_differences() -> None:
     assert "in each of 5 parts" in alternative
 
 
-def test_a_table_without_tasks_has_no_phenomena(tmp_path: Path) -> None:
-    made({"g": 1}).drop(columns=["task", "group", "metric"]).to_csv(tmp_path / "scores.csv", index=False)
-    analysis = analyse(read_source(tmp_path / "scores.csv"))
+def test_a_table_without_tasks_has_no_phenomena() -> None:
+    analysis = analyse(source_of_frame(made({"g": 1}).drop(columns=["task", "group", "metric"])))
     assert PART.of(analysis) is None
     assert "tasks" in number_tables(analysis)

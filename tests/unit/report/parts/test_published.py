@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from base.errors import UsageError
+from report.command import main
+from report.compute import analyse
+from report.inputs.sources import source_of_frame
 from report.parts.published import PART, Published, Record, beside_published
 from report.request import Request
-from report.write import write_report
+from report.write import number_tables
 from scores.published import read_published
 from scores.run_scores import normalise_rows
-from tests.processes import run_command
+from tests.unit.report.rendering import render
 
 RNG = np.random.default_rng(20)
 
@@ -31,10 +35,8 @@ def made(arms: dict, benchmark: str = "babylm23", num_runs: int = 4, **more: obj
 
 
 def scores(rows: pd.DataFrame, **place: str) -> np.ndarray:
-    chosen = rows
-    for column, value in place.items():
-        chosen = chosen[chosen[column] == value]
-    return chosen.score.to_numpy(float)
+    chosen = (rows[list(place)] == pd.Series(place)).all(axis=1)
+    return rows[chosen].score.to_numpy(float)
 
 
 def only(records: Sequence[Record], **place: str) -> Record:
@@ -48,41 +50,40 @@ def compare(
     return beside_published(normalise_rows(rows), source, factor, baseline)  # type: ignore[arg-type]
 
 
-def test_a_level_stands_beside_the_mean_of_published_runs() -> None:
-    rows = made({("gpt_neo", "gelu"): 57.0, ("gpt_neo", "relu"): 56.0})
-    own = scores(rows, variant="relu").mean()
-    published = scores(read_published("thesis"), family="gpt_neo", variant="relu", benchmark="babylm23")
-    level = only(compare(rows).levels, variant="relu")
-    assert (level["num_own"], level["num_published"], level["table"]) == (4, 6, "all-seeds")
-    assert (level["own"], level["published"]) == pytest.approx((own, published.mean()))
-    assert level["difference"] == pytest.approx(own - published.mean())
-
-
-def test_a_level_stands_beside_one_number() -> None:
-    rows = made({("roberta", "gelu"): 57.0, ("roberta", "thesis-kan"): 56.0})
-    level = only(compare(rows).levels, variant="thesis-kan")
-    assert (level["table"], level["num_published"], level["published"]) == ("table5", 1, 56.69)
-
-
-def test_an_effect_stands_beside_the_published_effect() -> None:
+def test_levels_and_effects_stand_beside_the_means_of_published_runs() -> None:
     rows = made({("gpt_neo", "gelu"): 47.0, ("gpt_neo", "relu"): 48.0})
-    own = scores(rows, variant="relu").mean() - scores(rows, variant="gelu").mean()
     table = read_published("thesis")
-    table = table[(table.family == "gpt_neo") & (table.benchmark == "babylm23")]
-    published = scores(table, variant="relu").mean() - scores(table, variant="gelu").mean()
-    effect = only(compare(rows).effects, variant="relu")
-    assert (effect["own"], effect["published"]) == pytest.approx((own, published))
-    assert effect["difference"] == pytest.approx(own - published)
+    gelu, relu = (scores(rows, variant=name).mean() for name in ("gelu", "relu"))
+    published_gelu, published_relu = (
+        scores(table, family="gpt_neo", benchmark="babylm23", variant=name).mean()
+        for name in ("gelu", "relu")
+    )
+    found = compare(rows)
+    level, effect = only(found.levels, variant="relu"), only(found.effects, variant="relu")
+    assert (level["num_own"], level["num_published"], level["table"]) == (4, 6, "all-seeds")
+    assert (level["own"], level["published"]) == pytest.approx((relu, published_relu))
+    assert level["difference"] == pytest.approx(relu - published_relu)
+    changes = (relu - gelu, published_relu - published_gelu)
+    assert (effect["own"], effect["published"]) == pytest.approx(changes)
+    assert effect["difference"] == pytest.approx(changes[0] - changes[1])
+
+
+def test_a_level_stands_beside_one_number_and_an_effect_over_two_tables_names_both() -> None:
+    found = compare(made({("roberta", "gelu"): 57.0, ("roberta", "thesis-kan"): 56.0}))
+    level = only(found.levels, variant="thesis-kan")
+    assert (level["table"], level["num_published"], level["published"]) == ("table5", 1, 56.69)
+    assert only(found.effects, variant="thesis-kan")["table"] == "table5 minus all-seeds"
+
+
+def of_head(head: str, mean: float, backbone: tuple[str, str], task: str = "ag-news") -> pd.DataFrame:
+    """Accuracies of three seeds of a head on a backbone."""
+    return made({backbone: mean}, "classification", 3, head=head, task=task, metric="accuracy")
 
 
 def test_heads_are_compared_within_a_seed_and_a_model_of_ones_own_with_the_mean_over_the_papers() -> None:
-    place = {"task": "ag-news", "metric": "accuracy"}
-    linear = made({("gpt_neo", "gelu"): 70.0}, "classification", 3, head="linear frozen", **place)
-    fourier = made(
-        {("gpt_neo", "gelu"): 72.0}, "classification", 3, head="fourier-kan init_scale=0.1 frozen", **place
-    )
+    linear = of_head("linear frozen", 70.0, ("gpt_neo", "gelu"))
+    fourier = of_head("fourier-kan init_scale=0.1 frozen", 72.0, ("gpt_neo", "gelu"))
     found = compare(pd.concat([linear, fourier]), "fr-kan", "head", "linear frozen")
-    gain = fourier.score.to_numpy() - linear.score.to_numpy()
     table = read_published("fr-kan")
     table = table[(table.task == "ag-news") & (table.metric == "accuracy")]
     one, other = (
@@ -93,18 +94,11 @@ def test_heads_are_compared_within_a_seed_and_a_model_of_ones_own_with_the_mean_
     (effect,) = found.effects
     assert effect["published_of"] == "mean of 7 models"
     assert effect["published"] == pytest.approx((one - other).mean())
-    assert effect["own"] == pytest.approx(gain.mean())
+    assert effect["own"] == pytest.approx((fourier.score.to_numpy() - linear.score.to_numpy()).mean())
 
 
 def test_a_backbone_that_the_paper_has_stands_beside_its_own_numbers() -> None:
-    rows = made(
-        {("bert", "bert-base-uncased"): 80.0},
-        "classification",
-        3,
-        head="swipe",
-        task="imdb-long",
-        metric="accuracy",
-    )
+    rows = of_head("swipe", 80.0, ("bert", "bert-base-uncased"), "imdb-long")
     (level,) = compare(rows, "swipe", "head", "linear").levels
     assert (level["published_of"], level["published"], level["table"]) == ("bert", 90.19, "table4")
 
@@ -119,19 +113,16 @@ def test_a_backbone_that_the_paper_has_stands_beside_its_own_numbers() -> None:
     ],
 )
 def test_a_studys_backbones_are_told_by_their_names(name: str, models: str, accuracy: float | None) -> None:
-    place = {"head": "fourier-kan frozen", "task": "ag-news", "metric": "accuracy"}
-    rows = made({("pretrained", name): 80.0}, "classification", 3, **place)
+    rows = of_head("fourier-kan frozen", 80.0, ("pretrained", name))
     (level,) = compare(rows, "fr-kan", "head", "linear frozen").levels
     assert level["published_of"] == models
     assert accuracy is None or level["published"] == accuracy
 
 
 def test_a_head_never_stands_beside_a_model_that_has_none() -> None:
-    heads = ("linear", "segment-attention", "swipe window=64")
-    place = {"metric": "accuracy", "benchmark": "classification"}
     parts = [
-        made({("pretrained", "bert-base"): 90.0}, head=head, task=task, **place)
-        for head in heads
+        of_head(head, 90.0, ("pretrained", "bert-base"), task)
+        for head in ("linear", "segment-attention", "swipe window=64")
         for task in ("20-newsgroups", "imdb-long")
     ]
     found = compare(pd.concat(parts), "swipe", "head", "linear")
@@ -142,11 +133,6 @@ def test_a_head_never_stands_beside_a_model_that_has_none() -> None:
     }
 
 
-def test_an_effect_over_two_tables_names_both() -> None:
-    rows = made({("roberta", "gelu"): 57.0, ("roberta", "thesis-kan"): 56.0})
-    assert only(compare(rows).effects, variant="thesis-kan")["table"] == "table5 minus all-seeds"
-
-
 def test_what_has_no_counterpart_stands_beside_nothing() -> None:
     rows = made({("gpt_neo", "gelu"): 57.0, ("gpt_neo", "swish"): 56.0, ("gpt_neo", "silu"): 57.0})
     assert {x["variant"] for x in compare(rows).levels} == {"gelu", "silu"}
@@ -154,39 +140,32 @@ def test_what_has_no_counterpart_stands_beside_nothing() -> None:
     assert compare(made({("gpt_neo", "gelu"): 57.0}, "blimp")).levels == []  # a mean over 67 paradigms
 
 
-def test_the_page_and_the_files_hold_the_numbers(tmp_path: Path) -> None:
+def test_the_page_and_the_tables_hold_the_numbers() -> None:
     rows = made({("gpt_neo", "gelu"): 57.0, ("gpt_neo", "relu"): 56.0, ("gpt_neo", "swish"): 56.0})
-    rows.to_csv(tmp_path / "own.csv", index=False)
-    analysis = write_report(tmp_path / "own.csv", tmp_path / "out", Request(published="thesis"))
+    analysis = analyse(source_of_frame(rows), Request(published="thesis"))
     (effect,) = PART.of(analysis).effects
-    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    section = text.split("<summary>Published numbers: no verdict rests on them</summary>")[1]
+    heading = "<summary>Published numbers: no verdict rests on them</summary>"
+    section = render(analysis).split(heading)[1]
     row = next(line for line in section.splitlines() if "| `relu` |" in line)
     assert f"| {effect['difference']:+.2f} |" in row
-    assert "--published thesis" in text
-    saved = pd.read_csv(tmp_path / "out" / "tables" / "published_effects.csv")
-    assert saved.difference.tolist() == pytest.approx([effect["difference"]])
-    content = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
-    assert content["published_levels"][0]["num_published"] == 6
-    plain = write_report(tmp_path / "own.csv", tmp_path / "plain")
+    tables = number_tables(analysis)
+    assert tables["published_effects"].difference.tolist() == pytest.approx([effect["difference"]])
+    assert tables["published_levels"].num_published.tolist()[0] == 6
+    plain = analyse(source_of_frame(rows))
     assert [x.verdict for x in plain.claims] == [x.verdict for x in analysis.claims]
-    assert "Published numbers" not in (tmp_path / "plain" / "report.md").read_text(encoding="utf-8")
+    assert "Published numbers" not in render(plain)
 
 
-def test_fractions_are_taken_times_100(tmp_path: Path) -> None:
+def test_fractions_are_taken_times_100() -> None:
     rows = made({("gpt_neo", "gelu"): 57.0, ("gpt_neo", "relu"): 56.0})
-    rows.assign(score=rows.score / 100).to_csv(tmp_path / "own.csv", index=False)
-    analysis = write_report(
-        tmp_path / "own.csv", tmp_path / "out", Request(published="thesis", scale="fraction")
-    )
-    assert only(PART.of(analysis).levels, variant="relu")["own"] == pytest.approx(
-        scores(rows, variant="relu").mean()
-    )
+    fractions = source_of_frame(rows.assign(score=rows.score / 100))
+    analysis = analyse(fractions, Request(published="thesis", scale="fraction"))
+    expected = scores(rows, variant="relu").mean()
+    assert only(PART.of(analysis).levels, variant="relu")["own"] == pytest.approx(expected)
 
 
-def test_an_unknown_source_is_one_line(tmp_path: Path) -> None:
-    done = run_command("report", "thesis:table5", "--out", tmp_path / "out", "--published", "thesi")
-    assert done.returncode == 2
-    assert "unknown value of --published: 'thesi'; did you mean 'thesis'?" in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_an_unknown_source_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    known = "unknown value of --published: 'thesi'; did you mean 'thesis'?"
+    with pytest.raises(UsageError, match=re.escape(known)):
+        main(["thesis:table5", "--out", str(tmp_path / "out"), "--published", "thesi"])
     assert not (tmp_path / "out").exists()

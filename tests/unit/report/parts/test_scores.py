@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from report.analysis import Analysis
 from report.compute import analyse
-from report.inputs.sources import read_source
+from report.inputs.sources import source_of_frame
 from report.part import Page
 from report.parts.scores import PART, draw_seeds
 from report.write import number_tables
@@ -33,10 +31,8 @@ def scores() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def analysis(scores: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    path: Path = tmp_path_factory.mktemp("scores") / "scores.csv"
-    scores.to_csv(path, index=False)
-    return analyse(read_source(path))
+def analysis(scores: pd.DataFrame) -> Analysis:
+    return analyse(source_of_frame(scores))
 
 
 def test_the_page_has_means_spreads_and_counts(scores: pd.DataFrame, analysis: Analysis) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from scipy import stats
 
 from report.compute import analyse
@@ -21,9 +20,9 @@ from report.significance.comparison import Comparison, Inference, compare_with_b
 from report.significance.multiple_comparisons import MultipleComparisons
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from scores.metrics import Metric
-from scores.rows import ROW_COLUMNS, write_rows
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.rendering import render
+from tests.unit.report.run_folders import write_plan, write_run
 
 NAME = Benchmark("x")
 
@@ -110,14 +109,8 @@ def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
         run.mkdir(parents=True)
         (run / "FAILED").write_text("{}")
     (repeated / "COMPLETED").write_text('{"results": {}}')
-    for seed, name in (
-        (1, "failed"),
-        (2, "done"),
-        (3, "failed"),
-        (4, "waiting"),
-        (5, "missing"),
-        (6, "running"),
-    ):
+    states = ("failed", "done", "failed", "waiting", "missing", "running")
+    for seed, name in enumerate(states, start=1):
         write_state(tmp_path, f"gpt_neo/kan/seed{seed}-a", CellState(name=name))
     found = failed_runs(tmp_path, None)
     assert [(run.family, run.variant, run.run_id[-7:], run.has_diverged) for run in found] == [
@@ -129,23 +122,17 @@ def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
 
 def write_study(folder: Path, scores: dict[str, list[float]]) -> Path:
     """A study of one family; a run whose score is nan diverged."""
-    ids = {(v, s): f"gpt_neo/{v}/seed{s}-0a1b2c3d" for v, of in scores.items() for s in range(1, len(of) + 1)}
-    for (variant, seed), run_id in ids.items():
-        run, score = folder / run_id, scores[variant][seed - 1]
-        run.mkdir(parents=True)
-        if math.isnan(score):
-            (run / "FAILED").write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
-            continue
-        row = (run_id, "gpt_neo", variant, seed, "blimp", "t", "g", "accuracy", score, 200, "")
-        write_rows(pd.DataFrame([row], columns=list(ROW_COLUMNS[:-1])), run / "eval" / "rows.parquet")
-        (run / "COMPLETED").write_text('{"results": {}}')
-        (run / "provenance.json").write_text("{}")
-        (run / "metrics.jsonl").write_text("")
-    content = {"families": ["gpt_neo"], "variants": list(scores), "seeds": [1, 2, 3, 4, 5, 6],
-               "evaluation": {"suites": ["blimp"]}, "report": {"baseline": "gelu", "margin": 1.0},
-               "cells": list(ids.values())}  # fmt: skip
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    return folder
+    run_ids = []
+    for variant, of_variant in scores.items():
+        for seed, score in enumerate(of_variant, start=1):
+            run_ids.append(f"gpt_neo/{variant}/seed{seed}-0a1b2c3d")
+            has_diverged = math.isnan(score)
+            rows = [] if has_diverged else [("blimp", "t", "g", "accuracy", score)]
+            run = write_run(folder, run_ids[-1], scores=rows)
+            if has_diverged:
+                run.completion_marker.unlink()
+                run.failure_marker.write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
+    return write_plan(folder, run_ids, report={"baseline": "gelu", "margin": 1.0})
 
 
 def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
