@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from base.files import damage
 from base.run.folder_names import RunFolder
@@ -56,3 +58,32 @@ def in_turn(*lists: Collection[Any], fast: Collection[Any] = ()) -> list[Any]:
 def kinds_before_the_rest(names: Iterable[str]) -> list[Any]:
     """Cases of one FFN variant each that take seconds: those of ``KINDS`` are ``ci``, the others ``slow``."""
     return [pytest.param(name, marks=pytest.mark.ci if name in KINDS else pytest.mark.slow) for name in names]
+
+
+def listed(test_file: str, name: str) -> list[Any]:
+    """The rows of a name in ``cases.yaml`` beside a test file; what is a list there is a tuple here."""
+    rows = yaml.safe_load(Path(test_file).with_name("cases.yaml").read_text(encoding="utf-8"))[name]
+    return [_as_tuple(row) for row in rows]
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_tuple(own) for key, own in value.items()}
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+def spoil(path: Path, how: str) -> None:
+    """Damage a file: emptied, halved, zeroed, deleted, one bit flipped, or JSON of another form."""
+    if how == "deleted":
+        path.unlink()
+        return
+    content = path.read_bytes()
+    half = len(content) // 2
+    changed = {
+        "emptied": b"",
+        "halved": content[:half],
+        "zeroed": bytes(len(content)),
+        "flipped": content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :],
+        "of another form": b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}',
+    }
+    path.write_bytes(changed[how])

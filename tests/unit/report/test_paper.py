@@ -14,25 +14,13 @@ import pytest
 
 from report.analysis import Analysis
 from report.command import main
-from report.compute import analyse
 from report.figures.style import to_pdf
-from report.inputs.sources import source_of_frame
 from report.paper import comparison_table, escape, methods, read_references
 from report.parts.scores import draw_seeds
+from tests.unit.report.studies import analysed
 
 HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""
-DOCUMENT = r"""\documentclass[10pt]{article}
-\usepackage[T1]{fontenc}
-\usepackage{booktabs,graphicx,longtable}
-\usepackage[round]{natbib}
-\begin{document}
-\input{methods}
-\input{comparisons}
-\includegraphics[width=\textwidth]{figures/forest.pdf}
-\bibliographystyle{plainnat}
-\bibliography{references}
-\end{document}
-"""
+DOCUMENT = Path(__file__).with_name("paper.tex")
 
 
 MANY = ("gelu", *map("v{}_%".format, range(23)))
@@ -55,7 +43,7 @@ def scores(
 
 @pytest.fixture(scope="module")
 def analysis() -> Analysis:
-    return analyse(source_of_frame(scores()))
+    return analysed(scores())
 
 
 def written(folder: Path, table: pd.DataFrame, *flags: str) -> Path:
@@ -152,7 +140,7 @@ def test_escaped_text_holds_no_command(text: str):
 @pytest.mark.parametrize("variants", [("gelu", "kan", HOSTILE), MANY])
 def test_names_do_not_break_the_table(variants: tuple[str, ...]):
     """A bracket or a star behind a line break would be the break's argument."""
-    found = analyse(source_of_frame(scores(variants, ("[blimp]_&%", "*glue"))))
+    found = analysed(scores(variants, ("[blimp]_&%", "*glue")))
     table, paragraph = comparison_table(found), methods(found, "0.1.0")
     for text in (table, paragraph):
         assert environments(text) == []
@@ -171,7 +159,7 @@ def test_names_do_not_break_the_table(variants: tuple[str, ...]):
 @pytest.mark.parametrize("variants", [("gelu", "kan", HOSTILE), MANY])
 def test_latex_compiles_it(variants: tuple[str, ...], tmp_path: Path):
     paper = written(tmp_path, scores(variants, ("blimp", "*glue_")), "--paper") / "paper"
-    (paper / "example.tex").write_text(DOCUMENT)
+    shutil.copy(DOCUMENT, paper / "example.tex")
     for command in ("pdflatex", "bibtex", "pdflatex", "pdflatex"):
         words = [command, "example"] if command == "bibtex" else [command, "-halt-on-error", "example.tex"]
         done = subprocess.run(words, cwd=paper, capture_output=True, text=True, errors="replace", check=False)

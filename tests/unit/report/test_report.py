@@ -1,4 +1,4 @@
-"""The report from every kind of source: numbers, words, figures and the mistakes a user makes."""
+"""The report of every kind of source: its numbers, words and files, and parts of one's own."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ import math
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+import report.parts
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from report.analysis import Analysis
 from report.command import main
 from report.compute import analyse
 from report.inputs.sources import read_source, source_of_frame
+from report.page import make_card
+from report.part import NextStep, Part
+from report.parts import PARTS
 from report.request import Request
-from report.write import draw_all
-from scores.rows import write_rows
+from report.verdicts.findings import by_standing
+from report.write import draw_all, write_report
 from scores.store import write_baselines
-from tests.unit.report.rendering import numbers, render
-from tests.unit.report.run_folders import change_plan, write_plan
-from tests.unit.report.run_folders import write_run as write_run_folder
-from tests.unit.report.significance.comparing import table
+from tests.cases import listed
+from tests.unit.report.studies import analysed, change_plan, numbers, render, table, write_plan
+from tests.unit.report.studies import write_run as write_run_folder
+from tests.unit.report.tuned_study import tune, write_study
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
 TASKS = {
@@ -73,17 +80,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def analysis(made: Path) -> Analysis:
-    return analyse(read_source(made))
+    return analysed(made)
 
 
 @pytest.fixture
 def study(made: Path, tmp_path: Path) -> Path:
     """One that a test may change."""
     return shutil.copytree(made, tmp_path / "tiny-study")
-
-
-def analysed(source: Path, **request: Any) -> Analysis:
-    return analyse(read_source(source), Request(**request))
 
 
 def run_of(study: Path, family: str, variant: str, seed: int) -> RunFolder:
@@ -167,9 +170,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.ci
-def test_files_are_linked_well_formed_and_repeat_byte_for_byte(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-):
+def test_files_are_linked_well_formed_and_repeat_byte_for_byte(made, tmp_path, capsys):
     out = tmp_path / "out"
     main([str(made), "--out", str(out)])
     printed = capsys.readouterr().out
@@ -233,14 +234,14 @@ def test_runs_of_another_configuration_are_left_out_and_named(study: Path, analy
 
 def test_an_arm_of_one_run_has_a_mean_and_nothing_inferred():
     arms = {("f", "gelu"): [60.0, 61.0, 62.0], ("f", "relu"): [61.0, 62.0, 63.0], ("f", "kan"): [63.4]}
-    text = render(analyse(source_of_frame(table(arms))))
+    text = render(analysed(table(arms)))
     assert "not estimable: one run only of f kan" in text
     assert "| f | `kan` | 63.4 (1) |" in text
 
 
 def test_one_family_one_benchmark():
     arms = {("f", "a"): [50.0, 51, 52, 53], ("f", "b"): [51.0, 52, 53, 54]}
-    found = analyse(source_of_frame(table(arms, "x|y")), Request(baseline="a"))
+    found = analysed(table(arms, "x|y"), baseline="a")
     text = render(found)
     assert "no variant is shown to differ from `a`; `b` is undecided (it may still differ by up to" in text
     assert "averaged |" not in text
@@ -254,7 +255,7 @@ def test_what_a_variant_was_never_run_on_is_no_comparison():
         table({("gpt_neo", name): rng.normal(60, 1, 5).tolist() for name in variants}, benchmark)
         for benchmark, variants in names.items()
     ]
-    found = analyse(source_of_frame(pd.concat(scores)))
+    found = analysed(pd.concat(scores))
     top = render(found).split("<details>")[0]
     assert "not run: `kan`" in top
     assert "not estimable" not in top
@@ -270,49 +271,22 @@ def test_what_a_variant_was_never_run_on_is_no_comparison():
 
 def test_runs_that_all_score_the_same_are_pointed_out():
     arms = {("f", v): [50.0] * 3 if v == "b" else [60.0, 61.0, 62.0] for v in "abc"}
-    text = render(analyse(source_of_frame(table(arms, "x")), Request(baseline="a")))
+    text = render(analysed(table(arms, "x"), baseline="a"))
     assert "x: all runs of f b score exactly 50," in text
     assert "On x, `b` is worse than `a` by 11.00 points" in text
     assert "`a` | 61.0 ± 1.0" in text
-
-
-@pytest.mark.slow
-def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path):
-    one, copy = (run_of(study, "gpt_neo", "kan", seed) for seed in (1, 2))
-    write_rows(pd.read_parquet(one.rows_file).assign(run_id=copy.run_id, seed=2), copy.rows_file)
-    failed = run_of(study, "roberta", "swish", 3)
-    failed.path.mkdir(parents=True)
-    failed.failure_marker.write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
-    far = run_of(study, "gpt_neo", "gelu", 3).rows_file
-    write_rows(pd.read_parquet(far).assign(score=99.0), far)
-    top = render(analysed(study)).split("<details>")[0]
-    copied = "different runs with the same scores, which may be chance, kept: "
-    assert copied + "gpt_neo kan seed 1 and gpt_neo kan seed 2" in top
-    assert "diverged in pretraining: roberta/swish/seed3-0a1b2c3d (the loss is nan at step 7)" in top
-    assert re.search(r"far from the other runs of their arm.*gpt_neo gelu seed 3 \(99, the others", top)
-
-
-@pytest.mark.slow
-def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
-    change_plan(study, report={"contrasts": ["kan+swish - gelu"], "paired": True, "margin": 2.0})
-    found = analysed(study)
-    report = numbers(found)
-    assert (report["paired"], report["outcome_definitions"]["embedded-glue"]["margin"]) == (True, 2.0)
-    loss = losses(study)
-    group = (loss["gpt_neo", "kan"] + loss["gpt_neo", "swish"]) / 2
-    expected = stats.ttest_rel(group, loss["gpt_neo", "gelu"])
-    (c,) = (c for c in report["contrasts"] if (c["benchmark"], c["family"]) == ("held-out-loss", "gpt_neo"))
-    assert [c["p"], c["df"]] == pytest.approx([expected.pvalue, expected.df])
-    # The last cell is missing, so its seed's partners are left out and named.
-    assert "roberta gelu seed 3" in render(found).split("Without a partner of the same seed")[1]
 
 
 @pytest.mark.ci
 def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
     """A report of a study at work answers what can be answered; a flag is a mistake as ever."""
     contrasts = ["kan - swish", "relu+swish - gelu", "relu - kan"]
-    change_plan(study, variants=[*VARIANTS, "relu"], report={"contrasts": contrasts})
+    change_plan(
+        study, variants=[*VARIANTS, "relu"], report={"contrasts": contrasts, "paired": True, "margin": 2.0}
+    )
     found = analysed(study)
+    assert found.inference.paired
+    assert numbers(found)["outcome_definitions"]["embedded-glue"]["margin"] == 2.0
     assert {str(c.contrast) for c in found.contrasts} == {"kan - swish"}
     for contrast in contrasts[1:]:
         assert f"contrast `{contrast}` is left out until all of it has scores" in found.warnings
@@ -333,6 +307,226 @@ def test_a_study_of_no_evaluation_has_a_report(study: Path):
 def test_one_run_each_claims_nothing_and_points_to_items():
     said = "Every variant has one run, which tells nothing of another training"
     arms = {("f", "gelu"): [50.0], ("f", "kan"): [60.0]}
-    assert said in render(analyse(source_of_frame(table(arms))))
+    assert said in render(analysed(table(arms)))
     arms["f", "kan"].append(61.0)
-    assert said not in render(analyse(source_of_frame(table(arms))))
+    assert said not in render(analysed(table(arms)))
+
+
+MOST_WORDS = 1_000
+PAGE_FAMILIES, PAGE_VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan", "relu", "silu")
+
+
+def frame(seed: int, runs: int = 4, shift: float = 0.0) -> pd.DataFrame:
+    """Two families and three metrics; relu's scores are off by a shift."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (family, variant, run, metric, 60 + (variant == "relu") * shift + rng.normal())
+        for family in PAGE_FAMILIES
+        for variant in PAGE_VARIANTS
+        for run in range(runs)
+        for metric in ("blimp", "glue", "ewok")
+    ]
+    return pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+
+
+def named(source: str, folder: Path) -> Analysis:
+    if source == "tuned study":
+        return analysed(write_study(folder, tune()))
+    if source == "study over sizes":
+        return analysed(write_study(folder, tune(sizes=("0.1M", "0.5M"))))
+    if source == "contrasts":
+        return with_contrasts()
+    primary = ("blimp",) if source == "exploratory metrics" else ()
+    return analysed(frame(0, shift=3.0), primary=primary)
+
+
+@cache
+def with_contrasts() -> Analysis:
+    asked = Request(contrast=("relu - kan+silu", "kan - silu"))
+    return analyse(source_of_frame(frame(0, shift=3.0)), asked)
+
+
+MADE = ("tuned study", "study over sizes", "two families", "exploratory metrics", "contrasts")
+PUBLISHED = ("table5", "all_seeds")
+
+
+@pytest.fixture(scope="module", params=(*MADE, *PUBLISHED))
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    if request.param in PUBLISHED:
+        shared = request.getfixturevalue("shared_data")
+        return analysed(shared / "thesis" / f"{request.param}.csv")
+    return named(request.param, tmp_path_factory.mktemp("page") / "study")
+
+
+def before_folds(text: str) -> str:
+    """What is read without opening anything: of each fold its line."""
+    depth, kept = 0, []
+    for piece in re.split(r"(<details>|</details>)", text):
+        if piece == "<details>":
+            depth += 1
+        elif piece == "</details>":
+            depth -= 1
+        elif depth == 0:
+            kept.append(piece)
+        elif depth == 1 and (line := re.match(r"<summary>(.*?)</summary>", piece)):
+            kept.append(line[1])
+    return "\n".join(kept)
+
+
+def test_a_page_is_short_and_has_one_answer(page: Analysis):
+    text = before_folds(render(page, {"forest": "Forest plot."}))
+    assert len(text.split()) <= MOST_WORDS
+    assert text.count("**Answer.**") == 1
+    assert text.index("**Answer.**") < text.index("| --- |") < text.index("figures/forest.svg")
+
+
+def test_the_best_of_many_variants_are_on_the_page_and_the_others_are_folded():
+    variants, rng = ["gelu", *(f"v{n}" for n in range(49))], np.random.default_rng(0)
+    rows = [("f", v, s, m, rng.normal(60)) for v in variants for s in (1, 2) for m in ("blimp", "glue")]
+    scores = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    page = analysed(scores)
+    text = render(page, {"forest": "Forest plot."})
+    assert len(before_folds(text).split()) <= MOST_WORDS
+    means = scores[scores.benchmark == str(by_standing(page)[0])].groupby("variant").score.mean()
+    listed = re.findall(r"^\| `(\w+)` \|", text[: text.index("figures/forest.svg")], re.MULTILINE)
+    assert listed == list(means.sort_values(ascending=False).index)
+    seen = re.findall(r"^\| `(\w+)` \|", before_folds(text), re.MULTILINE)
+    assert 20 < len(seen) < 50
+    assert seen == listed[: len(seen)]
+
+
+def test_nothing_is_bold_but_what_is_shown_and_corrected(page: Analysis):
+    """Bold words in tables are verdicts, as many as comparisons that have them."""
+    tables = [line for line in render(page).splitlines() if line.startswith("| ")]
+    bold = [word for line in tables for word in re.findall(r"\*\*([^*]+)\*\*", line)]
+    shown = {"better", "worse", "equivalent", "better (negligible)", "worse (negligible)"}
+    assert set(bold) <= shown
+    if not any(c.is_different for c in (*page.comparisons, *page.contrasts) if c.is_primary):
+        assert not {word for word in bold if word.startswith(("better", "worse"))}
+
+
+def test_a_pair_has_one_interval_and_one_verdict_on_the_page(page: Analysis):
+    """Every interval of differences is one of a comparison, and none stands beside another of its pair."""
+    text = render(page)
+    corrected = [*page.comparisons, *page.contrasts]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    for variant in page.others:
+        own = {c.verdict for c in corrected if c.is_primary and str(c.contrast.compared) == str(variant)}
+        words = {cell.strip("*| ") for row in rows if row[0] == f"| `{variant}`" for cell in row}
+        said = words & {"better", "worse", "undecided", "equivalent", "within margin"}
+        allowed = own | ({"better", "worse"} if own & {"different", "different but negligible"} else set())
+        allowed |= {"undecided"} if "inconclusive" in own else set()
+        assert said <= allowed | {"-"}, variant
+
+
+def test_whoever_a_sentence_names_has_the_size_that_it_says(page: Analysis):
+    sizes = {
+        (str(c.contrast.compared), f"{value:.{c.digits}f}")
+        for c in (*page.comparisons, *page.contrasts)
+        for value in (abs(c.estimate or 0.0), c.largest_remaining or 0.0)
+    }
+    pattern = re.compile(
+        r"`([^`]+)`(?: \(of surviving runs\))?"
+        r"(?: is (?:better|worse) than `[^`]+` by| by| may still differ by up to"
+        r"| is undecided \(it may still differ by up to) ([\d.]+)"
+    )
+    for sentence in make_card(page).answer:
+        pairs = set(pattern.findall(sentence))
+        assert pairs <= sizes, sentence
+        assert pairs or " by " not in sentence
+
+
+def test_contrasts_asked_for_are_in_the_answer():
+    found = with_contrasts()
+    sentences = [x for x in make_card(found).answer if x.startswith("Of the contrasts asked for, ")]
+    assert len(sentences) == len(found.primary)
+    for sentence, benchmark in zip(sentences, found.primary, strict=True):
+        first, second = (c for c in found.contrasts if c.benchmark == benchmark and c.is_primary)
+        assert (first.verdict, second.verdict) == ("different", "inconclusive")
+        assert f"`relu` is better than `kan+silu` by {first.estimate:.{first.digits}f} points" in sentence
+        assert "undecided: `kan - silu`" in sentence
+
+
+def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
+    def step(name: str, power: float, num_runs: int) -> NextStep:
+        return NextStep(text=name, compared="`kan`", command="", power=power, num_runs=num_runs)
+
+    steps = (step("many runs", 0.8, 40), step("hardly ever", 0.4, 1), step("few runs", 0.6, 10))
+    part = Part(
+        name="mine", compute=lambda _: True, section=lambda *_: None, steps=lambda page, result: steps
+    )
+    found = replace(analysed(frame(0)), parts=(part,), results={"mine": True})
+    first, second, *care = make_card(found).steps
+    assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")
+    assert second.startswith("many runs (40 runs)")
+    assert care == ["Added runs are a second reading (docs/statistics.md)."]
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    arms = {("f", name): rng.normal(60, 1, 4).tolist() for name in ("gelu", "kan")}
+    table(arms, "b").to_csv(tmp_path / "scores.csv", index=False)
+    return tmp_path / "scores.csv"
+
+
+@pytest.fixture
+def part(tmp_path: Path, repository: Path) -> Path:
+    """The page's example."""
+    page = (repository / "docs" / "adding-a-part.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    file = tmp_path / "steadiness.py"
+    file.write_text(code)
+    return file
+
+
+def test_the_example_of_the_page_is_in_every_file_of_the_report(scores: Path, part: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    write_report(scores, out, Request(part=(f"{part}:PART",)))
+    expected = pd.read_csv(scores).groupby("variant").score.std()
+    written = pd.read_csv(out / "tables" / "steadiness.csv").set_index("variant").sd
+    assert written.to_dict() == pytest.approx(expected.to_dict())
+    assert [row["sd"] for row in json.loads((out / "report.json").read_text())["steadiness"]] == (
+        pytest.approx([expected["gelu"], expected["kan"]])
+    )
+    text = (out / "report.md").read_text()
+    assert f"<summary>Steadiness: smallest for <code>{expected.idxmin()}</code></summary>" in text
+    assert "(figures/steadiness.svg)" in text
+    assert f"--part {part}:PART" in text
+    assert (out / "figures" / "steadiness.png").exists()
+    assert "Steadiness" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("content", "place", "message"), listed(__file__, "files without a part"))
+def test_a_file_that_holds_no_part_is_told_in_one_line(scores, tmp_path, content, place, message):
+    if content is not None:
+        (tmp_path / place.split(":")[0]).write_text(content)
+    with pytest.raises(UsageError, match=message):
+        analysed(scores, part=(f"{tmp_path / place}",))
+
+
+@pytest.mark.parametrize(("made", "message"), listed(__file__, "parts that forget"))
+def test_what_a_part_forgets_or_takes_from_another_is_named_and_nothing_written(
+    scores: Path, tmp_path: Path, made: str, message: str
+):
+    (tmp_path / "mine.py").write_text(
+        "from matplotlib.figure import Figure\n"
+        "from report.part import Part, Section\n"
+        "def section(analysis, result, page):\n"
+        "    return Section(title='Mine', summary='', body='')\n"
+        f"PART = Part(name='mine', compute=lambda a: True, section=section, {made})\n"
+    )
+    with pytest.raises(UsageError, match=message):
+        write_report(scores, tmp_path / "out", Request(part=(f"{tmp_path / 'mine.py'}:PART",)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_file_of_parts_is_in_the_list():
+    files = [import_module(f"report.parts.{found.name}") for found in iter_modules(report.parts.__path__)]
+    forgotten = [file.__name__ for file in files if getattr(file, "PART", None) not in PARTS]
+    assert not forgotten, f"not in PARTS of report/parts/__init__.py: {forgotten}"
+
+
+def test_parts_have_names_of_their_own():
+    assert all(isinstance(part, Part) for part in PARTS)
+    assert len({part.name for part in PARTS}) == len(PARTS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scores.tuning_trials import Trial, Tuning, TuningPlan, write_tuning
-from tests.unit.report.run_folders import write_plan, write_run
+from tests.unit.report.studies import write_plan, write_run
 
 FAMILY, FIELD = "gpt_neo", "optim.learning_rate"
 RATES = (3e-4, 1e-3, 3e-3)
@@ -65,10 +65,8 @@ def write_study(folder: Path, tuning: Tuning) -> Path:
     stages: dict[str, list[str]] = {"main": [], "shared": []}
     for place, (family, places) in enumerate(tuning.plan.settings):
         one = tuning.shared(family, places)
-        assert one is not None
         for variant, seed in product(tuning.plan.variants, SEEDS):
             own = tuning.choice(family, places, variant)
-            assert own is not None
             for stage, choice in (("main", own), ("shared", one)):
                 rate = float(choice.point[FIELD])
                 run_id = f"{family}/{variant}/seed{seed}-{place}{round(1e7 * rate):07x}"

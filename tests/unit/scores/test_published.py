@@ -11,6 +11,7 @@ from base.errors import UsageError
 from ffn_variants import FFN_VARIANTS
 from scores.head_descriptions import head_name
 from scores.published import COMPARED, FOLDER, read_published, read_table, shipped_table
+from tests.cases import listed
 
 COLUMNS = ["family", "variant", "head", "benchmark", "task", "metric", "seed", "score"]
 TABLES = sorted(path.stem for path in FOLDER.glob("*.csv"))
@@ -45,9 +46,7 @@ def test_a_table_has_the_one_schema_and_this_projects_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "file"), [("table5", "table5"), ("all-seeds", "all_seeds")])
-def test_the_source_studys_scores_are_those_of_the_shared_files_in_their_order(
-    shared_data: Path, name: str, file: str
-) -> None:
+def test_the_source_studys_scores_are_those_of_the_shared_files_in_their_order(shared_data, name, file):
     found, expected = (
         read_table("thesis", name),
         pd.read_csv(shared_data / "thesis" / f"{file}.csv", keep_default_na=False),
@@ -93,16 +92,7 @@ def test_a_shipped_table_has_a_name_and_other_paths_stay(tmp_path: Path) -> None
         read_published("thesi")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("thesis:tabel5", "did you mean 'thesis:table5'"),
-        # Of seconds a report would say that more are better.
-        ("thesis:table5-times", "unknown published table .* thesis:all-seeds, thesis:table5$"),
-        ("fr-kan:table3", "--published fr-kan"),  # which has no single runs
-        ("swipe:tabel6", "--published swipe"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), listed(__file__, "refused tables"))
 def test_a_table_that_is_no_source_of_a_report_is_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         shipped_table(Path(name))

@@ -1,4 +1,4 @@
-"""Every suite of the registry: its spec is whole, its finder is there, a sample of its data can be scored.
+"""Every suite of the registry: whole, with a finder, and scored on a sample; and what a metric's name says.
 
 A new suite is tested by existing; where its data come from a folder, ``DATA`` needs a sample of them.
 """
@@ -16,9 +16,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from base.errors import UsageError
 from eval.config import EvalConfig
+from scores.metrics import Declared, find_direction, find_metric, looks_like_a_loss
 from scores.suites import HARNESS_METRICS, SUITES, SuiteSpec, asks_for_classes, read_suite, unit_of
 from tests.babylm_data import write_data
+from tests.cases import listed
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
 OTHER = {"sentence_good": "She sees him.", "sentence_bad": "She see him.", "UID": "agreement"}
@@ -146,17 +149,7 @@ def test_a_metric_has_one_unit_wherever_it_stands() -> None:
     assert unit_of("score") == "percent"
 
 
-@pytest.mark.parametrize(
-    ("metric", "unit"),
-    [
-        ("matthews", "correlation"),
-        ("matthews_corrcoef", "correlation"),
-        ("eval/matthews", "correlation"),
-        ("perplexity (validation)", "ratio"),
-        ("pseudo_bits_per_byte_strict", "bits per byte"),
-        ("superperplexity", "percent"),
-    ],
-)
+@pytest.mark.parametrize(("metric", "unit"), listed(__file__, "units by name"))
 def test_the_unit_of_a_metric_in_a_users_table_is_told_by_its_name(metric: str, unit: str) -> None:
     assert unit_of(metric) == unit
 
@@ -196,3 +189,58 @@ def test_lower_scores_of_a_text_are_better_and_its_headline_compares_between_tok
     assert spec.headline({"perplexity", "bits_per_byte"}) == "bits_per_byte"
     assert spec.headline({"pseudo_perplexity", "pseudo_bits_per_byte"}) == "pseudo_bits_per_byte"
     assert {metric.better for metric in spec.metrics} == {"lower"}
+
+
+@pytest.mark.parametrize("name", listed(__file__, "names that say no direction"))
+def test_names_that_say_no_direction_ask_for_it(name: str):
+    with pytest.raises(UsageError, match=f"--lower-is-better {name} or --higher-is-better {name}"):
+        find_metric(name, ["score"], [30.0], Declared())
+
+
+@pytest.mark.parametrize("metric", ["toxicity", "latency_ms", "ties"])
+def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_higher(metric: str):
+    benchmark = "blimp" if metric == "ties" else "mine"
+    with pytest.raises(UsageError, match=f"nothing says which scores of {metric} are better"):
+        find_metric(benchmark, [metric], [30.0], Declared())
+    for is_lower in (True, False):
+        told = Declared(lower_is_better={metric: is_lower})
+        assert find_direction(benchmark, metric, told) == ("lower" if is_lower else "higher")
+
+
+@pytest.mark.parametrize("name", ["latency_ms", "train_time", "FID", "params", "GFLOPs", "miss_rate", "rank"])
+def test_a_cost_is_not_taken_for_a_score(name: str):
+    with pytest.raises(UsageError, match=f"nothing says which scores of {name} are better"):
+        find_metric(name, ["score"], [30.0], Declared())
+
+
+def test_losses_are_better_when_lower():
+    for name in listed(__file__, "names of losses"):
+        assert find_metric(name, ["score"], [3.0], Declared()).better == "lower", name
+        assert find_metric("mine", [name], [3.0], Declared()).better == "lower", name
+        assert find_metric(name, ["score"], [3.0], Declared(lower_is_better={name: False})).better == "higher"
+
+
+def test_names_that_are_no_losses():
+    for name in ("blimp", "glossary", "lossy", "bleu", "negation", "maze", "terse"):
+        assert not looks_like_a_loss(name), name
+
+
+@pytest.mark.parametrize(("name", "better"), listed(__file__, "directions by arrow"))
+def test_an_arrow_in_a_name_says_its_direction(name: str, better: str):
+    assert find_metric(name, ["score"], [30.0], Declared()).better == better
+
+
+@pytest.mark.parametrize(("name", "unit", "margin"), listed(__file__, "known names"))
+def test_known_names_say_what_they_are(name: str, unit: str | None, margin: float | None):
+    """A loss whose unit nobody said has no margin."""
+    metric = find_metric(name, ["score"], [3.0, 3.1], Declared())
+    assert (metric.better, metric.unit, metric.margin) == ("lower", unit, margin)
+
+
+@pytest.mark.parametrize(
+    ("scores", "unit", "margin"),
+    [([50.0, 51.0, 501.0], "percent", 1.0), ([-3.0, -3.1], None, None), ([1500.0, 1501.0], None, None)],
+)
+def test_what_cannot_be_percentages_has_no_margin_of_a_point(scores: list[float], unit, margin):
+    metric = find_metric("score", ["score"], scores, Declared())
+    assert (metric.unit, metric.margin) == (unit, margin)

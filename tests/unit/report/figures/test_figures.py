@@ -1,4 +1,4 @@
-"""Figures: what forests show, and that every text can be read, whatever is compared."""
+"""Figures: what they show, and that every text can be read, whatever and however much is compared."""
 
 from __future__ import annotations
 
@@ -18,26 +18,17 @@ from matplotlib.text import Text
 from PIL import Image
 
 from report.analysis import Analysis
-from report.compute import analyse
 from report.document.document import Drawing
+from report.figures import style
 from report.figures.forest import draw_forest, draw_forests
-from report.figures.style import (
-    PALETTE,
-    STYLE,
-    family_styles,
-    in_two_lines,
-    panels,
-    thin,
-    to_png,
-    to_svg,
-    use_log_scale,
-    variant_styles,
-)
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import source_of_frame
+from report.parts import learning_curves
+from report.parts.scores import draw_seeds
 from report.significance.axes import Benchmark
-from report.write import draw_all
+from report.write import draw_all, draws
 from scores.rows import ROW_COLUMNS
+from tests.unit.report.studies import analysed
 
 BLIMP = Benchmark("blimp")
 LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
@@ -84,7 +75,7 @@ def make_analysis(
                 )
             )  # fmt: skip
     table = pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1]))
-    return analyse(replace(source_of_frame(table), facts=tuple(facts)))
+    return analysed(replace(source_of_frame(table), facts=tuple(facts)))
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +149,7 @@ def test_no_text_overlaps_or_leaves_its_figure(with_losses: Analysis, drawn: Map
     ("variants", "families", "parts"),
     [(("gelu", "b"), ("f",), 2), (NAMES, ("gpt_neo", "roberta", "t5"), 12)],
 )
-def test_no_text_overlaps_of_few_and_of_many(
-    variants: tuple[str, ...], families: tuple[str, ...], parts: int
-):
+def test_no_text_overlaps_of_few_and_of_many(variants, families, parts):
     analysis = make_analysis(variants, families, parts, has_losses=len(families) > 1)
     assert_is_readable(analysis, draw_all(analysis))
 
@@ -179,12 +168,12 @@ def test_overlaps_are_found():
 
 @pytest.mark.parametrize("most", [7, 15, 35, 55, 80, 5_000])
 def test_ticks_of_costs_have_room_however_far_they_reach(most: float):
-    with matplotlib.rc_context(STYLE):
-        figure, grid = panels(3, 2.1, columns=3)
+    with matplotlib.rc_context(style.STYLE):
+        figure, grid = style.panels(3, 2.1, columns=3)
         for axes in grid:
             axes.plot([0.33, 0.33 * most], [0, 1])
             axes.set_yticks([])
-            use_log_scale(axes)
+            style.use_log_scale(axes)
         assert_nothing_overlaps(figure)
         assert len({text for text, _ in boxes_of(figure)}) >= 2
 
@@ -192,9 +181,9 @@ def test_ticks_of_costs_have_room_however_far_they_reach(most: float):
 def test_files_repeat_and_depend_on_nothing_drawn_before(analysis: Analysis):
     first, second = (draw_forest(analysis, BLIMP)[0] for _ in range(2))
     # In one order here and in the other there.
-    svg, png = to_svg(first), to_png(first)
-    assert to_png(second) == png
-    assert to_svg(second) == svg
+    svg, png = style.to_svg(first), style.to_png(first)
+    assert style.to_png(second) == png
+    assert style.to_svg(second) == svg
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert not re.search(r"<dc:date>|Matplotlib v", svg)
     assert not re.search(r'href="(?!#)', svg)  # nothing but its own parts
@@ -250,20 +239,84 @@ def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(with_loss
 
 
 def test_variants_look_different_and_long_names_stay_whole():
-    styles = variant_styles([f"v{i}" for i in range(14)])
+    styles = style.variant_styles([f"v{i}" for i in range(14)])
     assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
     assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
-    assert len({s.colour for s in styles.values()}) == len(PALETTE)
-    assert len(set(family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
-    assert in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
+    assert len({s.colour for s in styles.values()}) == len(style.PALETTE)
+    assert len(set(style.family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
+    assert style.in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
     for name in (LONG.format(1), "x" * 40, "short", "-" * 30):
-        assert in_two_lines(name).replace("\n", "") == name
-        assert in_two_lines(name).count("\n") == (len(name) > 18)
+        assert style.in_two_lines(name).replace("\n", "") == name
+        assert style.in_two_lines(name).count("\n") == (len(name) > 18)
 
 
 def test_thinned_curves_keep_their_mean():
     curve = [(step, float(step % 7)) for step in range(1, 601)]
-    thinned = thin(curve, 50)
+    thinned = style.thin(curve, 50)
     assert len(thinned) == 50
     np.testing.assert_allclose(np.mean(thinned, axis=0), np.mean(curve, axis=0))
-    assert thin(curve[:50], 50) == curve[:50]
+    assert style.thin(curve[:50], 50) == curve[:50]
+
+
+FAMILIES = ("gpt_neo", "roberta")
+
+
+@pytest.fixture(scope="module")
+def many() -> Analysis:
+    return make_analysis(NAMES)
+
+
+def by_score(analysis: Analysis) -> list[str]:
+    """Variants from the highest accuracy to the lowest, over the seeds and families that all have."""
+    means = analysis.arms.pivot_table(index="variant", columns="family", values="mean")
+    return list(means.mean(axis=1).sort_values(ascending=False).index)
+
+
+def panels_by_title(figure: Figure) -> dict[str, list]:
+    found: dict[str, list] = {}
+    for axes in figure.axes:
+        found.setdefault(axes.get_title().replace("\n", ""), []).append(axes)
+    return found
+
+
+def rows_of(figure: Figure) -> list[str]:
+    return [label.get_text().replace("\n", "") for label in figure.axes[0].get_yticklabels()]
+
+
+def test_many_variants_are_sorted_alike_in_every_figure_that_lists_them(many: Analysis):
+    order = by_score(many)
+    assert order != list(many.variants)
+    assert rows_of(draw_seeds(many)[0]) == order
+    forest = draw_forest(many, BLIMP)[0]
+    assert rows_of(forest) == [name for name in order if name != "gelu"]
+    overall = {c.contrast.compared: c.estimate for c in many.overall(BLIMP)}
+    diamonds = [line for line in forest.axes[0].lines if line.get_marker() == "D"]
+    points = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in diamonds)
+    assert [x for _, x in points] == pytest.approx([overall[name] for name in order if name != "gelu"])
+
+
+@pytest.mark.parametrize(("name", "expected"), [("learning-curves", NAMES[1:]), ("gradient-norms", NAMES)])
+def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, name, expected):
+    drawn = draws(many)[name]()
+    titles = panels_by_title(drawn[0])
+    assert {name: len(axes) for name, axes in titles.items()} == dict.fromkeys(expected, len(FAMILIES))
+    assert "a small panel for each" in drawn[1]
+
+
+def test_small_panels_show_what_the_curves_say(many: Analysis):
+    result = learning_curves.PART.of(many)
+    drawn = learning_curves.draw_learning_curves(many, result.curves)
+    style.panels = panels_by_title(drawn[0])
+    losses = {
+        key: np.mean([[e.loss for e in run.curve] for run in runs], axis=0)
+        for key, runs in itertools.groupby(many.facts, lambda run: (run.family, run.variant))
+    }
+    for place, family in enumerate(FAMILIES):
+        for name in ("none", "relu"):
+            mean = style.panels[name][place].lines[-2]  # before the line at zero
+            expected = losses[family, name] - losses[family, "gelu"]
+            np.testing.assert_allclose(mean.get_ydata(), expected, atol=1e-12)
+
+
+def test_costs_of_many_variants_stand_in_the_table_alone(many: Analysis):
+    assert draws(many)["cost"]() is None

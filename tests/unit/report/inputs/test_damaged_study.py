@@ -16,8 +16,8 @@ from base.run.manifest import read_completion, write_completion
 from report.inputs.sources import Source, read_source
 from scores.rows import ROW_COLUMNS
 from scores.store import ResultStore, write_baselines
-from tests.cases import diagonal_is_fast
-from tests.unit.report.run_folders import write_plan, write_run
+from tests.cases import diagonal_is_fast, spoil
+from tests.unit.report.studies import write_plan, write_run
 from tests.unit.report.tuned_study import BEST, tune, write_study
 
 RUNS = [
@@ -27,7 +27,6 @@ RUNS = [
 ]
 SPOILED = RUNS[3]
 CUTS = ["emptied", "halved", "zeroed", "deleted", "of another form"]
-ANOTHER_FORM = b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}'
 
 
 def write_scored_run(folder: Path, run_id: str, place: int) -> None:
@@ -41,7 +40,6 @@ def write_scored_run(folder: Path, run_id: str, place: int) -> None:
     (run.model_dir / "config.json").write_text(json.dumps({"place": place}))
     write_completion(run, results, name[-8:])
     completion = read_completion(run)
-    assert completion is not None
     generator, store = np.random.default_rng(place), ResultStore(run.path, completion.weights)
     for task in ("anaphor", "island"):
         good, bad = generator.normal(-30, 5, (2, 20))
@@ -71,23 +69,6 @@ def before(whole: Path) -> Source:
 @pytest.fixture
 def study(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "study")
-
-
-def damage(path: Path, how: str) -> None:
-    content = path.read_bytes()
-    if how == "deleted":
-        path.unlink()
-        return
-    half = len(content) // 2
-    flipped = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
-    changed = {
-        "emptied": b"",
-        "halved": content[:half],
-        "zeroed": bytes(len(content)),
-        "flipped": flipped,
-        "of another form": ANOTHER_FORM,
-    }
-    path.write_bytes(changed[how])
 
 
 def numbers(source: Source, but: str = "") -> dict:
@@ -130,9 +111,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("names", "other"), diagonal_is_fast(NAMES, [RUNS[2], RUNS[1]]))
-def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(
-    before: Source, study: Path, names: str, other: str
-):
+def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(before, study, names, other):
     for name in names.split():
         exchange(study / SPOILED / name, study / other / name)
     after = read_source(study)
@@ -190,10 +169,8 @@ OF_RUNS = [
 @pytest.mark.parametrize(
     ("name", "how"), [*diagonal_is_fast(OF_RUNS, CUTS), ("eval/rows.parquet", "flipped")]
 )
-def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(
-    before: Source, study: Path, name: str, how: str
-):
-    damage(study / SPOILED / name, how)
+def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(before, study, name, how):
+    spoil(study / SPOILED / name, how)
     after = read_source(study)
     assert numbers(after, SPOILED) == numbers(before, SPOILED)
     if numbers(after) != numbers(before):
@@ -203,7 +180,7 @@ def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(
 
 def test_scores_that_cannot_be_read_are_named_and_the_loss_of_their_run_is_kept(study: Path):
     run = RunFolder(study / SPOILED)
-    damage(run.rows_file, "of another form")
+    spoil(run.rows_file, "of another form")
     damaged = read_source(study)
     assert set(damaged.rows[damaged.rows.run_id == SPOILED].benchmark) == {"held-out-loss"}
     assert [x for x in damaged.notes if x.startswith(f"scores left out, evaluate {SPOILED} again")]
@@ -215,7 +192,7 @@ def test_scores_that_cannot_be_read_are_named_and_the_loss_of_their_run_is_kept(
 
 @pytest.mark.parametrize("how", ["emptied", "halved", "zeroed"])
 def test_a_damaged_file_of_the_study_is_refused_in_a_line(study: Path, how: str):
-    damage(study / "study.yaml", how)
+    spoil(study / "study.yaml", how)
     with pytest.raises(UsageError, match=r"study\.yaml.*run the study's command again") as told:
         read_source(study)
     assert "\n" not in str(told.value)

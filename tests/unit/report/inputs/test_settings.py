@@ -1,4 +1,4 @@
-"""Reports of studies and tables with axes: settings are what families are, and stand in columns."""
+"""Studies and tables with axes, whose settings are what families are; and studies that grow."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from scipy import stats
 
 from base.errors import UsageError
 from report.analysis import Analysis
-from report.compute import analyse
 from report.document.markdown import family_label
 from report.inputs.sources import read_source, source_of_frame
 from report.inputs.study_design import design_from
 from report.page import answer
+from report.parts.methods import methods_text
 from report.request import Request
 from report.significance.axes import Benchmark, Setting, in_order
 from report.significance.comparison import Comparison
+from report.statistics.looks import nominal_levels
 from report.write import number_tables
 from scores.stages import Decisions, Look
 from slurm.cell_state import CellState, write_state
-from tests.unit.report.rendering import numbers, render
-from tests.unit.report.run_folders import change_plan, write_plan, write_run
+from tests.cases import listed
+from tests.unit.report.studies import analysed, change_plan, numbers, render, write_plan, write_run
 
 FAMILIES, SIZES, SEEDS = ("gpt_neo", "roberta"), ("0.1M", "0.5M", "2M"), (1, 2, 3)
 SMALL, LARGE = "kan grid_size=3", "kan grid_size=5"
@@ -99,12 +100,12 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def found(made: Path) -> Analysis:
-    return analyse(read_source(made))
+    return analysed(made)
 
 
 @pytest.fixture(scope="module")
 def by_size(made: Path) -> Analysis:
-    return analyse(read_source(made), Request(factor="size", baseline="0.5M"))
+    return analysed(made, factor="size", baseline="0.5M")
 
 
 def losses(family: str, level: str, size: str) -> np.ndarray:
@@ -193,7 +194,7 @@ def test_failed_runs_count_in_their_setting(small: Path):
     lost = run_id_of("gpt_neo", SMALL, "0.5M", 3)
     shutil.rmtree(small / lost)
     write_state(small, lost, CellState(name="failed", error="out of memory"))
-    found = analyse(read_source(small))
+    found = analysed(small)
     assert [family_label(family) for family in found.families] == ["0.1M", "0.5M"]
     at_tenth, at_half = found.families
     own = [(c.family, c.variant, c.num_runs) for c in found.failures if c.num_failed and c.family is not None]
@@ -210,16 +211,16 @@ def frame() -> pd.DataFrame:
 
 def test_columns_of_a_table_are_axes_where_that_is_asked_for(found: Analysis, tmp_path: Path):
     frame().to_csv(tmp_path / "scores.csv", index=False)
-    of_table = analyse(read_source(tmp_path / "scores.csv", Request(axis=("size",))))
+    of_table = analysed(tmp_path / "scores.csv", axis=("size",))
     assert of_table.families == SETTINGS
     own = {(str(c.contrast), c.family): c.estimate for c in of_table.comparisons}
     assert own == pytest.approx(
         {(str(c.contrast), c.family): c.estimate for c in found.comparisons if c.benchmark == LOSS}
     )
     with pytest.raises(UsageError, match=r"no score of \S+ is left to compare; duplicates .* --axis COLUMN"):
-        analyse(read_source(tmp_path / "scores.csv"))
+        analysed(tmp_path / "scores.csv")
     with pytest.raises(UsageError, match="unknown factor"):
-        analyse(read_source(tmp_path / "scores.csv"), Request(factor="size"))
+        analysed(tmp_path / "scores.csv", factor="size")
 
 
 def test_losses_of_two_families_have_no_average_and_one_sentence(found: Analysis):
@@ -237,7 +238,7 @@ def test_losses_of_two_families_have_no_average_and_one_sentence(found: Analysis
 
 def test_sizes_of_one_family_are_averaged_in_nats():
     table = frame()
-    found = analyse(source_of_frame(table[table.family == "gpt_neo"], Request(axis=("size",))))
+    found = analysed(table[table.family == "gpt_neo"], axis=("size",))
     c = compared(found.overall(Benchmark("loss")), SMALL)
     of_each = [
         losses("gpt_neo", SMALL, size).mean() - losses("gpt_neo", "gelu", size).mean() for size in SIZES
@@ -260,20 +261,7 @@ def test_seeds_of_a_setting_are_those_that_looks_gave_its_variant():
     assert len(design.seeds_of(replace(setting, variant=LARGE), "linear")) == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"axes": {"size": "0.1M"}}, "axes.size: must be a list"),
-        ({"levels": []}, "levels: must be a mapping"),
-        ({"stages": {"tune": "x"}}, "stages.tune: must be a list"),
-        ({"report": {"factor": "tokens"}}, "report.factor"),
-        ({"report": []}, "report: must be a mapping"),
-        ({"report": {"primary": 3}}, "report.primary: must be a list, such as"),
-        ({"report": {"paired": "no"}}, "report.paired: must be true or false"),
-        ({"report": {"contrasts": [1]}}, "report.contrasts.0: must be text"),
-        ({"report": {"baseline": ["gelu"]}}, "report.baseline: must be text"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), listed(__file__, "plans that cannot be"))
 def test_a_plan_that_cannot_be_is_one_line(tmp_path: Path, change: dict[str, Any], said: str):
     run_id = run_id_of("gpt_neo", "gelu", "0.1M", 1)
     write_run(tmp_path, run_id)
@@ -299,3 +287,42 @@ def test_levels_that_nobody_sorted_are_in_order_of_size():
     assert in_order(["2M", "10M", "500K", "1B"]) == ("500K", "2M", "10M", "1B")
     assert in_order(["0.003", "1e-4"]) == ("1e-4", "0.003")
     assert in_order(["small", "10M", "large"]) == ("10M", "large", "small")
+
+
+SHIFTS = {"gelu": 0.0, "kan": -4.0, "relu": 0.0}
+
+
+def study_of(folder: Path, num_seeds: int, **report: Any) -> Path:
+    """A study of one family and one benchmark that has come to so many seeds."""
+    generator, run_ids = np.random.default_rng(7), []
+    for seed in range(1, num_seeds + 1):
+        for variant, shift in SHIFTS.items():
+            run_ids.append(f"gpt_neo/{variant}/seed{seed}-0a1b2c3d")
+            score = ("blimp", "agreement", "a", "accuracy", 70 + shift + generator.normal())
+            write_run(folder, run_ids[-1], scores=[score])
+    return write_plan(folder, run_ids, report={"baseline": "gelu", "margin": 1.0, **report})
+
+
+def kan(analysis: Analysis) -> Comparison:
+    return next(c for c in analysis.comparisons if str(c.contrast) == "kan - gelu")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("num_seeds", "path"), [(3, (3,)), (4, (3, 4)), (6, (3, 6))])
+def test_planned_looks_are_tested_at_their_own_levels(tmp_path: Path, num_seeds: int, path: tuple[int, ...]):
+    found = analysed(study_of(tmp_path / "s", num_seeds, looks=[3, 6]))
+    one = kan(found)
+    arms = [found.runs[found.runs.variant == v].score for v in ("kan", "gelu")]
+    assert one.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
+    nominal = nominal_levels(path, 6, 0.05)[-1]
+    assert one.look.nominal(0.05) == pytest.approx(nominal, rel=1e-4)
+    # The first of two by Holm: half of the level, spent over the looks.
+    half = nominal_levels(path, 6, 0.025)[-1]
+    assert one.is_different == (one.p < half)
+
+
+def test_methods_say_how_looks_are_counted(tmp_path: Path):
+    planned, at_once = study_of(tmp_path / "planned", 3, looks=[3, 6]), study_of(tmp_path / "at-once", 3)
+    assert "looked at with 3, 6 runs in every arm" in methods_text(analysed(planned))
+    assert "looked at with 6, 12 runs" in methods_text(analysed(planned, looks=("6", "12")))
+    assert "looked at" not in methods_text(analysed(at_once))

@@ -1,15 +1,30 @@
-"""Checks of a study's folder: runs that failed, and tasks that were scored in two ways."""
+"""What run folders tell: facts and sources of their variants, failures, and tasks scored in two ways."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from scipy import stats
 
 from base.run.folder_names import RunFolder
-from report.inputs.study_checks import failed_notes, failed_runs, protocol_notes
+from report.inputs.run_facts import Evaluation, read_facts
+from report.inputs.sources import read_source
+from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, protocol_notes
+from report.significance.arms import ArmTable
+from report.significance.axes import Benchmark
+from report.significance.comparison import Comparison, Inference, compare_with_baseline
+from report.significance.multiple_comparisons import MultipleComparisons
+from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
+from scores.metrics import Metric
 from slurm.cell_state import CellState, write_state
+from tests.unit.report.studies import analysed, render, write_plan, write_run
 
 
 def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
@@ -55,3 +70,244 @@ def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):
     assert protocol_notes(folders) == [
         "scored differently in gpt_neo, version: gpt_neo/gelu/seed3-x against the other runs (blimp/x)"
     ]
+
+
+NAME = Benchmark("x")
+
+
+def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
+    rows = [
+        (f"{family}/{variant}/seed{seed}-0", family, variant, seed, NAME, score)
+        for (family, variant), of_arm in cells.items()
+        for seed, score in enumerate(of_arm, start=1)
+        if not math.isnan(score)
+    ]
+    return pd.DataFrame(rows, columns=["run_id", "family", "variant", "seed", "benchmark", "score"])
+
+
+def with_failures(
+    cells: dict[tuple[str, str], list[float]],
+) -> tuple[tuple[FailureCount, ...], list[Comparison]]:
+    """What is said of cells in which a run that diverged scores nan; the first variant is the baseline."""
+    scores = scores_of(cells)
+    metric = Metric(name="x", better="higher", margin=1.0)
+    claims = MultipleComparisons({NAME: ArmTable.of_scores(scores, NAME, metric=metric)}, [NAME], Inference())
+    variants = list(dict.fromkeys(variant for _, variant in cells))
+    alone = compare_with_baseline(claims.tables[NAME], variants[0], variants[1:], claims.inference)
+    failed = [
+        FailedRun(f"{family}/{variant}/seed{seed}-0", family, variant, has_diverged=True)
+        for (family, variant), of_arm in cells.items()
+        for seed, score in enumerate(of_arm, start=1)
+        if math.isnan(score)
+    ]
+    comparisons = with_failed(claims.correct(alone), failed, scores)
+    ended = set(zip(scores.run_id, scores.family, scores.variant, strict=True))
+    return count_failures(failed, ended, comparisons), comparisons
+
+
+def test_shares_of_failed_runs_are_tested_over_the_variants():
+    lost, nan = [50.0, 51.0], float("nan")
+    cells = {
+        ("f", "gelu"): [50.0, 51, 52, 50, 49, 51], ("g", "gelu"): [50.0, 51, 52, 50, 49, nan],
+        ("f", "kan"): [*lost, nan, nan, nan, nan], ("g", "kan"): [*lost, nan, nan, nan, nan],
+        ("f", "relu"): [50.0, 51, 52, 50, 49, nan], ("g", "relu"): [50.0, 51, 52, 50, 49, nan],
+    }  # fmt: skip
+    failures, comparisons = with_failures(cells)
+    whole = {c.variant: c for c in failures if c.family is None}
+    assert {v: (c.num_diverged, c.num_runs) for v, c in whole.items()} == {
+        "gelu": (1, 12), "kan": (8, 12), "relu": (2, 12),
+    }  # fmt: skip
+    p = {name: stats.fisher_exact([[n, 12 - n], [1, 11]]).pvalue for name, n in (("kan", 8), ("relu", 2))}
+    assert {v: whole[v].p for v in p} == pytest.approx(p)
+    assert whole["kan"].p_corrected == pytest.approx(2 * p["kan"])
+    assert whole["relu"].p_corrected == pytest.approx(max(2 * p["kan"], p["relu"]))
+    assert whole["gelu"].p is None
+    (note,) = failure_notes(failures, 0.05)
+    assert note.startswith("kan failed in 8 of 12 runs, gelu in 1 of 12 (Fisher's exact test, Holm, p 0.0")
+    overall = {c.contrast.compared: c.num_failed for c in comparisons if c.family is None}
+    assert overall == {"kan": 9, "relu": 3}
+
+
+def test_families_are_counted_whatever_was_scored_in_which():
+    other = Benchmark("y")
+    scores = scores_of({("f", v): [1.0, 2.0] for v in ("a", "b")})
+    more = scores_of({("g", v): [1.0, 2.0] for v in ("a", "b")}).assign(benchmark=other)
+    tables = {n: ArmTable.of_scores(x, n) for n, x in ((NAME, scores), (other, more))}
+    claims = MultipleComparisons(tables, list(tables), Inference())
+    alone = [c for t in tables.values() for c in compare_with_baseline(t, "a", ["b"], Inference())]
+    failed = [FailedRun("g/b/seed3-0", "g", "b", has_diverged=True)]
+    found = count_failures(failed, [], claims.correct(alone))
+    assert [(c.family, c.num_diverged) for c in found if c.variant == "b"] == [(None, 1), ("f", 0), ("g", 1)]
+
+
+def test_no_failed_run_no_word():
+    failures, comparisons = with_failures({("f", "gelu"): [50.0, 51, 52], ("f", "kan"): [50.0, 53, 52]})
+    assert failures == ()
+    assert comparisons[0].num_failed == 0
+
+
+def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
+    diverged, repeated = (tmp_path / "gpt_neo" / "kan" / f"seed{seed}-a" for seed in (1, 2))
+    for run in (diverged, repeated):
+        run.mkdir(parents=True)
+        (run / "FAILED").write_text("{}")
+    (repeated / "COMPLETED").write_text('{"results": {}}')
+    states = ("failed", "done", "failed", "waiting", "missing", "running")
+    for seed, name in enumerate(states, start=1):
+        write_state(tmp_path, f"gpt_neo/kan/seed{seed}-a", CellState(name=name))
+    found = failed_runs(tmp_path, None)
+    assert [(run.family, run.variant, run.run_id[-7:], run.has_diverged) for run in found] == [
+        ("gpt_neo", "kan", "seed1-a", True),
+        ("gpt_neo", "kan", "seed3-a", False),
+    ]
+    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-a"})) == ()
+
+
+def write_study(folder: Path, scores: dict[str, list[float]]) -> Path:
+    """A study of one family; a run whose score is nan diverged."""
+    run_ids = []
+    for variant, of_variant in scores.items():
+        for seed, score in enumerate(of_variant, start=1):
+            run_ids.append(f"gpt_neo/{variant}/seed{seed}-0a1b2c3d")
+            has_diverged = math.isnan(score)
+            rows = [] if has_diverged else [("blimp", "t", "g", "accuracy", score)]
+            run = write_run(folder, run_ids[-1], scores=rows)
+            if has_diverged:
+                run.completion_marker.unlink()
+                run.failure_marker.write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
+    return write_plan(folder, run_ids, report={"baseline": "gelu", "margin": 1.0})
+
+
+def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
+    nan = float("nan")
+    study = write_study(
+        tmp_path / "study",
+        {"gelu": [70.1, 70.4, 69.8, 70.3, 69.9, 70.2], "kan": [73.1, nan, nan, 73.4, 72.8, 73.0],
+         "swish": [70.2, 70.6, 69.9, 70.0, 70.1, 70.5]},
+    )  # fmt: skip
+    text = render(analysed(study))
+    top, rest = text.split("<details>", 1)
+    assert "`kan` (of surviving runs) is better than `gelu` by 2.9" in top
+    assert top.count("of surviving runs") == 2  # its sentence and its cell; swish lost none
+    section = rest[rest.index("**Runs that failed**") :]
+    assert "| `kan` | all | 6 | 2 | 0 | 0.9" in section
+    assert "| `gelu` | all | 6 | 0 | 0 | - |" in section
+
+
+LOSSES = (5.522, 5.331, 5.227, 5.124, 4.006, 3.446, 3.189, 3.039, 2.936, 2.881)
+RECORD = {"flops_per_token": {"total": 1000, "ffn": 500}, "word_frequency_loss": 5.88}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A finished and unscored run, resumed once, whose log is torn."""
+    times = [{"tokens": 100_000 * i, "time_s": 20 + 36.0 * i, "compile_s": 20} for i in range(1, 11)]
+    log = [
+        {"step": time["tokens"] // 1000, "eval_loss": loss, **time}
+        for loss, time in zip(LOSSES, times, strict=True)
+    ]
+    log[5:5] = [log[3] | {"eval_loss": 9.0}, log[3]]  # repeated after a resumption
+    run = write_run(tmp_path, "roberta/kan/seed2-0a1b2c3d", log, RECORD)
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 1100, "eval_lo')
+    run.completion_marker.write_text(json.dumps({"results": {"eval_loss": LOSSES[-1]}}))
+    return run
+
+
+def test_a_run_folder_tells_its_curve(run: RunFolder):
+    facts = read_facts(run, "r")
+    assert tuple(x.loss for x in facts.curve) == LOSSES
+    assert facts.curve[6] == Evaluation(step=700, loss=3.189, tokens=700_000, hours=pytest.approx(0.07))
+    assert (facts.eval_loss, facts.word_frequency_loss) == (2.881, 5.88)
+    assert (facts.flops_per_token, facts.ffn_flops_per_token) == (1000, 500)
+    run.completion_marker.unlink()
+    assert read_facts(run, "r").eval_loss is None
+
+
+def test_lines_without_tokens_and_records_without_losses_tell_what_they_have(run: RunFolder):
+    run.metrics_file.write_text('{"step": 5, "eval_loss": 3.5}\n{"step": 6, "loss": 2.0}\n')
+    run.provenance_file.write_text("{}")
+    facts = read_facts(run, "r")
+    assert (facts.curve, facts.word_frequency_loss) == ((Evaluation(5, 3.5),), None)
+
+
+@pytest.mark.parametrize("loss", ["NaN", "1e400", "1" + 400 * "0", '"3"', "[" * 100_000])
+def test_what_is_no_loss_is_passed_over(run: RunFolder, loss: str):
+    run.metrics_file.write_text(f'{{"step": 5, "eval_loss": 3.5}}\n{{"step": 6, "eval_loss": {loss}}}\n')
+    assert read_facts(run, "r").curve == (Evaluation(5, 3.5),)
+
+
+@pytest.mark.parametrize("num_kept", [0, 5, 9])
+def test_a_log_that_was_cut_changes_no_final_loss(run: RunFolder, tmp_path: Path, num_kept: int):
+    before = read_source(tmp_path)
+    run.metrics_file.write_text("\n".join(run.metrics_file.read_text().splitlines()[:num_kept]))
+    after = read_source(tmp_path)
+    pd.testing.assert_frame_equal(before.rows, after.rows)
+    assert [x.eval_loss for x in after.facts] == [x.eval_loss for x in before.facts] == [2.881]
+    assert after.facts[0].curve == ()
+
+
+@pytest.mark.parametrize(
+    ("git", "told"),
+    [
+        ({"commit": "abcdef0123", "clean": True}, "commit abcdef0"),
+        ({"commit": "abcdef0123", "clean": False}, "commit abcdef0 with uncommitted changes"),
+        ({"commit": None, "clean": None}, "ffn-ablations 0.1.0"),
+    ],
+)
+def test_code_is_named_by_its_commit_and_without_one_by_its_version(tmp_path, git, told):
+    session = {"versions": {"torch": "2.13.0", "ffn-ablations": "0.1.0"}, "git": git}
+    run = write_run(tmp_path, "f/gelu/seed1-0", record={"sessions": [{}, session], "device": "cpu"})
+    assert read_facts(run, "r").trained_with == f"torch 2.13.0, {told}, on cpu"
+
+
+A, B, C = "a" * 12, "b" * 12, "c" * 12
+FAMILIES = ("gpt_neo", "roberta")
+
+
+@pytest.fixture
+def through(tmp_path: Path) -> Callable[[Mapping[int, dict]], Path]:
+    """Write runs of two variants; those of kan say their source, by seed."""
+
+    def write(sources: Mapping[int, dict]) -> Path:
+        for family, variant, seed in product(FAMILIES, ("gelu", "kan"), range(1, 6)):
+            record = sources.get(seed, {}) if variant == "kan" else {}
+            log = [{"step": 1, "eval_loss": 3 + 0.01 * seed}]
+            write_run(tmp_path / "s", f"{family}/{variant}/seed{seed}-0", log, record)
+        return tmp_path / "s"
+
+    return write
+
+
+def of(source: str, *earlier: str) -> dict:
+    return {"variant_source": source, "variant_earlier_sources": list(earlier)}
+
+
+def test_they_are_named_first_of_all_that_is_amiss(through):
+    folder = through({1: of(A), 2: of(A), 3: of(A), 4: of(B), 5: of(B)})
+    source = read_source(folder)
+    assert source.notes[:1] == (
+        f"kan: 6 runs through {A} (gpt_neo/kan/seed1-0, gpt_neo/kan/seed2-0 and 4 more), 4 runs through "
+        f"{B} (gpt_neo/kan/seed4-0, gpt_neo/kan/seed5-0 and 2 more): they are 2 variants under one name; "
+        "train those of the earlier source anew, or, if all compute the same, add it to earlier_sources "
+        "of the spec",
+    )
+    text = render(analysed(source))
+    warning = text.split("> [!WARNING]\n")[1].splitlines()[0]
+    assert warning.startswith(f"> - kan: 6 runs through {A}")
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ({1: of(A), 2: of(A), 3: of(A)}, None),  # those of 4 and 5 are not known
+        ({1: of(A), 2: of(B, A), 3: of(B, A), 4: of(A), 5: of(B, A)}, None),
+        ({1: of(A), 2: of(C, B), 3: of(B, A), 4: of(A), 5: of(C)}, None),
+        ({1: of(A), 3: of(B), 4: of(B), 5: of(C, B)}, {A: 2, B: 6}),
+        ({1: of(A), 2: of(B), 3: of(C)}, {A: 2, B: 2, C: 2}),
+    ],
+)
+def test_sources_that_compute_the_same_are_one(through, records, said):
+    text = " ".join(read_source(through(records)).notes)
+    counts = re.findall(r"(\d) runs? through (\w+)", text)
+    assert {source: int(number) for number, source in counts} == (said or {})

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,63 +15,50 @@ from scipy import stats
 
 from base.run.folder_names import StudyFolder
 from report.analysis import Analysis
-from report.compute import analyse
 from report.inputs.chosen_rates import TUNED_BY, Line, Tuned
-from report.inputs.sources import read_source
 from report.page import warning_notes
 from report.part import Page
 from report.parts.methods import methods_text
 from report.parts.tuning import PART, draw_tuning, most_decisive, narrowings
-from report.request import Request
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning_curves import fit_curves, squared_regret, squared_regret_of_few
 from report.write import number_tables
 from scores.stages import Decisions, write_decisions
 from scores.tuning_trials import Further, Tuning
-from tests.unit.report.tuned_study import (
-    BEST,
-    FAMILY,
-    FIELD,
-    SEEDS,
-    TUNING_SEEDS,
-    loss_at,
-    tune,
-    write_study,
-)
+from tests.unit.report import tuned_study
+from tests.unit.report.studies import analysed
 
 PAGE = Page(alternative_texts={"tuning": "a figure"})
 RATES = (3e-4, 1e-3, 3e-3, 9e-3)
 """The grid widened once, as kan's best is at its edge."""
-SETTINGS = tuple(Setting(FAMILY, (("size", size),)) for size in ("0.1M", "0.5M"))
+SETTINGS = tuple(Setting(tuned_study.FAMILY, (("size", size),)) for size in ("0.1M", "0.5M"))
 
 
-def analysed(folder: Path, tuning: Tuning | None = None) -> tuple[Analysis, Tuned]:
+def of_tuning(folder: Path, tuning: Tuning | None = None) -> tuple[Analysis, Tuned]:
     """A report of the pretend study, and what it says of the tuning."""
-    found = analyse(read_source(write_study(folder, tuning or tune())))
-    assert found.tuned is not None
+    found = analysed(tuned_study.write_study(folder, tuning or tuned_study.tune()))
     return found, found.tuned
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_study(tmp_path_factory.mktemp("tuned"), tune())
+    return tuned_study.write_study(tmp_path_factory.mktemp("tuned"), tuned_study.tune())
 
 
 @pytest.fixture(scope="module")
 def found(study: Path) -> Analysis:
-    return analyse(read_source(study))
+    return analysed(study)
 
 
 @pytest.fixture(scope="module")
 def at_two_sizes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Tuned]:
-    return analysed(tmp_path_factory.mktemp("sizes") / "study", tune(sizes=("0.1M", "0.5M")))
+    return of_tuning(tmp_path_factory.mktemp("sizes") / "study", tuned_study.tune(sizes=("0.1M", "0.5M")))
 
 
 def section_of(found: Analysis) -> str:
     """What the part says, its line first."""
     section = PART.section(found, PART.of(found), PAGE)
-    assert section is not None
     return section.markdown
 
 
@@ -82,17 +68,16 @@ def at_own_rate(found: Analysis, variant: str) -> Comparison:
 
 
 def line_of(tuned: Tuned | None, variant: str) -> Line:
-    assert tuned is not None
     return next(line for line in tuned.lines if line.variant == variant)
 
 
 def arm(variant: str, rate: float) -> np.ndarray:
-    return np.array([loss_at(variant, rate, seed) for seed in SEEDS])
+    return np.array([tuned_study.loss_at(variant, rate, seed) for seed in tuned_study.SEEDS])
 
 
-def losses_of_tuning(variant: str, seeds: tuple[int, ...] = TUNING_SEEDS) -> np.ndarray:
+def losses_of_tuning(variant: str, seeds: tuple[int, ...] = tuned_study.TUNING_SEEDS) -> np.ndarray:
     """Rates by seeds."""
-    return np.array([[loss_at(variant, rate, seed) for seed in seeds] for rate in RATES])
+    return np.array([[tuned_study.loss_at(variant, rate, seed) for seed in seeds] for rate in RATES])
 
 
 def drawn_to_usual(own: Mapping[str, float], df: float) -> dict[str, float]:
@@ -103,22 +88,20 @@ def drawn_to_usual(own: Mapping[str, float], df: float) -> dict[str, float]:
 
 def mean_square_of_regret(variant: str) -> float:
     """By the tested curve, from losses and noise that are read off the pretend study itself."""
-    runs = np.array([losses_of_tuning(v) for v in BEST])
+    runs = np.array([losses_of_tuning(v) for v in tuned_study.BEST])
     chosen = runs.mean(-1).argmin(-1)
     # Two degrees of freedom of tuning runs and five of main runs.
     own = {
         v: (2 * runs[i, place].var(ddof=1) + 5 * arm(v, RATES[place]).var(ddof=1)) / 7
-        for i, (v, place) in enumerate(zip(BEST, chosen, strict=True))
+        for i, (v, place) in enumerate(zip(tuned_study.BEST, chosen, strict=True))
     }
     noise = np.array(list(drawn_to_usual(own, 7).values()))
-    curves = fit_curves(np.log(RATES), runs, chosen, noise, np.full(len(BEST), 9.0))
-    return float(squared_regret(curves)[list(BEST).index(variant)])
+    curves = fit_curves(np.log(RATES), runs, chosen, noise, np.full(len(tuned_study.BEST), 9.0))
+    return float(squared_regret(curves)[list(tuned_study.BEST).index(variant)])
 
 
 @pytest.mark.parametrize(("variant", "rate"), [("kan", 3e-3), ("relu2", 1e-3)])
-def test_the_choice_is_in_the_standard_error_of_the_held_out_loss(
-    found: Analysis, variant: str, rate: float
-) -> None:
+def test_the_choice_is_in_the_standard_error_of_the_held_out_loss(found, variant, rate):
     plain = stats.ttest_ind(arm(variant, rate), arm("gelu", 1e-3), equal_var=False)
     own = at_own_rate(found, variant)
     assert own.estimate == pytest.approx(arm(variant, rate).mean() - arm("gelu", 1e-3).mean())
@@ -137,7 +120,7 @@ def test_at_the_shared_rate_runs_are_compared_as_anywhere_else(found: Analysis) 
         arms = arm(str(both.own.contrast.compared), 1e-3), arm("gelu", 1e-3)
         expected = stats.ttest_ind(*arms, equal_var=False)
         assert [both.shared.p, both.shared.df] == pytest.approx([expected.pvalue, expected.df])
-        assert both.own.num_runs_plus == both.shared.num_runs_plus == len(SEEDS)
+        assert both.own.num_runs_plus == both.shared.num_runs_plus == len(tuned_study.SEEDS)
         assert both.shared.choice_error is None
 
 
@@ -155,21 +138,21 @@ def test_both_differences_stand_side_by_side(found: Analysis) -> None:
 
 
 def test_runs_that_are_missing_at_the_shared_rate_are_told(tmp_path: Path) -> None:
-    folder = write_study(tmp_path / "study", tune())
-    for run in sorted((folder / FAMILY / "kan").glob(f"seed*-0{round(1e7 * 1e-3):07x}"))[:2]:
+    folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune())
+    for run in sorted((folder / tuned_study.FAMILY / "kan").glob(f"seed*-0{round(1e7 * 1e-3):07x}"))[:2]:
         shutil.rmtree(run)
-    assert "(2 of 6 runs missing)" in section_of(analyse(read_source(folder)))
+    assert "(2 of 6 runs missing)" in section_of(analysed(folder))
 
 
 def test_the_shared_rate_is_called_that_of_the_variant_that_the_study_names(study: Path) -> None:
-    found = analyse(read_source(study), Request(baseline="relu2"))
+    found = analysed(study, baseline="relu2")
     assert "the best of `gelu` (0.001)" in section_of(found)
 
 
 def test_tables_hold_what_is_made_of_the_losses(found: Analysis) -> None:
     tables = number_tables(found)
     tuning = tables["tuning"].set_index("variant")
-    assert tuning.optimum.to_dict() == pytest.approx(BEST, rel=0.1)
+    assert tuning.optimum.to_dict() == pytest.approx(tuned_study.BEST, rel=0.1)
     assert tuning.cost_of_threefold.tolist() == pytest.approx([0.05] * 4, abs=0.012)
     assert set(tuning.num_runs) == {12}
     shared = tables["shared_rate"].set_index("contrast").estimate
@@ -177,9 +160,9 @@ def test_tables_hold_what_is_made_of_the_losses(found: Analysis) -> None:
 
 
 def test_without_a_tuning_nothing_of_it_is_told(tmp_path: Path) -> None:
-    folder = write_study(tmp_path / "study", tune())
+    folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune())
     StudyFolder(folder).tuning_file.unlink()
-    found = analyse(read_source(folder))
+    found = analysed(folder)
     assert found.tuned is None
     assert PART.of(found) is None
     tables = number_tables(found)
@@ -191,7 +174,7 @@ def test_without_a_tuning_nothing_of_it_is_told(tmp_path: Path) -> None:
 
 def test_each_setting_has_a_tuning_of_its_own(at_two_sizes: tuple[Analysis, Tuned]) -> None:
     found, tuned = at_two_sizes
-    assert set(tuned.choices) == set(product(SETTINGS, BEST))
+    assert set(tuned.choices) == set(product(SETTINGS, tuned_study.BEST))
     averaged, *each = [x.own for x in found.at_shared_rate if x.own.contrast.compared == "relu2"]
     assert [c.family for c in each] == list(SETTINGS)
     missed = {key: np.sqrt(choice.variance) for key, choice in tuned.choices.items()}
@@ -201,10 +184,10 @@ def test_each_setting_has_a_tuning_of_its_own(at_two_sizes: tuple[Analysis, Tune
 
 def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple[Analysis, Tuned]) -> None:
     found, tuned = at_two_sizes
-    panels = [axes for axes in draw_tuning(found, tuned, FIELD)[0].axes if axes.get_title()]
-    assert [axes.get_title() for axes in panels] == [*BEST] * 2
+    panels = [axes for axes in draw_tuning(found, tuned, tuned_study.FIELD)[0].axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == [*tuned_study.BEST] * 2
     losses = {(line.family, line.variant): line.losses for line in tuned.lines}
-    for axes, key in zip(panels, product(SETTINGS, BEST), strict=True):
+    for axes, key in zip(panels, product(SETTINGS, tuned_study.BEST), strict=True):
         means = losses[key].mean(-1)
         drawn = [np.asarray(line.get_ydata()) for line in axes.lines]
         assert any(y.shape == means.shape and np.allclose(y, means - means.min()) for y in drawn)
@@ -218,34 +201,26 @@ def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple
         ({}, [3, 6], 3),  # what was decided does not hang on runs that others get later
     ],
 )
-def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(
-    tmp_path: Path, options: dict[str, Any], looks: list[int] | None, num_main: int
-) -> None:
-    folder = write_study(tmp_path / "study", tune(**options))
+def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, options, looks, num_main):
+    folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune(**options))
     if looks:
-        write_decisions(folder, Decisions(plan={"looks": looks, "variants": list(BEST)}))
-    tuned = analyse(read_source(folder)).tuned
-    assert tuned is not None
+        write_decisions(folder, Decisions(plan={"looks": looks, "variants": list(tuned_study.BEST)}))
+    tuned = analysed(folder).tuned
     own, df = {}, num_main - 1 + tuned.lines[0].losses.shape[-1] - 1
     for line in tuned.lines:
         main = arm(str(line.variant), float(line.values[line.chosen]))[:num_main]
         squares = [((x - x.mean()) ** 2).sum() for x in (main, line.losses[line.chosen])]
         own[str(line.variant)] = sum(squares) / df
     for line in tuned.lines:
-        assert line.noise is not None
         assert line.noise.variance == pytest.approx(drawn_to_usual(own, df)[str(line.variant)])
         assert line.noise.df == df + 2
 
 
 def test_the_card_says_which_tuning_runs_would_decide_most(found: Analysis) -> None:
-    assert found.tuned is not None
     own = at_own_rate(found, "kan")
     (narrowed,) = (x for x in narrowings(found.tuned, own) if x.tuned == "kan")
     assert (narrowed.values, narrowed.num_runs) == (RATES, 2 * 4)
     line = line_of(found.tuned, "kan")
-    assert line.selection is not None
-    assert line.selection_with_more is not None
-    assert own.standard_error is not None
     saved = line.selection.variance - line.selection_with_more.variance
     assert narrowed.share == pytest.approx(np.sqrt(1 - saved / own.standard_error**2))
     assert narrowed.share < 1
@@ -254,8 +229,8 @@ def test_the_card_says_which_tuning_runs_would_decide_most(found: Analysis) -> N
         return replace(found, comparisons=tuple(replace(c, p=p, p_corrected=p) for c in found.comparisons))
 
     best, *others = most_decisive(found.tuned, at(0.5).overall(TUNED_BY))
-    assert {x.tuned for x in (best, *others)} == set(BEST)
-    assert len(others) == len(BEST) - 1
+    assert {x.tuned for x in (best, *others)} == set(tuned_study.BEST)
+    assert len(others) == len(tuned_study.BEST) - 1
     (step,) = PART.steps(at(0.5), found.tuned)
     assert (step.power, step.num_runs, step.command) == (best.power, best.num_runs, "--decide 1")
     assert list(PART.steps(at(0.0), found.tuned)) == []
@@ -271,29 +246,27 @@ def with_further(
     """The pretend study, of which variants were run at further seeds."""
     further = tuple(
         Further(
-            family=FAMILY,
+            family=tuned_study.FAMILY,
             places=(),
             variant=variant,
-            field=FIELD,
+            field=tuned_study.FIELD,
             values=RATES,
             seeds=seeds,
             losses=tuple(
-                tuple(None if (rate, s) == diverged else loss_at(variant, rate, s) for s in seeds)
+                tuple(None if (rate, s) == diverged else tuned_study.loss_at(variant, rate, s) for s in seeds)
                 for rate in RATES
             ),
         )
         for variant in variants
         if seeds
     )
-    return replace(tune(), further=further)
+    return replace(tuned_study.tune(), further=further)
 
 
-def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(
-    found: Analysis, tmp_path: Path
-) -> None:
-    now, tuned = analysed(tmp_path / "further", with_further((104, 105)))
+def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(found, tmp_path):
+    now, tuned = of_tuning(tmp_path / "further", with_further((104, 105)))
     line, before = line_of(tuned, "kan"), line_of(found.tuned, "kan")
-    runs = losses_of_tuning("kan", (*TUNING_SEEDS, 104, 105))
+    runs = losses_of_tuning("kan", (*tuned_study.TUNING_SEEDS, 104, 105))
     assert line.losses == pytest.approx(runs)
     assert line.means == pytest.approx(runs.mean(-1))
     assert line.values[line.chosen] == 3e-3
@@ -301,13 +274,13 @@ def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(
     assert line.selection.df == before.selection.df + 2
     assert tuned.num_runs == found.tuned.num_runs
     assert "Runs were added that choose nothing: 8 of `kan`." in section_of(now)
-    assert len(draw_tuning(now, tuned, FIELD)[0].axes) == len(BEST)
+    assert len(draw_tuning(now, tuned, tuned_study.FIELD)[0].axes) == len(tuned_study.BEST)
 
 
 def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: Path) -> None:
     """Of every variant, so that what is usual is the same."""
-    _, added = analysed(tmp_path / "further", with_further((104,), variants=tuple(BEST)))
-    _, planned = analysed(tmp_path / "planned", tune(seeds=(*TUNING_SEEDS, 104)))
+    _, added = of_tuning(tmp_path / "further", with_further((104,), variants=tuple(tuned_study.BEST)))
+    _, planned = of_tuning(tmp_path / "planned", tuned_study.tune(seeds=(*tuned_study.TUNING_SEEDS, 104)))
     assert line_of(added, "kan").selection == line_of(planned, "kan").selection
 
 
@@ -320,18 +293,15 @@ def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: 
         ((104,), (1e-3, 104), ()),
     ],
 )
-def test_a_further_seed_at_which_a_run_diverged_is_left_out(
-    tmp_path: Path, seeds: tuple[int, ...], diverged: tuple[float, int], used: tuple[int, ...]
-) -> None:
-    _, tuned = analysed(tmp_path / "diverged", with_further(seeds, diverged))
-    _, without = analysed(tmp_path / "without", with_further(used))
+def test_a_further_seed_at_which_a_run_diverged_is_left_out(tmp_path, seeds, diverged, used):
+    _, tuned = of_tuning(tmp_path / "diverged", with_further(seeds, diverged))
+    _, without = of_tuning(tmp_path / "without", with_further(used))
     line, wanted = line_of(tuned, "kan"), line_of(without, "kan")
     assert line.selection == wanted.selection
     assert line.of_curve == wanted.of_curve == RATES
 
 
 def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
-    assert found.tuned is not None
     one = found.tuned.lines[0]
     both = replace(found.tuned, lines=(one, replace(one, field="optim.weight_decay")))
     (choice,) = both.choices.values()
@@ -340,12 +310,11 @@ def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
 
 
 def test_a_choice_at_the_boundary_of_the_grid_is_named(tmp_path: Path) -> None:
-    found, tuned = analysed(tmp_path / "study", tune(widen=0))
+    found, tuned = of_tuning(tmp_path / "study", tuned_study.tune(widen=0))
     (check,) = PART.checks(found, tuned)
     assert check == "`kan` was chosen at the boundary of the tuning grid, so a better value may lie beyond."
     assert "0.003 (boundary)" in section_of(found)
     line = next(line for line in tuned.lines if line.is_at_edge)
-    assert line.curve is not None
     turned = replace(line)
     turned.__dict__["curve"] = replace(line.curve, optimum=2.9e-3)
     assert (line.may_lie_beyond, turned.may_lie_beyond) == (True, False)
@@ -353,16 +322,13 @@ def test_a_choice_at_the_boundary_of_the_grid_is_named(tmp_path: Path) -> None:
 
 def assert_error_is_that_of_few(line: Line) -> None:
     assert line.curve is None
-    assert line.noise is not None
-    error = np.sqrt(line.noise.variance / len(TUNING_SEEDS))
+    error = np.sqrt(line.noise.variance / len(tuned_study.TUNING_SEEDS))
     expected = squared_regret_of_few(line.means, error, line.noise.df, line.chosen)
     assert line.selection == (pytest.approx(expected), line.noise.df)
 
 
-def test_a_rate_below_one_that_diverged_is_at_the_boundary_and_two_rates_have_no_curve(
-    tmp_path: Path,
-) -> None:
-    found, tuned = analysed(tmp_path / "study", tune(widen=0, diverged=[("gelu", 3e-3)]))
+def test_a_rate_below_one_that_diverged_is_at_the_boundary_and_two_rates_have_no_curve(tmp_path):
+    found, tuned = of_tuning(tmp_path / "study", tuned_study.tune(widen=0, diverged=[("gelu", 3e-3)]))
     assert {line.variant for line in tuned.lines if line.is_at_edge} == {"gelu", "kan"}
     (note,) = (note for note in warning_notes(found) if "fewer than three values" in note)
     assert note.startswith("gelu (optim.learning_rate): ")
@@ -370,11 +336,11 @@ def test_a_rate_below_one_that_diverged_is_at_the_boundary_and_two_rates_have_no
 
 
 def test_values_without_order_have_no_figure(tmp_path: Path) -> None:
-    folder = write_study(tmp_path / "study", tune())
+    folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune())
     file = StudyFolder(folder).tuning_file
-    number = re.compile(rf'("{re.escape(FIELD)}": )([\d.e-]+)')
+    number = re.compile(rf'("{re.escape(tuned_study.FIELD)}": )([\d.e-]+)')
     file.write_text(number.sub(r'\1"rate \2"', file.read_text()))
-    found = analyse(read_source(folder))
+    found = analysed(folder)
     line = line_of(found.tuned, "gelu")
     assert line.values == tuple(f"rate {rate}" for rate in RATES)
     assert line.rates is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,12 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
-from report.compute import analyse
 from report.inputs.sources import Source, read_source, source_of_frame
+from report.readers.reading import split_names
 from report.request import Request
 from scores.run_scores import normalise_rows, run_scores
+from tests.cases import listed
+from tests.unit.report.studies import analysed
 
 Cells = dict[tuple[str, int, str], str]
 
@@ -100,9 +101,7 @@ def place_of(rows: list[list[Any]], cell: str) -> tuple[int, str]:
     ("shape", "writing"),
     shapes_in_turn((",", str), ("\t", "{} %".format), (";", lambda text: text.replace(".", ","))),
 )
-def test_every_shape_and_number_gives_the_same_scores(
-    shape: Callable[[Cells], list[list[Any]]], writing: tuple[str, Callable[[str], str]], tmp_path: Path
-):
+def test_every_shape_and_number_gives_the_same_scores(shape, writing, tmp_path):
     delimiter, written = writing
     rows = shape({key: written(cell) for key, cell in CELLS.items()})
     source = read_source(write(tmp_path / "scores.csv", rows, delimiter))
@@ -114,9 +113,7 @@ GAPS = ("", "-", "\N{EN DASH}", "n/a", "NaN", "?", "diverged", "OOM")
 
 
 @pytest.mark.parametrize(("shape", "gap"), shapes_in_turn(*GAPS))
-def test_a_cell_without_a_number_is_named_and_counts_as_missing(
-    shape: Callable[[Cells], list[list[Any]]], gap: str, tmp_path: Path
-):
+def test_a_cell_without_a_number_is_named_and_counts_as_missing(shape, gap, tmp_path):
     rows = shape({**CELLS, ODD: "gap"})
     row, column = place_of(rows, "gap")
     rows[row - 1][rows[0].index(column)] = gap
@@ -134,9 +131,7 @@ UNREADABLE = (
 
 
 @pytest.mark.parametrize(("shape", "cell"), shapes_in_turn(*UNREADABLE))
-def test_a_cell_with_more_than_a_number_is_refused_by_its_place(
-    shape: Callable[[Cells], list[list[Any]]], cell: str, tmp_path: Path
-):
+def test_a_cell_with_more_than_a_number_is_refused_by_its_place(shape, cell, tmp_path):
     rows = shape({**CELLS, ODD: cell})
     row, column = place_of(rows, cell)
     place = f"row {row}" if shape is long else f"column {column}, row {row}"
@@ -167,15 +162,7 @@ def test_commas_that_may_set_off_thousands_are_refused(tmp_path: Path):
         read_source(write(tmp_path / "scores.csv", rows, ";"))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "encoding", "line"),
-    [
-        ("", "", "utf-8", "\r"),
-        ("", "\n \n", "utf-8-sig", "\r\n"),
-        ("\n\n", "\n", "utf-16", "\n"),
-        ("", ",,,\n", "utf-8", "\n"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "encoding", "line"), listed(__file__, "rows in files"))
 def test_rows_are_counted_as_in_the_file(before: str, after: str, encoding: str, line: str, tmp_path: Path):
     text = f"{before}variant,seed,benchmark,score\n{after}gelu,1,blimp,50\n{after}gelu,one,blimp,51\n"
     row = text.splitlines().index("gelu,one,blimp,51") + 1
@@ -184,22 +171,11 @@ def test_rows_are_counted_as_in_the_file(before: str, after: str, encoding: str,
         read_source(tmp_path / "scores.csv")
 
 
-@pytest.mark.parametrize(
-    ("head", "rows", "expected"),
-    [
-        ("Name,seed,loss", ["gelu-seed1,1,2", "gelu-seed2,2,3"], {("gelu", 1), ("gelu", 2)}),
-        ("Name,seed,loss", ["gelu-s2,1,2", "gelu-s2,2,3"], {("gelu-s2", 1), ("gelu-s2", 2)}),
-        ("run,seed,loss", ["me/gelu,7,2", "me/kan,7,3"], {("gelu", 7), ("kan", 7)}),
-        ("model,loss", ["gelu,2", "gelu,3", "kan,4"], {("gelu", 1), ("gelu", 2), ("kan", 1)}),
-        ("model,benchmark,task,score", ["gelu,x,a,2", "gelu,x,b,3"], {("gelu", 1)}),
-    ],
-)
-def test_what_a_column_says_goes_before_what_a_name_may_mean(
-    head: str, rows: list[str], expected: set[tuple[str, int]], tmp_path: Path
-):
+@pytest.mark.parametrize(("head", "rows", "expected"), listed(__file__, "columns before names"))
+def test_what_a_column_says_goes_before_what_a_name_may_mean(head, rows, expected, tmp_path):
     (tmp_path / "scores.csv").write_text("\n".join([head, *rows]))
     found = read_source(tmp_path / "scores.csv").rows
-    assert set(zip(found.variant, found.seed, strict=True)) == expected
+    assert set(zip(found.variant, found.seed, strict=True)) == set(expected)
 
 
 def test_a_family_column_is_used_beside_names_of_folders(tmp_path: Path):
@@ -230,7 +206,7 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
             (v, s, {"blimp": "accuracy", "ewok": "f1"}[b]): float(cell) for (v, s, b), cell in CELLS.items()
         }
         assert set(source.rows.benchmark) == {"cola"}
-        assert "measured and not compared: cola f1" in analyse(source).warnings
+        assert "measured and not compared: cola f1" in analysed(source).warnings
     rows[0][2] = "metric"
     with pytest.raises(UsageError, match="write --columns score=f1"):
         read_source(write(path, rows), Request(columns=columns, scores=("f1",)))
@@ -239,7 +215,7 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
 def test_a_variant_of_which_only_duplicates_are_there_is_called_so(tmp_path: Path):
     rows = long(CELLS) + [[*key, "50"] for key in CELLS if key[0] == "gelu"]
     with pytest.raises(UsageError, match=r"no score of gelu is left .* duplicates with different scores"):
-        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+        analysed(write(tmp_path / "scores.csv", rows))
 
 
 def test_scores_of_one_task_that_are_half_fractions_are_refused(tmp_path: Path):
@@ -247,18 +223,18 @@ def test_scores_of_one_task_that_are_half_fractions_are_refused(tmp_path: Path):
     with pytest.raises(
         UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as percent"
     ):
-        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+        analysed(write(tmp_path / "scores.csv", rows))
     # A bad model's exact match may be below one percent, and a good one's above.
     rows = long({key: str(0.25 * key[1]) if key[0] == "gelu" else "3" for key in CELLS if key[2] == "blimp"})
     rows[1][3] = "1.5"
-    assert analyse(read_source(write(tmp_path / "scores.csv", rows))).baseline == "gelu"
+    assert analysed(write(tmp_path / "scores.csv", rows)).baseline == "gelu"
 
 
 def test_runs_that_share_no_task_are_said_to(tmp_path: Path):
     rows = [["variant", "seed", "benchmark", "task", "score"]]
     rows += [[v, s, "glue", f"{v}{s}", 50] for v in VARIANTS for s in SEEDS]
     with pytest.raises(UsageError, match="no benchmark has a task that most of its runs share"):
-        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+        analysed(write(tmp_path / "scores.csv", rows))
     rows += [[v, s, "blimp", "all", 50 + s] for v in VARIANTS for s in SEEDS]
     table = read_source(write(tmp_path / "scores.csv", rows)).rows
     scores, notes = run_scores(normalise_rows(table))
@@ -270,7 +246,7 @@ def test_metrics_of_which_nothing_is_known_are_the_cause_where_nothing_is_compar
     rows = [["variant", "seed", "benchmark", "metric", "score"]]
     rows += [[v, s, "lambada", "raw_bleurt", s / 8] for v in VARIANTS for s in SEEDS]
     with pytest.raises(UsageError, match="nothing is known of raw_bleurt, so nothing is compared"):
-        analyse(read_source(write(tmp_path / "scores.csv", rows)))
+        analysed(write(tmp_path / "scores.csv", rows))
 
 
 TYPED = {
@@ -352,21 +328,13 @@ def as_table_of_runs(path: Path) -> Request:
         (as_table_of_runs, ("left out, not finished: row 8 (crashed)", "gelu-seed1 is gelu, seed 1")),
     ],
 )
-def test_exports_give_the_same_scores_and_say_what_was_guessed(
-    export: Callable[[Path], Request], notes: tuple[str, ...], tmp_path: Path
-):
+def test_exports_give_the_same_scores_and_say_what_was_guessed(export, notes, tmp_path):
     request = export(tmp_path / "scores.csv")
     source = read_source(tmp_path / "scores.csv", request)
     assert scores_of(source) == SCORES
     assert source.rows.family.nunique() == 1
     for note in notes:
         assert note in "; ".join(source.notes)
-
-
-def test_a_frame_is_read_as_a_file_is(tmp_path: Path):
-    request = with_other_columns(tmp_path / "scores.csv")
-    frame = pd.read_csv(tmp_path / "scores.csv", dtype={"config.seed": int}, keep_default_na=False)
-    assert scores_of(source_of_frame(frame, request)) == SCORES
 
 
 def test_a_column_that_rows_and_a_benchmark_share_is_no_score(tmp_path: Path):
@@ -432,21 +400,10 @@ def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path
     assert set(read_source(path, Request(scores=("blimp", "epoch"))).rows.benchmark) == {"blimp", "epoch"}
 
 
-@pytest.mark.parametrize(
-    ("column", "ended", "other", "shape"),
-    [
-        ("state", "finished", "crashed", long), ("State", "finished", "running", wide),
-        ("Status", "FINISHED", "KILLED", long), ("status", "FINISHED", "", wide),
-        ("sys/state", "Inactive", "Active", long), ("trial_state", "COMPLETE", "FAIL", wide),
-        ("run.status", "success", "weird", long), ("status", "ok", "failed", wide),
-        ("finished", "True", "False", wide),
-    ],
-)  # fmt: skip
-def test_runs_that_a_tracker_says_did_not_finish_are_left_out(
-    column: str, ended: str, other: str, shape: Callable[[Cells], list[list[Any]]], tmp_path: Path
-):
-    rows = beside(shape(CELLS), **{column: ended})
-    rows.append(["kan", 4, *(["blimp"] if shape is long else [1.0]), 1.0, other])
+@pytest.mark.parametrize(("column", "ended", "other", "shape"), listed(__file__, "states of runs"))
+def test_runs_that_a_tracker_says_did_not_finish_are_left_out(column, ended, other, shape, tmp_path):
+    rows = beside({"long": long, "wide": wide}[shape](CELLS), **{column: ended})
+    rows.append(["kan", 4, *(["blimp"] if shape == "long" else [1.0]), 1.0, other])
     source = read_source(write(tmp_path / "a.csv", rows))
     assert scores_of(source) == SCORES
     assert source.notes == (f"left out, not finished: row {len(rows)} ({other.lower() or 'no state'})",)
@@ -473,32 +430,11 @@ def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
 HEADER = "variant,seed,benchmark,score\n"
 
 
-GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "reading", "message"),
-    [
-        ("variant,seed,blimp\ngelu,1,70\nkan,x,61\n", Request(), "seed 'x' in row 3 is not a number"),
-        (HEADER + GOOD, Request(columns=("variant=model",)), r"column in --columns variant= 'model'"),
-        (HEADER + GOOD, Request(scores=("blimp",)), r"column in --scores 'blimp'"),
-        (HEADER + GOOD, Request(scores=("seed",)), "leave out --scores, or write --columns score=seed"),
-        (HEADER + GOOD, Request(names="{variant}-{seed}"), "say which: --columns name=COLUMN"),
-        ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Request(), "'variant' twice"),
-        (HEADER + "gelu,1,blimp,50,51\n", Request(), "not a readable table.*Expected 4 fields"),
-        (HEADER + "gelu,1,blimp\n", Request(), "holds a number: row 2 .empty"),
-        ("Activation,seed,benchmark,score\na,1,b,1\n", Request(), "--columns variant=Activation: there"),
-        ("name,loss\nfirst,1\n", Request(names="{variant}-{seed}"), "'first' does not fit --names"),
-        ("name,loss\na-1,1\n", Request(names="{vriant}-{seed}"), "did you mean '{variant}'"),
-        ("name,loss\na-1,1\n", Request(names="{variant}-{variant}"), "no field twice"),
-        ("name,loss\na-1,1\n", Request(names="seed{seed}"), "needs {variant}"),
-        ("\ufeff", Request(), "not a readable table.*No columns"),
-    ],
-)  # fmt: skip
-def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Request, message: str):
+@pytest.mark.parametrize(("content", "reading", "message"), listed(__file__, "tables that cannot be read"))
+def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: dict, message: str):
     (tmp_path / "scores.csv").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match=message) as told:
-        read_source(tmp_path / "scores.csv", reading)
+        read_source(tmp_path / "scores.csv", Request(**reading))
     assert "\n" not in str(told.value)
 
 
@@ -513,4 +449,11 @@ def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):
         f"{v},{s},blimp,{50 + 3 * i + s}\n" for i, v in enumerate(("KAN", "GELU")) for s in range(3)
     )
     (tmp_path / "scores.csv").write_text(HEADER + rows)
-    assert analyse(read_source(tmp_path / "scores.csv")).baseline == "GELU"
+    assert analysed(tmp_path / "scores.csv").baseline == "GELU"
+
+
+@pytest.mark.parametrize(("names", "template", "expected"), listed(__file__, "names of runs"))
+def test_names(names: list[str], template: str | None, expected: list[tuple[str, str]]):
+    read, _ = split_names(names, template, ["size"], "x")
+    seeds = read.seed if "seed" in read else [""] * len(read)
+    assert tuple(zip(read.variant, seeds, strict=True)) == expected

@@ -10,19 +10,11 @@ from scipy import stats
 from report.significance import data_checks
 from report.significance.axes import Benchmark
 from report.significance.comparison import metrics
-from report.significance.data_checks import (
-    balance_notes,
-    clean_rows,
-    find_equal_runs,
-    find_outliers,
-    flat_notes,
-    outlier_notes,
-    range_notes,
-)
 from report.significance.factor import Relabelling
 from scores.metrics import Declared
 from scores.run_scores import comparable_scores, normalise_rows, run_scores
-from tests.unit.report.significance.comparing import compare, table
+from tests.cases import listed
+from tests.unit.report.studies import compare, table
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
 
@@ -47,7 +39,7 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
         ("a", 1, "x", 50.0), ("a", 1, "x", 50.0), ("a", 2, "x", 51.0),
         ("b", 1, "x", 52.0), ("b", 1, "x", 53.0), ("b", 1, "x", 53.0), ("b", 2, "x", 54.0),
     )  # fmt: skip
-    cleaned, notes = clean_rows(rows)
+    cleaned, notes = data_checks.clean_rows(rows)
     assert list(cleaned.columns) == list(rows.columns)
     assert cleaned[["variant", "seed", "score"]].to_records(index=False).tolist() == [
         ("a", 1, 50.0),
@@ -68,29 +60,22 @@ def test_a_copied_run_counts_once():
         *(("a", 4, task, score + place / 2) for place, (task, score) in enumerate(scores)),
         *(("b", 7, task, score) for task, score in scores),
     )
-    cleaned, notes = clean_rows(rows)
+    cleaned, notes = data_checks.clean_rows(rows)
     assert set(zip(cleaned.variant, cleaned.seed, strict=True)) == {("a", 1), ("a", 3), ("a", 4), ("b", 7)}
     (note,) = notes
     assert "f a seed 1, f a seed 2 and f b seed 7" in note
     assert "was it copied?" in note
 
 
-@pytest.mark.parametrize(
-    ("metric", "scores", "said"),
-    [
-        ("accuracy", [50.0, 100.0], None),
-        ("accuracy", [50.0, 100.5], "scores outside 0 to 100 percent: f a seed 2 x (100.5)"),
-        ("accuracy", [-0.5, 50.0], "scores outside 0 to 100 percent: f a seed 1 x (-0.5)"),
-        ("matthews_correlation", [-20.0, 40.0], None),
-        ("perplexity", [0.9, 120.0], None),
-    ],
-)
+@pytest.mark.parametrize(("metric", "scores", "said"), listed(__file__, "ranges"))
 def test_ranges(metric: str, scores: list[float], said: str | None):
     rows = pd.DataFrame([("f", "a", seed, "x", metric, s) for seed, s in enumerate(scores, start=1)],
                         columns=["family", "variant", "seed", "benchmark", "metric", "score"])  # fmt: skip
     rows = normalise_rows(rows)
     tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
-    assert range_notes(tasks, metrics(tasks, Declared(), [Benchmark("x")])) == ([said] if said else [])
+    assert data_checks.range_notes(tasks, metrics(tasks, Declared(), [Benchmark("x")])) == (
+        [said] if said else []
+    )
 
 
 def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
@@ -101,11 +86,11 @@ def test_arms_with_one_run_and_arms_of_another_size_are_named():
     scores = scores_of(
         {("f", "a"): [1, 2, 3], ("f", "b"): [1, 2], ("f", "c"): [1], ("g", "a"): [1], ("g", "b"): [2, 3]}
     )
-    assert balance_notes(scores, "a") == [
+    assert data_checks.balance_notes(scores, "a") == [
         "one run only, so nothing can be inferred: f c (blimp), g a (blimp)",
         "runs that differ in number from a's: f b 2 against 3 (blimp)",
     ]
-    assert balance_notes(scores_of({("f", "a"): [1, 2], ("f", "b"): [1, 2]}), "a") == []
+    assert data_checks.balance_notes(scores_of({("f", "a"): [1, 2], ("f", "b"): [1, 2]}), "a") == []
 
 
 def test_outliers_are_those_of_the_externally_studentized_residual():
@@ -114,10 +99,10 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
     cells = {(f, v): list(rng.normal(50, 1, 6)) for f in ("f", "g") for v in "abc"}
     cells["f", "b"][2] += 8.0
     scores = scores_of(cells)
-    found = find_outliers(scores)
+    found = data_checks.find_outliers(scores)
     assert found[["family", "variant", "seed"]].to_records(index=False).tolist() == [("f", "b", 3)]
     assert found.others.item() == pytest.approx(np.mean([x for i, x in enumerate(cells["f", "b"]) if i != 2]))
-    note = outlier_notes(found)[0]
+    note = data_checks.outlier_notes(found)[0]
     assert f"blimp f b seed 3 ({cells['f', 'b'][2]:.1f}, the others" in note
 
     def p_value(family: str, variant: str, seed: int) -> float:
@@ -135,7 +120,7 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
 
 
 def test_runs_that_all_score_the_same_are_named():
-    (note,) = flat_notes(scores_of({("f", "a"): [50, 50, 50], ("f", "b"): [50, 51, 52]}))
+    (note,) = data_checks.flat_notes(scores_of({("f", "a"): [50, 50, 50], ("f", "b"): [50, 51, 52]}))
     assert note.startswith("blimp: all runs of f a score exactly 50,")
 
 
@@ -167,7 +152,7 @@ def rows_of_runs(scores: np.ndarray, arms: np.ndarray, metric: str = "accuracy")
 )
 def test_copies_are_found_in_many_scores(runs: int, arms: int, copies: int, step: float):
     rows = draw(np.random.default_rng(6), runs, arms, 20, step, copies=copies)
-    assert sum(find_equal_runs(rows).values()) == copies * arms
+    assert sum(data_checks.find_equal_runs(rows).values()) == copies * arms
 
 
 def test_twelve_copied_runs_do_not_make_a_difference():
@@ -175,7 +160,7 @@ def test_twelve_copied_runs_do_not_make_a_difference():
     honest = draw(rng, 12, 2, 20, 0.01)
     copied = honest.assign(seed=honest.seed + 100, run_id=honest.run_id + "-b")
     together = normalise_rows(pd.concat([honest, copied]))
-    cleaned, (note,) = clean_rows(together)
+    cleaned, (note,) = data_checks.clean_rows(together)
     assert cleaned[["variant", "seed", "score"]].equals(honest[["variant", "seed", "score"]])
     assert note.startswith("the same scores throughout, of one arm counted as one run; was it copied?: ")
     assert "f a seed 0 and f a seed 100; f a seed 2 and f a seed 102; " in note
@@ -184,49 +169,36 @@ def test_twelve_copied_runs_do_not_make_a_difference():
     assert compare(together, "a - b").p == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_single_score_is_no_evidence():
-    """Of twelve runs with two decimals a pair is often the same by chance; all of them stay."""
-    scores = np.random.default_rng(0).normal(60, 0.5, size=(12, 1)).round(2)
+def rounded(centre: float, sd: float, shape: tuple[int, int], decimals: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(centre, sd, shape).round(decimals)
+
+
+ZEROS = np.r_[np.zeros((4, 8)), np.random.default_rng(1).normal(30, 3, size=(8, 8))]
+SHARES = 100 * np.random.default_rng(2).integers(138, 150, size=(16, 2)) / 277
+
+
+@pytest.mark.parametrize(
+    ("scores", "arms", "metric", "lost", "said"),
+    [
+        # Of twelve runs with two decimals a pair is often the same by chance, and of shares of few items.
+        (rounded(60, 0.5, (12, 1), 2), np.zeros(12, int), "accuracy", [], None),
+        (SHARES, np.zeros(16, int), "accuracy", [], "which may be chance, kept: "),
+        (rounded(3, 0.02, (6, 1), 8), np.zeros(6, int), "perplexity", [1], "f a seed 0 and f a seed 1"),
+        (rounded(60, 3, (12, 12), 2), np.arange(12) % 2, "accuracy", [],
+         "runs of different models with the same scores, kept; was one copied?: f a seed 0 and f b seed 1"),
+        # A correlation of zero is what every constant answer gets.
+        (ZEROS, np.repeat([0, 1], [4, 8]), "matthews_correlation", [], None),
+    ],
+)  # fmt: skip
+def test_equal_runs_of_one_model_are_one_where_that_is_no_chance(scores, arms, metric, lost, said):
     scores[1] = scores[0]
-    cleaned, notes = clean_rows(rows_of_runs(scores, np.zeros(12, int)))
-    assert len(cleaned) == 12
-    assert notes == []
-
-
-def test_a_loss_of_many_digits_is():
-    scores = np.random.default_rng(0).normal(3, 0.02, size=(6, 1)).round(8)
-    scores[1] = scores[0]
-    cleaned, (note,) = clean_rows(rows_of_runs(scores, np.zeros(6, int), "perplexity"))
-    assert cleaned.seed.tolist() == [0, 2, 3, 4, 5]
-    assert "was it copied?: f a seed 0 and f a seed 1" in note
-
-
-def test_shares_of_few_items_are_the_same_by_chance_however_many_decimals_they_have():
-    scores = 100 * np.random.default_rng(2).integers(138, 150, size=(16, 2)) / 277
-    scores[1] = scores[0]
-    assert not any(find_equal_runs(rows_of_runs(scores, np.zeros(16, int))).values())
+    cleaned, notes = data_checks.clean_rows(rows_of_runs(scores, arms, metric))
+    assert sorted(cleaned.seed.unique()) == [x for x in range(len(scores)) if x not in lost]
+    assert [said in note for note in notes] == [True] * (said is not None)
 
 
 def test_runs_that_are_equal_in_few_shares_are_kept():
     table = draw(np.random.default_rng(5), 12, 2, 5, 0.01, copies=1)
-    cleaned, (note,) = clean_rows(table)
+    cleaned, (note,) = data_checks.clean_rows(table)
     assert len(cleaned) == len(table)
     assert note.startswith("different runs with the same scores, which may be chance, kept: ")
-
-
-def test_equal_runs_of_two_models_are_named_and_kept():
-    scores = np.random.default_rng(2).normal(60, 3, size=(12, 12)).round(2)
-    scores[1] = scores[0]
-    cleaned, (note,) = clean_rows(rows_of_runs(scores, np.arange(12) % 2))
-    assert cleaned.seed.nunique() == 12
-    assert note == (
-        "runs of different models with the same scores, kept; was one copied?: f a seed 0 and f b seed 1"
-    )
-
-
-def test_models_that_answer_nothing_are_no_copies():
-    """A correlation of zero is what every constant answer gets."""
-    scores = np.r_[np.zeros((4, 8)), np.random.default_rng(1).normal(30, 3, size=(8, 8))]
-    cleaned, notes = clean_rows(rows_of_runs(scores, np.repeat([0, 1], [4, 8]), "matthews_correlation"))
-    assert cleaned.seed.nunique() == 12
-    assert notes == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from functools import lru_cache
 from itertools import product
@@ -11,20 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from scipy import stats
 
 from base.errors import UsageError
 from report.analysis import Analysis
-from report.compute import analyse
 from report.inputs.sources import read_source
-from report.request import Request
 from report.significance.axes import Benchmark, Combination, Setting
 from report.significance.factor import Relabelling, levels, listed_heads, parse_contrast
-from report.write import number_tables
 from scores.rows import ROW_COLUMNS, with_primary, write_rows
 from scores.store import write_baselines
-from tests.unit.report.rendering import render
+from tests.cases import listed
+from tests.unit.report.studies import analysed, change_plan, render, write_plan, write_run
 
 FAMILIES, FFNS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3)
 FOURIER = "fourier-kan grid_size=10 frozen"
@@ -58,13 +54,14 @@ def scores() -> pd.DataFrame:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study that varies both, which no test changes."""
     folder = tmp_path_factory.mktemp("made") / "heads"
+    run_ids = []
     for run_id, rows in scores().groupby("run_id"):
-        write_rows(rows, folder / str(run_id) / "eval" / "rows.parquet")
-        (folder / str(run_id) / "provenance.json").write_text(
-            json.dumps({"parameters": {"total": 10_000_000}})
-        )
-    write_baselines(folder / str(run_id), {"glue": {"rte": {"accuracy": 52.7}}})
-    write_plan(folder)
+        run_ids.append(str(run_id))
+        run = write_run(folder, run_ids[-1], record={"parameters": {"total": 10_000_000}})
+        write_rows(rows, run.rows_file)
+    write_baselines(run.path, {"glue": {"rte": {"accuracy": 52.7}}})
+    asked = {"heads": list(HEADS), "evaluation": {"suites": ["blimp", "glue"]}}
+    write_plan(folder, run_ids, report={"margin": 1.0}, **asked)
     return folder
 
 
@@ -74,26 +71,10 @@ def study(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "heads"))
 
 
-def write_plan(folder: Path, **report: object) -> None:
-    content = {
-        "families": list(FAMILIES),
-        "variants": list(FFNS),
-        "seeds": list(SEEDS),
-        "heads": list(HEADS),
-        "evaluation": {"suites": ["blimp", "glue"]},
-        "report": {"margin": 1.0, **report},
-    }
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
-
-
 @lru_cache
 def kept(source: Path, **request) -> Analysis:
     """The analysis of a folder that no test changes, made once."""
     return analysed(source, **request)
-
-
-def analysed(source: Path, **request) -> Analysis:
-    return analyse(read_source(source), Request(**request))
 
 
 def means(rows: pd.DataFrame, family: str, ffn: str, head: str, benchmark: str = "glue") -> np.ndarray:
@@ -190,51 +171,16 @@ def test_words_say_what_is_compared(made: Path):
     assert "compared with each other, as heads share a model (`--paired`)" in text
 
 
-@pytest.mark.slow
-def test_what_is_missing_is_named(study: Path):
-    run = study / "roberta" / "kan" / "seed3-0a1b2c3d" / "eval" / "rows.parquet"
-    rows = pd.read_parquet(run)
-    write_rows(rows[~((rows["head"] == "mlp") & (rows.task == "cola"))], run)
-    found = analysed(study, factor="head")
-    assert number_tables(found)["missing"].to_dict("records") == [
-        {"benchmark": "glue", "family": "roberta / kan", "variant": "mlp", "seeds": "3"}
-    ]
-    assert "glue: run roberta/kan/seed3-0a1b2c3d (mlp) left out, it has no score for cola" in found.warnings
-    found = analysed(study)
-    assert number_tables(found)["missing"].to_dict("records") == [
-        {"benchmark": "glue (mlp)", "family": "roberta", "variant": "kan", "seeds": "3"}
-    ]
-    # A head that the study names and no run has yet is missing everywhere.
-    for path in study.glob("*/*/*/eval/rows.parquet"):
-        rows = pd.read_parquet(path)
-        write_rows(rows[rows["head"] != "mlp"], path)
-    assert len(analysed(study).missing) == 4
-    assert set(analysed(study, factor="head").missing.variant) == {"mlp"}
-
-
 def test_the_study_names_the_factor(study: Path):
-    write_plan(study, factor="head", baseline="mlp", contrasts=[f"{FOURIER} - linear"])
+    change_plan(study, report={"factor": "head", "baseline": "mlp", "contrasts": [f"{FOURIER} - linear"]})
     found = analysed(study)
     assert (found.source.factor, found.baseline, len(found.contrasts)) == ("head", "mlp", 5)
-    write_plan(study, factor="heads")
+    change_plan(study, report={"factor": "heads"})
     with pytest.raises(UsageError, match=r"report\.factor .* 'heads'; did you mean 'head'"):
         read_source(study)
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (
-            {"factor": "head", "contrast": ("mlp width=99 - linear",)},
-            "unknown head 'mlp width=99'; Available: linear",
-        ),
-        ({"factor": "head", "contrast": ("mlp width=128 - mlp",)}, "names a head twice"),
-        ({"factor": "head", "baseline": "liner"}, "unknown baseline .* 'liner'; did you mean 'linear'"),
-        ({"factor": "both", "baseline": "gelu"}, "unknown baseline .* 'gelu'.*gelu/linear"),
-        ({"factor": "head", "head": "mlp"}, "--head keeps one head and --factor head compares heads"),
-        ({"head": "ml"}, "unknown head in .* 'ml'; did you mean 'mlp'"),
-    ],
-)
+@pytest.mark.parametrize(("request_", "message"), listed(__file__, "mistakes of factors"))
 def test_mistakes_are_one_line(made: Path, request_: dict, message: str):
     with pytest.raises(UsageError, match=message) as error:
         analysed(made, **request_)
@@ -292,15 +238,7 @@ def test_contrast_groups_weigh_their_variants_equally():
     assert str(parse_contrast("kan", ["kan", "gelu"], baseline="gelu")) == "kan - gelu"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("kan - ", "not of the form"),
-        ("kan - gelu - relu", "not of the form"),
-        ("kam - gelu", "did you mean 'kan'"),
-        ("kan+gelu - gelu", "names a variant twice"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), listed(__file__, "mistakes of contrasts"))
 def test_contrast_mistakes(text: str, message: str):
     with pytest.raises(UsageError, match=message):
         parse_contrast(text, ["kan", "gelu", "relu"])

@@ -1,4 +1,4 @@
-"""Holm's and the step-down correction against their definitions, plain loops, theory and scipy."""
+"""Corrections and the draws of whole studies that they need: against definitions, plain loops and scipy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from report.statistics import joint_null
 from report.statistics.corrections import Holm, MaxT
 
 
@@ -38,29 +39,6 @@ def test_holm_equals_the_closed_test_of_bonferroni(p_values: list[float]):
 
 def test_every_interval_of_holm_has_an_equal_share_of_the_level():
     assert Holm().levels([0.001, None, 0.9, 0.04], 0.05) == [0.05 / 3, None, 0.05 / 3, 0.05 / 3]
-
-
-def half_width(levels: np.ndarray) -> np.ndarray:
-    return stats.norm.isf(levels / 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("distance", "is_far_off"), [(0.0, False), (3.5, False), (4.5, True)])
-def test_intervals_hold_together_even_where_most_differences_are_shown(distance: float, is_far_off: bool):
-    """Levels shared only among what is not shown would miss what Holm's tests miss."""
-    rng, num_tests, studies = np.random.default_rng(4), 54, 1_000
-    off = rng.normal(size=(studies, num_tests))
-    p_values = 2 * stats.norm.sf(np.abs(off + distance))
-    missed_by_levels = missed_by_steps = 0
-    for of_study, p in zip(off, p_values, strict=True):
-        levels = Holm().levels(p.tolist(), 0.05)
-        missed_by_levels += bool((np.abs(of_study) > half_width(np.array(levels, float))).any())
-        corrected = np.array(Holm().adjust(p.tolist()), float)
-        is_open = corrected >= 0.05
-        steps = np.where(is_open, 0.05 / max(1, is_open.sum()), 0.05 / num_tests)
-        missed_by_steps += bool((np.abs(of_study) > half_width(steps)).any())
-    assert missed_by_levels <= stats.binom.ppf(1 - 1e-4, studies, 0.05)
-    assert (missed_by_steps > 0.2 * studies) == is_far_off
 
 
 def by_loop(null_p: np.ndarray, observed: list[float | None]) -> list[float | None]:
@@ -135,18 +113,8 @@ def test_with_one_variance_it_is_dunnetts_table(count, df):
     assert stats.t.isf(level / 2, df) == pytest.approx(DUNNETT_5_PERCENT[count, df], abs=0.02)
 
 
-def test_without_dependence_it_is_sidaks_bound_step_by_step():
-    null_p = np.random.default_rng(2).random((200_000, 4))
-    corrected = MaxT(null_p).adjust([0.01, 0.2, 0.02, 0.03])
-    expected = [1 - 0.99**4, 0.2, 1 - 0.98**3, 1 - 0.97**2]
-    assert corrected == pytest.approx(np.maximum(expected, [0, 0, 0, expected[2]]), abs=3e-3)
-
-
-def test_equal_comparisons_cost_nothing_and_none_is_not_counted():
-    null_p = np.repeat(np.random.default_rng(3).random((100_000, 1)), 10, axis=1)
-    observed: list[float | None] = [0.04] * 9 + [None]
-    assert MaxT(null_p).adjust(observed)[:9] == pytest.approx([0.04] * 9, abs=2e-3)
-    assert MaxT(null_p).adjust(observed)[9] is None
+def test_comparisons_without_runs_are_not_counted():
+    null_p = np.random.default_rng(3).random((100, 10))
     assert MaxT(null_p).adjust([None] * 10) == MaxT(null_p).levels([None] * 10, 0.05) == [None] * 10
 
 
@@ -156,3 +124,124 @@ def test_so_few_draws_reject_nothing():
     assert MaxT(null_p).levels([1e-9, 1e-9], 0.05) == [0.0, 0.0]
     assert MaxT(np.ones((20, 2))).adjust([1e-9, 1e-9])[0] < 0.05
     assert MaxT(np.full((99, 1), np.nan)).adjust([0.5]) == [0.5]
+
+
+def design(num_variants: int, num_metrics: int, num_families: int = 1):
+    """Weights, outcomes and families: every variant with the first arm of its family, on every outcome."""
+    weights = np.zeros((num_variants, num_metrics, num_families, num_variants + 1))
+    weights[..., 0] = -1 / num_families
+    for variant in range(num_variants):
+        weights[variant, ..., 1 + variant] = 1 / num_families
+    metrics = np.tile(np.arange(num_metrics), num_variants)
+    families = np.repeat(np.arange(num_families), num_variants + 1)
+    return weights.reshape(num_variants * num_metrics, -1), metrics, families
+
+
+def run_scores(rng: np.random.Generator, num_arms: int, num_runs: int, num_metrics: int, correlation=0.0):
+    """(A, S, O) normal scores of runs whose outcomes correlate."""
+    common = rng.normal(size=(num_arms, num_runs, 1))
+    own = rng.normal(size=(num_arms, num_runs, num_metrics))
+    return np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+
+
+def by_the_book(cells: joint_null.Cells) -> tuple[np.ndarray, np.ndarray]:
+    """Welch's t and degrees of freedom as they are in books, from what the cells say."""
+    counts = (~np.isnan(cells.values)).sum(0)
+    error = np.nan_to_num(np.nanvar(cells.values, axis=0, ddof=1) / counts)
+    terms = cells.weights**2 * error
+    df = terms.sum(1) ** 2 / (terms**2 / np.maximum(counts - 1, 1)).sum(1)
+    return cells.weights @ np.nan_to_num(np.nanmean(cells.values, axis=0)) / np.sqrt(terms.sum(1)), df
+
+
+def test_cells_of_arms_are_welchs_test():
+    scores = run_scores(np.random.default_rng(0), 3, 6, 2)
+    scores[1, 2, 0] = np.nan
+    weights, metrics, families = design(2, 2)
+    t, _ = by_the_book(joint_null.cells_of_arms(scores, weights, metrics, families))
+    for place, (row, metric) in enumerate(zip(weights, metrics, strict=True)):
+        arms = [scores[a, :, metric] for a in (int(row.argmax()), 0)]
+        expected = stats.ttest_ind(*[arm[~np.isnan(arm)] for arm in arms], equal_var=False)
+        assert t[place] == pytest.approx(expected.statistic)
+
+
+def test_cells_of_pairs_are_the_paired_test_averaged_over_families():
+    scores = run_scores(np.random.default_rng(1), 6, 5, 2)
+    scores[1, 2, 0] = np.nan  # of the first variant in the first family
+    weights, metrics, families = design(2, 2, num_families=2)
+    cells = joint_null.cells_of_pairs(scores, weights, metrics, families)
+    t, df = by_the_book(cells)
+    whole = scores[[4, 3], :, 1]
+    both = [scores[1, :, 1] - scores[0, :, 1], whole[0] - whole[1]]
+    error = sum(d.var(ddof=1) / 5 / 4 for d in both)
+    assert t[1] == pytest.approx(sum(d.mean() for d in both) / 2 / np.sqrt(error))
+    assert df[1] == pytest.approx(error**2 / sum((d.var(ddof=1) / 5 / 4) ** 2 / 4 for d in both))
+    assert np.isnan(cells.values).sum() == 1  # the other variant keeps its pair
+
+
+def test_a_comparison_without_runs_has_no_p():
+    scores = run_scores(np.random.default_rng(2), 3, 6, 1)
+    scores[1] = np.nan
+    cells = joint_null.cells_of_arms(scores, *design(2, 1))
+    found, *_ = joint_null.simulated(cells, 50, np.random.default_rng(0))
+    assert np.isnan(found.t[:, 0]).all()
+    assert np.isfinite(found.t[:, 1]).all()
+    assert np.isnan(joint_null.p_of_t(found)[:, 0]).all()
+
+
+def test_few_runs_do_not_feign_dependence_and_many_show_it():
+    rng = np.random.default_rng(9)
+    sizes = [
+        np.abs(joint_null.correlation_of_metrics(run_scores(rng, 2, 3, 6)) - np.eye(6)).max()
+        for _ in range(200)
+    ]
+    assert np.median(sizes) < 0.35  # plain correlations of four degrees of freedom: about 0.9
+    found = joint_null.correlation_of_metrics(run_scores(rng, 20, 10, 3, correlation=0.9))
+    assert found == pytest.approx(0.9 + 0.1 * np.eye(3), abs=0.05)
+
+
+def test_outcomes_of_different_runs_are_independent():
+    scores = run_scores(np.random.default_rng(10), 3, 8, 2, correlation=0.9)
+    scores[:, :4, 0] = scores[:, 4:, 1] = np.nan
+    assert joint_null.correlation_of_metrics(scores) == pytest.approx(np.eye(2))
+
+
+def test_one_outcome_with_equal_spread_is_dunnetts_test():
+    """The smallest p, of arms large enough that pooled and own variances say the same."""
+    arms = np.random.default_rng(11).normal(size=(6, 80))
+    arms = (arms - arms.mean(1, keepdims=True)) / arms.std(1, keepdims=True)
+    arms[2] += 0.4
+    expected = stats.dunnett(*arms[1:], control=arms[0], random_state=1).pvalue
+    cells = joint_null.cells_of_arms(arms[:, :, None], *design(5, 1))
+    as_seen, *_ = joint_null.simulated(cells, 40_000, np.random.default_rng(0))
+    p_values = [float(stats.ttest_ind(arm, arms[0], equal_var=False).pvalue) for arm in arms[1:]]
+    assert MaxT(joint_null.p_of_t(as_seen)).adjust(p_values)[1] == pytest.approx(expected[1], abs=5e-3)
+
+
+def test_studies_of_several_kinds_are_drawn():
+    """As seen, about what is usual, a wide baseline; and of few unlike arms the small ones wide."""
+    scores = run_scores(np.random.default_rng(13), 3, 10, 1)
+    alike = joint_null.simulated(
+        joint_null.cells_of_arms(scores, *design(2, 1)), 100, np.random.default_rng(1)
+    )
+    assert len(alike) == 3
+    scores[2, 3:] = np.nan
+    uneven = joint_null.simulated(
+        joint_null.cells_of_arms(scores, *design(2, 1)), 20_000, np.random.default_rng(1)
+    )
+    assert len(uneven) == 4
+    # Where the arm with three runs spreads thrice as far, its t, of few degrees of freedom, is far out.
+    assert stats.iqr(uneven[3].t[:, 1]) > 1.05 * stats.iqr(uneven[0].t[:, 1])
+
+
+def test_a_choice_of_rates_moves_all_families_of_a_variant_together():
+    """With many runs the variance of t's numerator is that of the regrets: their roots add over families."""
+    weights, metrics, families = design(1, 1, num_families=2)
+    scores = run_scores(np.random.default_rng(14), 4, 400, 1)
+    choices = np.stack([np.full((4, 1), 0.5), np.full((4, 1), 1e6)])
+    cells = joint_null.cells_of_arms(scores, weights, metrics, families, choices, np.array([0, 1, 0, 1]))
+    as_seen, *_ = joint_null.simulated(cells, 5_000, np.random.default_rng(2))
+    assert as_seen.t.std() == pytest.approx(1.0, abs=0.04)
+    alone = joint_null.cells_of_arms(scores, weights, metrics, families, choices, np.arange(4))
+    assert joint_null.simulated(alone, 5_000, np.random.default_rng(2))[0].t.std() == pytest.approx(
+        0.5**0.5, abs=0.03
+    )

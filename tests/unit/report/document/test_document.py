@@ -1,55 +1,25 @@
-"""A report as one page that needs nothing else and runs nothing that a name says."""
+"""Numbers that do not contradict what is said of them, and a page that runs nothing that a name says."""
 
 from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from report.document.html import to_html
+from report.document.markdown import amount, interval, signed
+from report.significance.axes import Benchmark
+from report.significance.comparison import Comparison
+from report.significance.factor import Contrast
+from scores.metrics import Metric
 from tests.cases import diagonal_is_fast
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><circle r="4"/></svg>'
-REPORT = """# Report: a study
-
-One sentence about `gelu` & more.
-
-| variant | blimp |
-| --- | --- |
-| `none` | **different** -2.61 [-4.16, -1.06] |
-| `a\\|b` | inconclusive |
-
-> [!WARNING]
-> - 6 scores are missing, named under Design.
-> - a note
-
-> [!NOTE]
-> Plain words.
-
-> A quote.
-
-![Forest "plot", <blimp>](figures/forest-blimp.svg)
-
-## Design
-
-<details><summary>blimp & more, percent</summary>
-
-| seed 1 |
-| --- |
-| 50.1 |
-
-</details>
-
-### Differences to `gelu`
-
-### Differences to `gelu`
-
-```bash
-python -m report x --contrast 'a - b' && echo "<done>"
-```
-"""
+REPORT = Path(__file__).with_name("page.txt").read_text(encoding="utf-8")
 VOID = {"meta", "img", "br", "hr", "link"}
 
 
@@ -162,3 +132,40 @@ def test_names_are_shown_and_never_run(name: str, markdown: str):
     assert not tags & {"script", "img", "b", "details", "a"}
     assert name in page.text_in("main")
     assert page.text_in("title") == name
+
+
+BETWEEN = Comparison(
+    benchmark=Benchmark("x"),
+    metric=Metric(name="x"),
+    digits=1,
+    contrast=Contrast(("a",), ("b",)),
+    family="f",
+    families=("f",),
+    num_runs_plus=3,
+    num_runs_minus=3,
+)
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    signs = [signed(value, 1) for value in (-0.04, 0.04, -0.06, 0.0, None)]
+    assert signs == ["0.0", "0.0", "-0.1", "0.0", "-"]
+
+
+def test_what_few_runs_leave_open_is_no_row_of_digits():
+    percent = replace(BETWEEN, low=-38_968.9, high=7_359_932_210_872.9)
+    assert interval(percent) == "[-38968.9, +7e+12]"
+    assert [amount(x, percent) for x in (99.96, 100.0, 7e12)] == ["100.0 points", "any size", "any size"]
+    assert amount(120.0, replace(percent, metric=Metric(name="x", unit="nats"))) == "120.0 nats"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (-2.4, -0.04, "[-2.40, -0.04]"),
+        (0.004, 2.0, "[+0.004, +2.000]"),
+        (-2.4, 0.04, "[-2.4, 0.0]"),
+        (-2.4, -0.06, "[-2.4, -0.1]"),
+    ],
+)
+def test_an_interval_without_zero_does_not_end_at_zero(low: float, high: float, text: str):
+    assert interval(replace(BETWEEN, low=low, high=high)) == text
