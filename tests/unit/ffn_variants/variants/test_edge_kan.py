@@ -69,13 +69,6 @@ def test_float32_gradients_are_those_of_float64(name, check_float32_gradients):
     check_float32_gradients(drawn(name), torch.randn(200, 6))
 
 
-@pytest.mark.slow
-@each_layer
-def test_compiled_gradients_are_those_of_float64_too(name, compiled_kernels, check_float32_gradients):
-    torch.manual_seed(3)
-    check_float32_gradients(drawn(name), torch.randn(200, 6))
-
-
 @pytest.mark.parametrize(
     ("name", "options"), [("mlp-edge", {}), *(("wav-kan", {"wavelet": wavelet}) for wavelet in WAVELETS)]
 )

@@ -281,15 +281,6 @@ def test_outputs_and_gradients_are_those_of_the_formula_in_float32(name, terms, 
     basis.check(layer, x, torch.randn(200, 12), error, 1e-6, 1e-5 if steep else 5e-6)
 
 
-@pytest.mark.slow  # test_compilation.py and test_kan.py compile in the fast set
-@each_basis
-def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(name, compiled_kernels, error):
-    torch.manual_seed(1)
-    basis = BASES[name]
-    layer = basis.layer(16, 12, basis.terms[1], **basis.start)
-    basis.check(layer, torch.randn(200, 16), torch.randn(200, 12), error, 1e-6, 5e-6)
-
-
 @each_basis
 @given(
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 4)),

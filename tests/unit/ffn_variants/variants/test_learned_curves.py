@@ -101,13 +101,6 @@ def test_float32_gradients_are_those_of_float64(name, check_float32_gradients):
     check_float32_gradients(build(name), torch.randn(200, F))
 
 
-@pytest.mark.slow
-@each_curve
-def test_compiled_gradients_are_those_of_float64_too(name, compiled_kernels, check_float32_gradients):
-    torch.manual_seed(3)
-    check_float32_gradients(build(name), torch.randn(100, F))
-
-
 def test_xielu_is_that_of_transformers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
