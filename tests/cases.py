@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from base.files import damage
 from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion
+from ffn_variants import FFNSpec
 
 
 def run_damage(run: RunFolder) -> dict[str, str]:
@@ -37,6 +38,15 @@ def diagonal_is_fast(*lists: Collection[Any]) -> list[Any]:
     ]
 
 
+SMALL: dict[str, Any] = {
+    "hidden_size": 16,
+    "intermediate_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 50,
+    "max_position_embeddings": 33,
+}
+"""Sizes of a model of any family that is built and computes in milliseconds."""
 KINDS = ("gelu", "swish", "swiglu", "kan", "spline-kan", "gr-kan", "moe", "product-key-memory", "no-ffn")
 """One FFN variant of each kind of network, for what does not depend on a variant's formula."""
 
@@ -56,3 +66,14 @@ def in_turn(*lists: Collection[Any], fast: Collection[Any] = ()) -> list[Any]:
 def kinds_before_the_rest(names: Iterable[str]) -> list[Any]:
     """Cases of one FFN variant each that take seconds: those of ``KINDS`` are ``ci``, the others ``slow``."""
     return [pytest.param(name, marks=pytest.mark.ci if name in KINDS else pytest.mark.slow) for name in names]
+
+
+def own_spec(name: str, build: Callable[..., Any], **changes: Any) -> FFNSpec:
+    """An activation of a user's, with what a spec has to have besides."""
+    fields = {
+        "kind": "activation",
+        "formula": "x",
+        "reference": "none",
+        "multiply_adds": lambda d, f: 2 * d * f,
+    }
+    return FFNSpec(name=name, build=build, **(fields | changes))

@@ -1,4 +1,4 @@
-"""Updates and whole runs on a GPU: as on the CPU, without waiting, within memory, resumed, by two processes."""
+"""Updates and runs on a GPU: as on the CPU, without waiting, within memory, resumed, by two processes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
-    FFNSpec,
     UsageError,
     build_ffn,
     build_model,
@@ -29,7 +28,7 @@ from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
 from slurm.study.study import load_study
-from tests.cases import KINDS, in_turn
+from tests.cases import KINDS, in_turn, own_spec
 
 D, F = 64, 128
 WIDTHLESS = "spline-kan"
@@ -131,14 +130,7 @@ class Grouped(nn.Module):
 
 @pytest.mark.parametrize("budget", ["params", "flops"])
 def test_channels_in_groups_keep_the_width_a_multiple(monkeypatch, budget):
-    spec = FFNSpec(
-        name="grouped",
-        kind="block",
-        build=Grouped,
-        formula="-",
-        reference="-",
-        multiply_adds=lambda d, f: 3 * d * f,
-    )
+    spec = own_spec("grouped", Grouped, kind="block", multiply_adds=lambda d, f: 3 * d * f)
     monkeypatch.setitem(FFN_VARIANTS, "grouped", spec)
     # 2 D 128 / (3 D) = 85.3, of which 84 is the nearest multiple of 6.
     assert matching_width("grouped", None, D, F, budget) == 84

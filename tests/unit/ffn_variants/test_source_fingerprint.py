@@ -21,10 +21,10 @@ import torch
 import yaml
 
 from base.files import CODE_ROOT, PACKAGES
-from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
+from ffn_variants import FFN_VARIANTS, build_ffn
 from ffn_variants import source_fingerprint as source_module
 from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
-from tests.cases import in_turn, kinds_before_the_rest
+from tests.cases import in_turn, kinds_before_the_rest, own_spec
 
 D, F = 8, 16
 
@@ -96,16 +96,16 @@ def test_whatever_runs_is_in_the_fingerprint(name):
     def use() -> None:
         ffn = build_ffn(name, D, F, **options)
         x = torch.randn(32, D, requires_grad=True)
+        width = F if name == "spline-activation" else D
+        layers = {layer: torch.randn(32, getattr(layer, "in_features", width)) for layer in ffn.modules()}
         for _ in range(2):
             ffn(x).sum().backward()
-            for layer in ffn.modules():
-                width = getattr(layer, "in_features", F if name == "spline-activation" else D)
+            for layer, inputs in layers.items():
                 if "update_grid" in vars(type(layer)) or hasattr(type(layer), "needed_mask"):
-                    layer.update_grid(torch.randn(32, width))
-        for layer in ffn.modules():
+                    layer.update_grid(inputs)
+        for layer, inputs in layers.items():
             if hasattr(type(layer), "needed_mask"):
-                width = getattr(layer, "in_features", F if name == "spline-activation" else D)
-                layer.prune(torch.randn(32, width), 0.1)
+                layer.prune(inputs, 0.1)
 
     ran = {(path, each) for path, each in run_definitions(use) if each not in NOT_OF_A_VARIANT}
     assert ran or name in ("gelu", "relu", "silu", "none")
@@ -153,10 +153,7 @@ def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
         for name in [name for name in sys.modules if name.partition(".")[0] == "theirs"]:
             monkeypatch.delitem(sys.modules, name)
         mine = importlib.import_module("theirs.mine")
-        spec = FFNSpec(
-            name="mine", kind="activation", build=eval(build, vars(mine)), formula="", reference="",
-            multiply_adds=lambda d, f: 0, **fields,
-        )  # fmt: skip
+        spec = own_spec("mine", eval(build, vars(mine)), **fields)
         monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
         return source_fingerprint("mine")
 
@@ -197,10 +194,7 @@ def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, edit):
 def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):
     written: dict[str, Any] = {"__name__": "notebook"}
     exec("from torch import nn\nclass Mine(nn.Module):\n    pass\n", written)
-    spec = FFNSpec(
-        name="mine", kind="activation", build=written["Mine"], formula="", reference="",
-        multiply_adds=lambda d, f: 0,
-    )  # fmt: skip
+    spec = own_spec("mine", written["Mine"])
     monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
     assert source_fingerprint("mine") == ""
     assert is_same_source("mine", "0" * 12)

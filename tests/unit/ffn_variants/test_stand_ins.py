@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -31,31 +29,6 @@ def test_an_export_holds_torchs_operations_alone(name):
     assert not [each for each in operations if "ffn_variants" in str(each)]
     other = torch.randn(7, 5, D)
     torch.testing.assert_close(program.module()(other), ffn(other), rtol=1e-5, atol=1e-6)
-
-
-LOAD = """
-import sys, torch
-names = sys.argv[1:]
-for name in names:
-    x, y = torch.load(name + ".pt")
-    torch.testing.assert_close(torch.export.load(name + ".pt2").module()(x), y, rtol=1e-5, atol=1e-6)
-assert not any("ffn_variants" in module for module in sys.modules)
-print(len(names))
-"""
-
-
-@pytest.mark.ci
-def test_an_exported_file_loads_where_this_project_is_not(tmp_path):
-    names = ("kan", "cheby-kan", "snake", "wav-kan", "gr-kan", "moe", "product-key-memory")
-    for name in names:
-        ffn, x = made(name)
-        torch.export.save(torch.export.export(ffn, (x,)), tmp_path / f"{name}.pt2")
-        torch.save((x, ffn(x).detach()), tmp_path / f"{name}.pt")
-    # -I: neither the working folder nor the environment's paths
-    run = subprocess.run(
-        [sys.executable, "-I", "-c", LOAD, *names], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert run.stdout.split() == [str(len(names))], run.stderr
 
 
 @pytest.mark.parametrize("name", FFN_VARIANTS)
@@ -111,13 +84,3 @@ def test_forward_mode_is_the_transpose_of_backward_mode(name):
     (backward,) = torch.autograd.grad(ffn(x), x, weights)  # the kernels again
     for each in (found, dual):
         torch.testing.assert_close((each * weights).sum(), (backward * direction).sum())
-
-
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.slow
-def test_transforms_go_with_a_users_compile(name):
-    ffn, x = made(name)
-    torch._dynamo.reset()
-    mapped = torch.func.vmap(lambda row: ffn(row))
-    compiled = torch.compile(mapped, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x), ffn(x), rtol=1e-5, atol=1e-6)

@@ -20,6 +20,7 @@ from ffn_variants import registry as registry_module
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variant_files import MODULE, is_loaded, variant_file
+from tests.cases import own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -137,14 +138,7 @@ def test_an_edited_file_needs_a_new_process_or_a_new_name(write):
 
 
 def test_a_spec_of_a_notebook_can_be_registered(write):
-    spec = FFNSpec(
-        name="flat",
-        kind="activation",
-        build=lambda intermediate_size: nn.Identity(),
-        formula="x",
-        reference="none",
-        multiply_adds=lambda d, f: 2 * d * f,
-    )
+    spec = own_spec("flat", lambda intermediate_size: nn.Identity())
     assert register(spec) is spec
     assert register(spec) is get_variant("flat")
     with pytest.raises(UsageError, match="an FFN variant 'gelu' is there already"):

@@ -13,19 +13,10 @@ from ffn_variants.models.modeling import (
     FFNGPTNeoForSequenceClassification,
     FFNGPTNeoModel,
 )
+from tests.cases import SMALL
 from tests.stock_models import stock_model
 
-SIZES = {
-    "vocab_size": 61,
-    "hidden_size": 24,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-    "window_size": 5,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-LAYERS = {"num_layers": 4, "num_heads": 4}
+SIZES = {**SMALL, "num_hidden_layers": 4, "window_size": 5}
 LENGTH = 20
 each_backend = pytest.mark.parametrize("backend", ["sdpa", "eager"])
 
@@ -36,9 +27,9 @@ def pair():
 
     def _pair(backend):
         torch.manual_seed(3)
-        ours = build_model("gpt_neo", "gelu", **SIZES, **LAYERS)
+        ours = build_model("gpt_neo", "gelu", **SIZES)
         ours.set_attn_implementation(backend)
-        stock = stock_model("gpt_neo", **SIZES, **LAYERS).train()
+        stock = stock_model("gpt_neo", **SIZES).train()
         stock.load_state_dict(ours.state_dict())
         return ours, stock
 
@@ -46,7 +37,7 @@ def pair():
 
 
 def tokens(rows=3, length=LENGTH):
-    return torch.randint(3, 61, (rows, length), generator=torch.Generator().manual_seed(0))
+    return torch.randint(3, 50, (rows, length), generator=torch.Generator().manual_seed(0))
 
 
 @each_backend
@@ -94,7 +85,7 @@ def test_a_text_has_the_same_outputs_whatever_padding_stands_before_it(pair, bac
 
 def test_a_backbone_and_a_classifier_do_not_count_padding_either():
     torch.manual_seed(3)
-    config = build_config("gpt_neo", "gelu", **SIZES, **LAYERS)
+    config = build_config("gpt_neo", "gelu", **SIZES)
     text, filled = tokens(1, 12), torch.cat([torch.zeros(1, 6, dtype=torch.long), tokens(1, 12)], 1)
     backbone, classifier = FFNGPTNeoModel(config), FFNGPTNeoForSequenceClassification(config)
     found = backbone(filled, None, filled > 0)
@@ -130,7 +121,7 @@ def test_generated_tokens_are_those_of_the_stock_model(pair, backend, length):
 
 def test_attention_dropout_acts_in_training_alone(pair):
     torch.manual_seed(3)
-    model = build_model("gpt_neo", "gelu", **SIZES, **LAYERS, attention_dropout=0.5)
+    model = build_model("gpt_neo", "gelu", **SIZES, attention_dropout=0.5)
     first, second = (model.train()(tokens(), use_cache=False).logits for _ in range(2))
     assert not torch.equal(first, second)
     first, second = (model.eval()(tokens(), use_cache=False).logits for _ in range(2))
@@ -145,7 +136,7 @@ def test_sdpa_is_the_default_and_another_backend_can_be_loaded(pair, tmp_path):
     assert (loaded.config._attn_implementation, eager.config._attn_implementation) == ("sdpa", "eager")
     torch.testing.assert_close(loaded(tokens()).logits, eager(tokens()).logits, atol=1e-6, rtol=1e-5)
     weights = eager(tokens(), output_attentions=True).attentions
-    assert weights[1].shape == (3, 4, LENGTH, LENGTH)
+    assert weights[1].shape == (3, 2, LENGTH, LENGTH)
     assert not weights[1][..., 10, :6].any()  # beyond the window of a local layer
 
 
@@ -154,9 +145,9 @@ def test_a_backend_can_be_set_whatever_the_stock_class_was_asked_before(pair, mo
     for kind in FFNGPTNeoForCausalLM.__mro__:
         if kept in vars(kind):
             monkeypatch.delattr(kind, kept)
-    stock = stock_model("gpt_neo", **SIZES, **LAYERS)
+    stock = stock_model("gpt_neo", **SIZES)
     stock.set_attn_implementation("sdpa")
     assert stock.config._attn_implementation == "eager"
     ours, _ = pair("eager")
     assert ours.config._attn_implementation == "eager"
-    assert ours(tokens(), output_attentions=True).attentions[0].shape == (3, 4, LENGTH, LENGTH)
+    assert ours(tokens(), output_attentions=True).attentions[0].shape == (3, 2, LENGTH, LENGTH)

@@ -20,9 +20,9 @@ from ffn_variants.models.faster_layers import (
     product_dtype,
     replace_dropouts,
 )
+from tests.cases import SMALL
 
 P = 0.1
-SIZES = {"hidden_size": 16, "intermediate_size": 8, "num_attention_heads": 2, "vocab_size": 50}
 
 
 @pytest.mark.parametrize(("dtype", "p"), [(torch.float32, P), (torch.bfloat16, 0.5)])
@@ -65,7 +65,7 @@ def test_nothing_is_dropped_in_evaluation_or_at_zero():
 
 
 def test_every_dropout_of_a_model_is_exchanged_and_no_weight():
-    model = build_model("roberta", "gelu", num_hidden_layers=1, **SIZES).eval()
+    model = build_model("roberta", "gelu", **SMALL).eval()
     names, ids = list(model.state_dict()), torch.arange(4)[None]
     before = model(input_ids=ids).logits
     replace_dropouts(model)
@@ -91,7 +91,7 @@ def test_attention_with_a_bias_is_sdpa_on_a_cpu(dtype):
 @pytest.mark.parametrize("family", ["roberta", "t5"])
 def test_a_cpu_casts_for_each_projection(family):
     torch.manual_seed(0)
-    model = build_model(family, "gelu", num_hidden_layers=1, **SIZES).eval()
+    model = build_model(family, "gelu", **SMALL).eval()
     ids = torch.randint(4, 50, (2, 9))
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if family == "t5" else {})
     with torch.autocast("cpu", torch.bfloat16):
@@ -101,7 +101,7 @@ def test_a_cpu_casts_for_each_projection(family):
 
 
 def test_the_dtype_of_products_is_that_of_autocast():
-    model = build_model("gpt_neo", "gelu", num_hidden_layers=1, **SIZES)
+    model = build_model("gpt_neo", "gelu", **SMALL)
     assert product_dtype(model, torch.device("cpu")) == torch.float32
     assert product_dtype(model.half(), torch.device("meta")) == torch.float16
     with torch.autocast("cpu", torch.bfloat16):
