@@ -1,16 +1,19 @@
-"""Variants where only torch's own operations may go: exports, traces, torch.func, the meta device."""
+"""Variants where torch's own operations alone may go: exports, traces, torch.func; and PEFT's adapters."""
 
 from __future__ import annotations
 
 import io
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 
-from ffn_variants import FFN_VARIANTS, build_ffn
-from tests.cases import KINDS, kinds_before_the_rest
+from ffn_variants import FFN_VARIANTS, build_ffn, build_model
+from tests.cases import KINDS, SMALL, kinds_before_the_rest
+from tests.references import outputs_and_gradients
 
 D = 8
 
@@ -84,3 +87,35 @@ def test_forward_mode_is_the_transpose_of_backward_mode(name):
     (backward,) = torch.autograd.grad(ffn(x), x, weights)  # the kernels again
     for each in (found, dual):
         torch.testing.assert_close((each * weights).sum(), (backward * direction).sum())
+
+
+LINEAR = [name for name in FFN_VARIANTS if any(type(m) is nn.Linear for m in build_ffn(name, 8, 6).modules())]
+
+
+def test_experts_called_as_layers_are_those_that_tokens_visit():
+    torch.manual_seed(0)
+    ffn, x = build_ffn("moe", 8, 6, experts=5, top_k=3).double(), torch.randn(11, 8).double()
+    results = []
+    for mix in (ffn._visited, ffn._all, ffn._called):
+        ffn._mix = lambda _, mix=mix: mix
+        results.append(outputs_and_gradients(ffn, x))
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0])
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_peft_trains_and_merges_all_linear_layers(name):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    base = build_model("gpt_neo", name, **SMALL)
+    config = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.get_peft_model(base, config)
+    ids = torch.randint(40, (3, 8))
+    model.train()(input_ids=ids, labels=ids).loss.backward()
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert not [n for n, p in trained.items() if p.grad is None or not p.grad.any()]
+    model.eval()
+    before = model(input_ids=ids).logits
+    torch.testing.assert_close(model.merge_and_unload()(input_ids=ids).logits, before, rtol=1e-3, atol=1e-4)
