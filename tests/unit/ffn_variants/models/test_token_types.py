@@ -28,7 +28,6 @@ from eval.classification.segments import Segmentation, encode_segments
 from eval.config import EvalConfig
 from ffn_variants import build_model
 from scores.head_descriptions import parse_head
-from tests.cases import SMALL
 
 PAIRS = [
     ("the film is good .", "it is bad"),
@@ -36,7 +35,7 @@ PAIRS = [
     ("the film . a good one . it is long , and the end is bad", "no . it is good ."),
 ]
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-SIZES = {name: SMALL[name] for name in SMALL if name not in ("vocab_size", "max_position_embeddings")}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 def make_tokenizer(**options) -> PreTrainedTokenizerFast:
