@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import yaml
 from base.files import damage
 from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion
+from ffn_variants import FFNSpec
 
 
 def run_damage(run: RunFolder) -> dict[str, str]:
@@ -39,6 +40,15 @@ def diagonal_is_fast(*lists: Collection[Any]) -> list[Any]:
     ]
 
 
+SMALL: dict[str, Any] = {
+    "hidden_size": 16,
+    "intermediate_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 50,
+    "max_position_embeddings": 33,
+}
+"""Sizes of a model of any family that is built and computes in milliseconds."""
 KINDS = ("gelu", "swish", "swiglu", "kan", "spline-kan", "gr-kan", "moe", "product-key-memory", "no-ffn")
 """One FFN variant of each kind of network, for what does not depend on a variant's formula."""
 
@@ -87,3 +97,14 @@ def spoil(path: Path, how: str) -> None:
         "of another form": b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}',
     }
     path.write_bytes(changed[how])
+
+
+def own_spec(name: str, build: Callable[..., Any], **changes: Any) -> FFNSpec:
+    """An activation of a user's, with what a spec has to have besides."""
+    fields = {
+        "kind": "activation",
+        "formula": "x",
+        "reference": "none",
+        "multiply_adds": lambda d, f: 2 * d * f,
+    }
+    return FFNSpec(name=name, build=build, **(fields | changes))

@@ -1,9 +1,14 @@
-"""Formulas in numpy's float64 that several tests of FFN variants compare with."""
+"""What several tests of FFN variants compare with: formulas in numpy's float64, and gradients by autograd."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import torch
 from scipy.interpolate import BSpline, PPoly
+from torch import Tensor, nn
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -21,3 +26,23 @@ def scipy_bases(x: np.ndarray, knots: np.ndarray, order: int, derivative: int = 
         curve = PPoly.from_spline(spline).derivative(derivative) if derivative else spline
         out[:, i, c] = np.where((x[:, i] >= own[0]) & (x[:, i] < own[-1]), curve(x[:, i]), 0)
     return out
+
+
+def outputs_and_gradients(module: nn.Module, x: Tensor) -> list[Tensor]:
+    """The output of a module, and the gradients of its squares: of the input and of every parameter."""
+    x = x.clone().requires_grad_()
+    y = module(x)
+    return [y, *torch.autograd.grad(y.square().sum(), [x, *module.parameters()])]
+
+
+def gradients(function: Callable[..., Tensor], *inputs: Any) -> list[Tensor]:
+    """The output of a function, and the gradients of all inputs that take one."""
+    y = function(*inputs)
+    wanted = [each for each in inputs if isinstance(each, Tensor) and each.requires_grad]
+    return [y, *torch.autograd.grad(y, wanted, torch.linspace(-1, 2, y.numel()).to(y).view_as(y))]
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    """Tensors are equal up to the rounding of float64."""
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
-    FFNSpec,
     UsageError,
     build_ffn,
     build_model,
@@ -28,8 +26,7 @@ from pretrain.model.build import build, cost_facts
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
-from slurm.study.study import load_study
-from tests.cases import KINDS, in_turn
+from tests.cases import KINDS, in_turn, own_spec
 
 D, F = 64, 128
 WIDTHLESS = "spline-kan"
@@ -131,14 +128,7 @@ class Grouped(nn.Module):
 
 @pytest.mark.parametrize("budget", ["params", "flops"])
 def test_channels_in_groups_keep_the_width_a_multiple(monkeypatch, budget):
-    spec = FFNSpec(
-        name="grouped",
-        kind="block",
-        build=Grouped,
-        formula="-",
-        reference="-",
-        multiply_adds=lambda d, f: 3 * d * f,
-    )
+    spec = own_spec("grouped", Grouped, kind="block", multiply_adds=lambda d, f: 3 * d * f)
     monkeypatch.setitem(FFN_VARIANTS, "grouped", spec)
     # 2 D 128 / (3 D) = 85.3, of which 84 is the nearest multiple of 6.
     assert matching_width("grouped", None, D, F, budget) == 84
@@ -289,16 +279,3 @@ def test_a_run_records_what_it_costs():
         "active_parameters_per_layer": FFN_VARIANTS["fourier-kan"].num_params(32, width),
         "flops_per_token_per_layer": FFN_VARIANTS["fourier-kan"].flops_per_token(32, width),
     }
-
-
-def test_a_study_whose_variant_cannot_be_matched_is_refused(repository, tmp_path):
-    content = {
-        "name": "budget",
-        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
-        "variants": ["gelu", "spline-kan"],
-        "seeds": [1],
-        "config": {"model": {"ffn_budget": "params"}},
-    }
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(UsageError, match="'spline-kan' has 2,560 parameters"):
-        load_study(tmp_path / "study.yaml")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, register
 from ffn_variants.check import CHECKS, main
-from tests.cases import KINDS
+from tests.cases import KINDS, own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -100,15 +99,7 @@ SECONDS = ("compile", "infinite")
 
 
 def spec(module: Callable[[], nn.Module], **changes: object) -> FFNSpec:
-    own = FFNSpec(
-        name="wrong",
-        kind="activation",
-        build=lambda intermediate_size: module(),
-        formula="x s",
-        reference="none",
-        multiply_adds=lambda d, f: 2 * d * f,
-    )
-    return replace(own, **changes)  # type: ignore[bad-argument-type]
+    return own_spec("wrong", lambda intermediate_size: module(), **changes)
 
 
 WRONG = {
@@ -162,14 +153,6 @@ def test_a_wrong_variant_fails_its_check(case):
         assert "\n" not in str(error.value)
 
 
-def test_float32_output_fails_in_bf16():
-    register(spec(Float32, kind="block", build=lambda d, f: Float32(), multiply_adds=lambda d, f: 0))
-    with pytest.raises(
-        AssertionError, match=r"an input in torch.bfloat16 gives torch.float32; end forward with \.to"
-    ):
-        CHECKS["bf16"]("wrong", {})
-
-
 def test_a_block_that_sets_the_seed_fails():
     class Reseeding(nn.Module):
         def __init__(self, d: int):
@@ -180,7 +163,7 @@ def test_a_block_that_sets_the_seed_fails():
         def forward(self, x: Tensor) -> Tensor:
             return self.linear(x)
 
-    register(spec(Scaled, kind="block", build=lambda d, f: Reseeding(d), multiply_adds=lambda d, f: d * d))
+    register(own_spec("wrong", lambda d, f: Reseeding(d), kind="block", multiply_adds=lambda d, f: d * d))
     with pytest.raises(AssertionError, match="the initial weights are the same at every seed"):
         CHECKS["initial weights"]("wrong", {})
 
@@ -206,40 +189,14 @@ def test_a_right_variant_passes_every_check(check):
     CHECKS[check]("wrong", {})
 
 
-FILE = """
-import torch
-from torch import nn
-from ffn_variants import FFNSpec, Option
-
-
-class Own(nn.Module):
-    def __init__(self, init):
-        super().__init__()
-        self.a = nn.Parameter(torch.tensor(init))
-
-    def forward(self, x):
-        return FORWARD
-
-
-SPEC = FFNSpec(
-    name="own",
-    kind="activation",
-    build=lambda f, init: Own(init),
-    formula="x a",
-    reference="none",
-    options={"init": Option(default=1.0, help="a")},
-    multiply_adds=lambda d, f, **_: 2 * d * f,
-)
-"""
-
-
-def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, capsys):
+def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, capsys, repository):
+    example = (repository / "examples/channel_elu.py").read_text()
     path = tmp_path / "own.py"
-    path.write_text(FILE.replace("FORWARD", "x * self.a.detach() * self.b"))
-    monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC", "--ffn-options", "init", "2"])
+    path.write_text(example.replace("torch.where(", "self.beta * torch.where("))
+    monkeypatch.setattr("sys.argv", ["check", f"{path}:CHANNEL_ELU", "--ffn-options", "init", "2"])
     assert main() == 1
     said = capsys.readouterr().out
-    assert "FAILED  shapes and dtype: own.py, line 13: AttributeError: 'Own' object has no attribute" in said
+    assert "FAILED  shapes and dtype: own.py, line 20: AttributeError: 'ChannelELU' object has no" in said
     assert f"2 of {len(CHECKS)} checks passed\n" in said
 
 

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from base.files import CODE_ROOT, PACKAGES
-from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
+from ffn_variants import FFN_VARIANTS, build_ffn
 from ffn_variants import source_fingerprint as source_module
 from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
-from tests.cases import in_turn, kinds_before_the_rest
+from tests.cases import in_turn, kinds_before_the_rest, own_spec
 
 D, F = 8, 16
 
@@ -95,16 +96,16 @@ def test_whatever_runs_is_in_the_fingerprint(name):
     def use() -> None:
         ffn = build_ffn(name, D, F, **options)
         x = torch.randn(32, D, requires_grad=True)
+        width = F if name == "spline-activation" else D
+        layers = {layer: torch.randn(32, getattr(layer, "in_features", width)) for layer in ffn.modules()}
         for _ in range(2):
             ffn(x).sum().backward()
-            for layer in ffn.modules():
-                width = getattr(layer, "in_features", F if name == "spline-activation" else D)
+            for layer, inputs in layers.items():
                 if "update_grid" in vars(type(layer)) or hasattr(type(layer), "needed_mask"):
-                    layer.update_grid(torch.randn(32, width))
-        for layer in ffn.modules():
+                    layer.update_grid(inputs)
+        for layer, inputs in layers.items():
             if hasattr(type(layer), "needed_mask"):
-                width = getattr(layer, "in_features", F if name == "spline-activation" else D)
-                layer.prune(torch.randn(32, width), 0.1)
+                layer.prune(inputs, 0.1)
 
     ran = {(path, each) for path, each in run_definitions(use) if each not in NOT_OF_A_VARIANT}
     assert ran or name in ("gelu", "relu", "silu", "none")
@@ -123,88 +124,9 @@ def test_whatever_runs_is_in_the_fingerprint(name):
 
 
 NUMBERS = itertools.count()
-FILES = {
-    "__init__.py": "",
-    "more.py": "SLOPE = 0.5\nOTHER = 3\ndef bend(x):\n    return SLOPE * x\ndef straight(x):\n    return x\n",
-    "mine.py": """
-from dataclasses import dataclass
-import torch
-from torch import nn
-from theirs import more
-from theirs.more import bend
-SCALE = 2
-UNUSED = 1
-@dataclass(frozen=True)
-class Basis:
-    first: int = 1
-    second: int = 2
-class Mine(nn.Module):
-    \"\"\"What it is.\"\"\"
-    grid: torch.Tensor
-    def __init__(self, width: int, power: int = 1) -> None:
-        super().__init__()
-        self.width, self.basis = width, Basis(3, 4)
-        if width < 1:
-            raise ValueError("too narrow")
-    def forward(self, x):
-        return bend(x) * SCALE + more.straight(x)  # a comment
-    def extra_repr(self):
-        return f"width={self.width}"
-class Other(nn.Module):
-    def forward(self, x):
-        return x
-def make(width):
-    module = Mine(width)
-    return module
-def bound(inner):
-    return lambda width: inner(width)
-pair = (
-    lambda width: Mine(width),
-    lambda width: Other(),
-)
-""",
-}
-BUILDS = {
-    "class": "Mine",
-    "function": "make",
-    "lambda": "pair[0]",
-    "closure": "bound(Mine)",
-}
-SAME = {
-    "comment": ("mine.py", "# a comment", "# another\n    # one"),
-    "formatting": ("mine.py", "bend(x) * SCALE", "(bend( x ) *\n            SCALE)"),
-    "docstring": ("mine.py", "What it is.", "What else it is."),
-    "annotation": ("mine.py", "width: int, power: int = 1) -> None", 'width, power: "int | None" = 1)'),
-    "attribute": ("mine.py", "    grid: torch.Tensor\n", ""),
-    "error": ("mine.py", '"too narrow"', 'f"at least 1, not {width}"'),
-    "telling": ("mine.py", 'f"width={self.width}"', '"nothing"'),
-    "unused": ("mine.py", "UNUSED = 1", "UNUSED = 2\nMORE = 3"),
-    "neighbour": (
-        "mine.py",
-        "    def forward(self, x):\n        return x\n",
-        "    def forward(self, x):\n        return -x\n",
-    ),
-    "neighbour in a helper's file": ("more.py", "OTHER = 3", "OTHER = 4"),
-    "imported otherwise": ("mine.py", "from theirs import more\n", "import theirs.more as more\n"),
-}
-OTHER = {
-    "formula": ("mine.py", "* SCALE +", "* SCALE -"),
-    "constant": ("mine.py", "SCALE = 2", "SCALE = 2.0"),
-    "constant changed later": ("mine.py", "UNUSED = 1", "UNUSED = 1\nSCALE += 1"),
-    "helper": ("more.py", "return SLOPE * x", "return SLOPE + x"),
-    "helper of a module": ("more.py", "    return x\n", "    return 1 * x\n"),
-    "helper's constant": ("more.py", "SLOPE = 0.5", "SLOPE = 0.25"),
-    "other helper": ("mine.py", "from theirs.more import bend", "from theirs.more import straight as bend"),
-    "library": ("mine.py", "from torch import nn", "import torch.nn.modules as nn"),
-    "order of fields": (
-        "mine.py",
-        "first: int = 1\n    second: int = 2",
-        "second: int = 2\n    first: int = 1",
-    ),
-    "base class": ("mine.py", "class Mine(nn.Module)", "class Mine(nn.Identity)"),
-    "default": ("mine.py", "power: int = 1)", "power: int = 2)"),
-    "method replaced": ("mine.py", "def make(", "Mine.forward = Other.forward\ndef make("),
-}
+EDITS = yaml.safe_load(Path(__file__).with_name("fingerprint_edits.yaml").read_text(encoding="utf-8"))
+SAME, OTHER = EDITS["same"], EDITS["other"]
+BUILDS = {"class": "Mine", "function": "make", "lambda": "pair[0]", "closure": "bound(Mine)"}
 
 
 @pytest.fixture
@@ -220,7 +142,7 @@ def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
         number = next(NUMBERS)
         package = tmp_path / str(number) / "theirs"
         package.mkdir(parents=True)
-        for name, text in FILES.items():
+        for name, text in EDITS["files"].items():
             if edit and edit[0] == name:
                 assert text.count(edit[1]) == 1 or name == "more.py"
                 text = text.replace(edit[1], edit[2])
@@ -231,10 +153,7 @@ def fingerprint_of(tmp_path, monkeypatch) -> Callable[..., str]:
         for name in [name for name in sys.modules if name.partition(".")[0] == "theirs"]:
             monkeypatch.delitem(sys.modules, name)
         mine = importlib.import_module("theirs.mine")
-        spec = FFNSpec(
-            name="mine", kind="activation", build=eval(build, vars(mine)), formula="", reference="",
-            multiply_adds=lambda d, f: 0, **fields,
-        )  # fmt: skip
+        spec = own_spec("mine", eval(build, vars(mine)), **fields)
         monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
         return source_fingerprint("mine")
 
@@ -275,10 +194,7 @@ def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, edit):
 def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):
     written: dict[str, Any] = {"__name__": "notebook"}
     exec("from torch import nn\nclass Mine(nn.Module):\n    pass\n", written)
-    spec = FFNSpec(
-        name="mine", kind="activation", build=written["Mine"], formula="", reference="",
-        multiply_adds=lambda d, f: 0,
-    )  # fmt: skip
+    spec = own_spec("mine", written["Mine"])
     monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
     assert source_fingerprint("mine") == ""
     assert is_same_source("mine", "0" * 12)

@@ -1,18 +1,19 @@
-"""Variants where only torch's own operations may go: exports, traces, torch.func, the meta device."""
+"""Variants where torch's own operations alone may go: exports, traces, torch.func; and PEFT's adapters."""
 
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 
-from ffn_variants import FFN_VARIANTS, build_ffn
-from tests.cases import KINDS, kinds_before_the_rest
+from ffn_variants import FFN_VARIANTS, build_ffn, build_model
+from tests.cases import KINDS, SMALL, kinds_before_the_rest
+from tests.references import outputs_and_gradients
 
 D = 8
 
@@ -31,31 +32,6 @@ def test_an_export_holds_torchs_operations_alone(name):
     assert not [each for each in operations if "ffn_variants" in str(each)]
     other = torch.randn(7, 5, D)
     torch.testing.assert_close(program.module()(other), ffn(other), rtol=1e-5, atol=1e-6)
-
-
-LOAD = """
-import sys, torch
-names = sys.argv[1:]
-for name in names:
-    x, y = torch.load(name + ".pt")
-    torch.testing.assert_close(torch.export.load(name + ".pt2").module()(x), y, rtol=1e-5, atol=1e-6)
-assert not any("ffn_variants" in module for module in sys.modules)
-print(len(names))
-"""
-
-
-@pytest.mark.ci
-def test_an_exported_file_loads_where_this_project_is_not(tmp_path):
-    names = ("kan", "cheby-kan", "snake", "wav-kan", "gr-kan", "moe", "product-key-memory")
-    for name in names:
-        ffn, x = made(name)
-        torch.export.save(torch.export.export(ffn, (x,)), tmp_path / f"{name}.pt2")
-        torch.save((x, ffn(x).detach()), tmp_path / f"{name}.pt")
-    # -I: neither the working folder nor the environment's paths
-    run = subprocess.run(
-        [sys.executable, "-I", "-c", LOAD, *names], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert run.stdout.split() == [str(len(names))], run.stderr
 
 
 @pytest.mark.parametrize("name", FFN_VARIANTS)
@@ -113,11 +89,33 @@ def test_forward_mode_is_the_transpose_of_backward_mode(name):
         torch.testing.assert_close((each * weights).sum(), (backward * direction).sum())
 
 
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.slow
-def test_transforms_go_with_a_users_compile(name):
-    ffn, x = made(name)
-    torch._dynamo.reset()
-    mapped = torch.func.vmap(lambda row: ffn(row))
-    compiled = torch.compile(mapped, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x), ffn(x), rtol=1e-5, atol=1e-6)
+LINEAR = [name for name in FFN_VARIANTS if any(type(m) is nn.Linear for m in build_ffn(name, 8, 6).modules())]
+
+
+def test_experts_called_as_layers_are_those_that_tokens_visit():
+    torch.manual_seed(0)
+    ffn, x = build_ffn("moe", 8, 6, experts=5, top_k=3).double(), torch.randn(11, 8).double()
+    results = []
+    for mix in (ffn._visited, ffn._all, ffn._called):
+        ffn._mix = lambda _, mix=mix: mix
+        results.append(outputs_and_gradients(ffn, x))
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0])
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_peft_trains_and_merges_all_linear_layers(name):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    base = build_model("gpt_neo", name, **SMALL)
+    config = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.get_peft_model(base, config)
+    ids = torch.randint(40, (3, 8))
+    model.train()(input_ids=ids, labels=ids).loss.backward()
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert not [n for n, p in trained.items() if p.grad is None or not p.grad.any()]
+    model.eval()
+    before = model(input_ids=ids).logits
+    torch.testing.assert_close(model.merge_and_unload()(input_ids=ids).logits, before, rtol=1e-3, atol=1e-4)

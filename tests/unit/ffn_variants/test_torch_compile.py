@@ -16,9 +16,11 @@ from ffn_variants import FFN_VARIANTS, build_ffn
 from ffn_variants.kernels import basis_linear, elementwise
 from ffn_variants.kernels.basis_linear import basis_linear as linear
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
+from ffn_variants.kernels.operations import name_of
 from ffn_variants.splines import b_splines
 from ffn_variants.variants.spline_kan import FeatureSplines
 from tests.cases import kinds_before_the_rest
+from tests.references import outputs_and_gradients
 
 CHEBYSHEV = "ffn_variants.variants.series_kan:ChebyshevBasis:{'degree': 2}"
 SINES = "ffn_variants.variants.series_kan:waves:"
@@ -38,12 +40,6 @@ def _plain_kernels():
 
 def compiled_by_a_user(module: nn.Module, backend: str = "eager") -> nn.Module:
     return torch.compile(copy.deepcopy(module), backend=backend, fullgraph=True)  # type: ignore[return-value]
-
-
-def outputs_and_gradients(ffn, x):
-    x = x.clone().requires_grad_()
-    y = ffn(x)
-    return [y, *torch.autograd.grad(y.square().sum(), [x, *ffn.parameters()])]
 
 
 def assert_equal(found, wanted, name=""):
@@ -111,6 +107,13 @@ def test_a_grid_is_looked_at_once_and_again_after_it_has_changed(monkeypatch):
     assert not torch.equal(expected[0], outputs_and_gradients(build_ffn("kan", 4, 6), x)[0])
 
 
+def waves(x, weight, phase):
+    return (weight * (x.unsqueeze(1) + phase).sin()).sum(-1)
+
+
+WAVES = name_of(waves)
+
+
 def powers(x):
     return torch.stack([x, x**2], 1)
 
@@ -151,6 +154,10 @@ def test_operations_agree_with_finite_differences_for_any_number_of_rows(rows):
     assert torch.autograd.gradcheck(lambda *t: basis_linear._operation(*t, CHEBYSHEV, []), (x, weight))
     assert torch.autograd.gradcheck(
         lambda x, *parameters: elementwise._operation(x, list(parameters), *SPLINES), (x, first, second)
+    )
+    assert torch.autograd.gradcheck(
+        lambda x, *parameters: elementwise._operation(x, list(parameters), WAVES, "", True),
+        (x, first, second),
     )
 
 

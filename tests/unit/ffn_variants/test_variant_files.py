@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, build_ffn, get_variant, load_variant, register
@@ -19,35 +20,12 @@ from ffn_variants import registry as registry_module
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variant_files import MODULE, is_loaded, variant_file
+from tests.cases import own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
-TEXT = '''"""Twice x, with a learned offset."""
-
-import torch
-from torch import nn
-
-from ffn_variants import FFNSpec
-
-
-class Twice(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.offset = nn.Parameter(torch.zeros(()))
-
-    def forward(self, x):
-        return 2 * x + self.offset
-
-
-MINE = FFNSpec(
-    name="twice",
-    kind="activation",
-    build=lambda intermediate_size: Twice(),
-    formula="2 x + c",
-    reference="none",
-    multiply_adds=lambda d, f: 2 * d * f,
-)
-'''
+DATA = yaml.safe_load(Path(__file__).with_name("variant_mistakes.yaml").read_text(encoding="utf-8"))
+TEXT: str = DATA["text"]
 
 
 @pytest.fixture
@@ -94,28 +72,7 @@ def test_copies_are_the_same_variant_and_have_the_same_fingerprint(write, tmp_pa
     assert not is_loaded(f"{path}:MINE")
 
 
-HIDDEN = {
-    "a table that a decorator fills": """
-TABLE = {}
-def enter(f):
-    TABLE[f.__name__] = f
-    return f
-@enter
-def bend(x): return x + 2
-def bent(x): return TABLE["bend"](x)
-""",
-    "a function that sets a number": """
-AMOUNT = 0
-def choose():
-    global AMOUNT
-    AMOUNT = 2
-choose()
-def bent(x): return x + AMOUNT
-""",
-}
-
-
-@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+@pytest.mark.parametrize("hidden", DATA["hidden"].values(), ids=DATA["hidden"])
 def test_the_fingerprint_is_of_what_no_name_leads_to(write, hidden):
     text = TEXT.replace("class Twice", f"{hidden}\nclass Twice").replace("2 * x", "bent(x)")
     found = []
@@ -137,57 +94,19 @@ def test_what_it_makes_can_be_pickled(write):
     assert torch.equal(again(x), ffn(x))
 
 
-def edited(old: str, new: str) -> tuple[str, str]:
-    """The place of the spec, and the text with a change."""
-    assert old in TEXT
-    return "mine.py:MINE", TEXT.replace(old, new)
-
-
-BUILD = "lambda intermediate_size: Twice()"
-BAD = {
-    "no file": ("gone.py:MINE", None, "gone.py: no such file; give path/to/mine.py:SPEC"),
-    "no python": ("mine.txt:MINE", TEXT, " names no Python file (.py) with a variant"),
-    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:MINE"),
-    "no name of two": ("mine.py", TEXT + "OURS = FFNSpec()\n", "Write {path}:MINE or OURS"),
-    "no name of none": ("mine.py", "x = 1\n", "Write {path}:NAME"),
-    "other name": ("mine.py:MIEN", TEXT, "unknown FFNSpec 'MIEN'; did you mean 'MINE'? Available: MINE"),
-    "no spec": ("mine.py:SPEC", "x = 1\n", "{path}: has no FFNSpec; add SPEC = FFNSpec(...)"),
-    "no such kind": ("mine.py:Twice", TEXT, "unknown FFNSpec 'Twice'; Available: MINE"),
-    "fails": ("mine.py:MINE", "a = 1\n\nb = a / 0\n", "{path}, line 3: ZeroDivisionError: division by zero"),
-    "exits": ("mine.py:MINE", "raise SystemExit(3)\n", "{path}, line 1: SystemExit: 3"),
-    "syntax": ("mine.py:MINE", "a = 1\nb = (\n", "{path}, line 2: SyntaxError: '(' was never closed"),
-    "neighbour": (
-        "mine.py:MINE",
-        "import math\nimport helper\n",
-        "{path}: imports helper, which lies",
-    ),
-    "relative": ("mine.py:MINE", "from .helper import a\n", "{path}: imports .helper, which lies beside it"),
-    "taken": (*edited('"twice"', '"gelu"'), "an FFN variant 'gelu' is there already"),
-    "bad name": (*edited('"twice"', '"a/b"'), "FFNSpec.name: 'a/b' cannot name a folder"),
-    "like a file": (*edited('"twice"', '"twice.py"'), "'twice.py' looks like a file; leave out .py"),
-    "bad kind": (*edited('"activation"', '"layer"'), "kind is 'layer', and must be 'act"),
-    "bad build": (*edited(BUILD, "3"), "build is 3, and must"),
-    "no size": (*edited(BUILD, "Twice"), "build(intermediate_size): too many positional arguments"),
-    "block": (*edited('"activation"', '"block"'), "given, build(hidden_size, intermediate_size): "),
-    "formula": (*edited('"2 x + c"', '""'), "formula is '', and must be a line of text"),
-    "option": (*edited('"none",', '"none", options={"a": 1},'), "must be a dict of Option"),
-    "field": (*edited("formula", "fromula"), "line 18: TypeError: FFNSpec.__init__() got"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", DATA["mistakes"].values(), ids=DATA["mistakes"])
 def test_mistakes_are_one_line(case, tmp_path, write, monkeypatch):
-    name, text, message = BAD[case]
+    name, text = case.get("place", "mine.py:MINE"), case.get("text", TEXT)
     monkeypatch.syspath_prepend(str(tmp_path))  # as `python -m` has it in the folder it runs in
     write("a = 1\n", "helper.py")
     if text is not None:
-        write(text, name.partition(":")[0])
+        write(text.replace(*case.get("instead", ("", ""))), name.partition(":")[0])
     before, modules = dict(FFN_VARIANTS), set(sys.modules)
     place = str(tmp_path / name)
     with pytest.raises(UsageError) as error:
         load_variant(place)
     told = str(error.value)
-    wanted = message.format(place=place, path=place.rpartition(":")[0] or place)
+    wanted = case["told"].format(path=place.rpartition(":")[0] or place)
     assert wanted.split(str(tmp_path))[-1] in told
     assert "\n" not in told
     assert before == FFN_VARIANTS
@@ -219,14 +138,7 @@ def test_an_edited_file_needs_a_new_process_or_a_new_name(write):
 
 
 def test_a_spec_of_a_notebook_can_be_registered(write):
-    spec = FFNSpec(
-        name="flat",
-        kind="activation",
-        build=lambda intermediate_size: nn.Identity(),
-        formula="x",
-        reference="none",
-        multiply_adds=lambda d, f: 2 * d * f,
-    )
+    spec = own_spec("flat", lambda intermediate_size: nn.Identity())
     assert register(spec) is spec
     assert register(spec) is get_variant("flat")
     with pytest.raises(UsageError, match="an FFN variant 'gelu' is there already"):

@@ -20,6 +20,7 @@ from ffn_variants import build_model
 from ffn_variants.models import packed_attention as module
 from ffn_variants.models.packed_attention import document_numbers, packed_attention
 from pretrain.model.objective import PackedLoss
+from tests.cases import SMALL
 
 HEADS, WIDTH, SIZE, LENGTH = 2, 4, 8, 16
 ROWS = [[5, 9, 1, 1], [16], [3, 1, 12]]  # lengths of the documents; those of one token may be padding
@@ -49,20 +50,9 @@ def reference(query, key, value, causal, window, scaling):
 
 def model_of(family: str, **more):
     dropouts = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    if family == "gpt_neo":
-        dropouts = {"window_size": 5}
+    own = {"window_size": 5} if family == "gpt_neo" else dropouts
     torch.manual_seed(0)
-    return build_model(
-        family,
-        "gelu",
-        hidden_size=HEADS * SIZE,
-        intermediate_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=HEADS,
-        vocab_size=50,
-        max_position_embeddings=LENGTH + 1,
-        **(dropouts | more),
-    ).train()
+    return build_model(family, "gelu", **(SMALL | own | more)).train()
 
 
 @pytest.fixture(params=["documents", "rows"])

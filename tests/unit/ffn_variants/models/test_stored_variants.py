@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 import shutil
 import sys
 from functools import partial
@@ -14,19 +16,14 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelF
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_model, load_variant
 from ffn_variants import variant_files as files
+from ffn_variants.models import modeling
 from ffn_variants.models.loading import load_pretrained
 from ffn_variants.source_fingerprint import source_fingerprint
+from ffn_variants.variants.activations import PerChannel, thesis_swish
+from tests.cases import SMALL
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
-SIZES = {
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "vocab_size": 40,
-    "max_position_embeddings": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
 TOKENS = torch.arange(10)[None]
 
 
@@ -44,7 +41,7 @@ def saved(repository, tmp_path) -> tuple[Path, torch.Tensor]:
     """A saved model with xIELU, what it answers, and a process that does not know the variant."""
     load_variant(f"{repository}/examples/xielu.py:XIELU")
     torch.manual_seed(3)
-    model = build_model("gpt_neo", "my-xielu", {"beta": 0.25}, **SIZES).eval()
+    model = build_model("gpt_neo", "my-xielu", {"beta": 0.25}, **SMALL).eval()
     model.save_pretrained(tmp_path / "model")
     forget("my-xielu")
     return tmp_path / "model", model(TOKENS).logits
@@ -61,7 +58,7 @@ def test_the_file_and_a_module_for_transformers_lie_beside_the_weights(saved, re
 
 
 def test_models_of_other_variants_bring_no_code(tmp_path):
-    build_model("gpt_neo", "swish", **SIZES).save_pretrained(tmp_path)
+    build_model("gpt_neo", "swish", **SMALL).save_pretrained(tmp_path)
     assert not list(tmp_path.glob("*.py"))
     config = json.loads((tmp_path / "config.json").read_text())
     assert "auto_map" not in config
@@ -120,7 +117,7 @@ def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, reposito
 @pytest.mark.parametrize("family", ["gpt_neo", "t5"])
 def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
-    build_model(family, "channel-elu", **SIZES).save_pretrained(tmp_path / "a")
+    build_model(family, "channel-elu", **SMALL).save_pretrained(tmp_path / "a")
     for before, after in (("a", "b"), ("b", "c")):
         forget("channel-elu")
         AutoModel.from_pretrained(tmp_path / before, trust_remote_code=True).save_pretrained(tmp_path / after)
@@ -166,3 +163,65 @@ def test_a_file_that_holds_another_variant_is_refused(saved, repository):
     for load in (AutoModelForCausalLM.from_pretrained, partial(load_pretrained, AutoModelForCausalLM)):
         with pytest.raises(UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu'"):
             load(folder, trust_remote_code=True)
+
+
+# A model knows the source of its variant that its weights were trained through
+
+
+@pytest.fixture
+def other_formula(monkeypatch):
+    """Have ``swish`` compute something else from now on."""
+    modeling._warn_of_other_source.cache_clear()
+
+    def change(**fields) -> None:
+        spec = dataclasses.replace(
+            FFN_VARIANTS["swish"], build=lambda width, init: PerChannel(thesis_swish, width, init), **fields
+        )
+        monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
+
+    return change
+
+
+@pytest.fixture
+def saved_swish(tmp_path):
+    """A folder with a new model."""
+    torch.manual_seed(0)
+    build_model("gpt_neo", "swish", **SMALL).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def told(caplog):
+    """What this project said; transformers tells of heads."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("ffn_variants")]
+
+
+def recorded(folder):
+    return json.loads((folder / "config.json").read_text()).get("ffn_source")
+
+
+def test_another_source_is_told_once_in_one_line_and_kept(saved_swish, tmp_path, other_formula, caplog):
+    before = source_fingerprint("swish")
+    assert recorded(saved_swish) == before
+    AutoModel.from_pretrained(saved_swish)
+    assert not told(caplog)
+    other_formula()
+    with caplog.at_level(logging.WARNING):
+        model = AutoModel.from_pretrained(saved_swish)
+        AutoModelForSequenceClassification.from_pretrained(saved_swish, num_labels=2)
+    (line,) = told(caplog)
+    now = source_fingerprint("swish")
+    assert f"trained through another 'swish' (source {before}, now {now})" in line
+    assert f"add '{before}' to earlier_sources" in line
+    assert "\n" not in line
+    model.save_pretrained(tmp_path / "again")
+    assert recorded(tmp_path / "again") == before
+
+
+def test_older_models_say_nothing_of_their_source(saved_swish, tmp_path, other_formula, caplog):
+    config = json.loads((saved_swish / "config.json").read_text())
+    del config["ffn_source"]
+    (saved_swish / "config.json").write_text(json.dumps(config))
+    other_formula()
+    AutoModel.from_pretrained(saved_swish).save_pretrained(tmp_path / "again")
+    assert not told(caplog)
+    assert recorded(tmp_path / "again") is None

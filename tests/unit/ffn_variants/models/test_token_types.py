@@ -97,29 +97,15 @@ def windows(whole: dict, window: int, stride: int) -> list[tuple[int, int]]:
     return found
 
 
-def sentences(tokenizer: PreTrainedTokenizerFast, pair: tuple[str, str]) -> list[tuple[int, int]]:
-    """The tokens of each sentence, counted by tokenising it alone; a separator between the texts."""
-    found, start = [], 1
-    for text in pair:
-        for sentence in text.replace(". ", ".\n").split("\n"):
-            size = len(tokenizer(sentence, add_special_tokens=False)["input_ids"])
-            found.append((start, start + size))
-            start += size
-        start += 1
-    return found
-
-
-@pytest.mark.parametrize("kind", ["windows", "sentences"])
 @torch.no_grad()
-def test_segments_keep_the_types_of_the_whole_pair(bert_tokenizer, kind, error):
-    cut = Segmentation(segments=kind, window=10 if kind == "windows" else 60, stride=3)
+def test_segments_keep_the_types_of_the_whole_pair(bert_tokenizer, error):
+    cut = Segmentation(segments="windows", window=10, stride=3)
     data = encode_segments(bert_tokenizer, PAIRS, [0, 1, 0], cut, 128).take([2, 0, 1])
     model = BertModel(bert_config(bert_tokenizer)).eval()
     wanted = []
     for number in (2, 0, 1):
         whole = bert_tokenizer(*PAIRS[number])
-        ranges = windows(whole, 10, 3) if kind == "windows" else sentences(bert_tokenizer, PAIRS[number])
-        for start, stop in ranges:
+        for start, stop in windows(whole, 10, 3):
             inputs = {
                 name: torch.tensor([[own[0], *own[start:stop], own[-1]]]) for name, own in whole.items()
             }

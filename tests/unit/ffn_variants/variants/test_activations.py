@@ -101,8 +101,3 @@ def test_ffn_is_linear_activation_linear(name):
     hidden = FORMULAS[name](x @ weights["c_fc.weight"].T + weights["c_fc.bias"], p)
     expected = hidden @ weights["c_proj.weight"].T + weights["c_proj.bias"]
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
-
-
-def test_thesis_swish_is_not_swish():
-    x = torch.full((1, CHANNELS), 2.0, dtype=torch.float64)
-    torch.testing.assert_close(build("thesis-swish")(x), 2 * build("swish")(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import math
 
 import numpy as np
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from scipy.special import expit, ndtr
 from torch import nn
 
-from ffn_variants import build_ffn, build_model
+from ffn_variants import build_ffn, build_model, load_variant
 from ffn_variants.splines.b_splines import EvenSplines, UnevenSplines
 from ffn_variants.variants.kan import KANFFN, KANLinear
+from tests import references
 from tests.references import scipy_bases
 
 
@@ -313,13 +315,6 @@ def test_thesis_kan_is_the_source_studys_by_its_formula(layers):
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), y, rtol=1e-7)
 
 
-def test_the_order_is_not_the_size_of_the_grid():
-    """So many knots and coefficients as the two options say, each by itself."""
-    for layer in build_ffn("kan", 4, 6, grid_size=7, spline_order=2).layers:
-        assert layer.grid.shape[1] == 7 + 2 * 2 + 1
-        assert layer.spline_weight.shape[2] == 7 + 2
-
-
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_every_family_has_two_kan_layers_in_each_ffn(family):
     model = build_model(family, "kan", hidden_size=16, intermediate_size=8, vocab_size=50)
@@ -327,3 +322,20 @@ def test_every_family_has_two_kan_layers_in_each_ffn(family):
     assert len(ffns) == 2
     assert all([type(layer) for layer in ffn.layers] == [KANLinear, KANLinear] for ffn in ffns)
     assert {type(m) for ffn in ffns for m in ffn.modules()} == {KANFFN, nn.ModuleList, KANLinear}
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("efficient_kan") is None, reason="the package efficient-kan is not installed"
+)
+@pytest.mark.parametrize(("grid_size", "spline_order"), [(5, 3), (4, 2)])
+def test_the_packages_state_dict_loads_and_computes_the_same(
+    repository, own_variants, grid_size, spline_order
+):
+    load_variant(f"{repository}/benchmarks/package_kan.py:SPEC")
+    torch.manual_seed(0)
+    options = {"grid_size": grid_size, "spline_order": spline_order}
+    theirs, ours = (build_ffn(name, 12, 7, **options) for name in ("efficient-kan", "kan"))
+    ours.load_state_dict(theirs.state_dict())
+    x = 1.5 * torch.randn(4, 9, 12)
+    for a, b in zip(*(references.outputs_and_gradients(ffn, x) for ffn in (theirs, ours)), strict=True):
+        torch.testing.assert_close(a, b, atol=5e-6, rtol=5e-5)

@@ -101,13 +101,6 @@ def test_float32_gradients_are_those_of_float64(name, check_float32_gradients):
     check_float32_gradients(build(name), torch.randn(200, F))
 
 
-@pytest.mark.slow
-@each_curve
-def test_compiled_gradients_are_those_of_float64_too(name, compiled_kernels, check_float32_gradients):
-    torch.manual_seed(3)
-    check_float32_gradients(build(name), torch.randn(100, F))
-
-
 def test_xielu_is_that_of_transformers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -228,12 +221,11 @@ def test_first_rational_starts_as_the_identity_and_can_learn():
 
 def test_rational_has_ten_coefficients_that_start_as_leaky_relu():
     spec, x = FFN_VARIANTS["rational"], torch.linspace(-3, 3, 601)
-    module = spec.build(6, **spec.resolve({}))
-    assert [p.numel() for p in module.parameters()] == [6, 4]
-    start = module(x.unsqueeze(-1)).squeeze(-1)
-    assert (start - torch.nn.functional.leaky_relu(x)).abs().max() < 0.027
-    swish = spec.build(6, **spec.resolve({"init": "swish"}))(x.unsqueeze(-1)).squeeze(-1)
-    assert (swish - torch.nn.functional.silu(x)).abs().max() < 1e-4
+    for options, start in (({}, "leaky-relu"), ({"init": "swish"}, "swish")):
+        module = spec.build(6, **spec.resolve(options))
+        assert [p.numel() for p in module.parameters()] == [6, 4]
+        expected = GroupRational(1, start)(x.unsqueeze(-1))
+        torch.testing.assert_close(module(x.unsqueeze(-1)), expected)
 
 
 def test_gr_kan_is_rational_linear_rational_linear():

@@ -51,12 +51,6 @@ def test_outputs_and_gradients_are_those_of_the_formula_in_float32(num_knots, ro
     check(splines, x, torch.randn(rows, 6), error, 1e-6, 5e-6)
 
 
-@pytest.mark.slow
-def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(compiled_kernels, error):
-    torch.manual_seed(1)
-    check(FeatureSplines(6), torch.randn(5000, 6), torch.randn(5000, 6), error, 1e-6, 5e-6)
-
-
 @given(
     features=st.integers(1, 5),
     num_knots=st.integers(2, 20),
