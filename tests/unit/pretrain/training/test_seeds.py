@@ -1,4 +1,4 @@
-"""Several seeds in one command: which runs it means, and that each is what it is alone."""
+"""Which runs a command means, checks before anything is built, and that each seed is what it is alone."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from base.command_line import read_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from pretrain.config import ResolvedConfig, RunConfig
+from pretrain.config import OptimConfig, ResolvedConfig, RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir, sole_writer
 from pretrain.train import TrainArgs
-from pretrain.training.dry_run import describe_run, describe_runs
+from pretrain.training.dry_run import check_usable, check_warmup, describe_run, describe_runs, say_once
 from pretrain.training.seeds import configs_of_seeds, train_in_turn
 from pretrain.training.training_run import train
+from pretrain.training.update import build_scheduler
 
+# Several seeds in one command: which runs it means, and that each is what it is alone.
 FLAGS = [
     *("--model.hidden-size", "32", "--model.intermediate-size", "32", "--model.window-size", "9"),
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
@@ -115,3 +118,34 @@ def test_one_number_is_a_seed_and_not_how_many(text: str, capsys: pytest.Capture
 def test_nothing_typed_is_no_training() -> None:
     with pytest.raises(UsageError, match=r"^usage: ffn-ablations train \[CONFIG\]"):
         configs_of_seeds(read_flags(TrainArgs, []))
+
+
+# Checks of a run before anything is built.
+@pytest.mark.parametrize("optim", [{"warmup_ratio": 0.05}, {"warmup_steps": 3}])
+def test_one_step_of_a_warm_up_is_refused(optim):
+    config = load_config(None, overrides={"optim": {"max_steps": 1, **optim}})
+    with pytest.raises(UsageError, match="whose rate is 0, so it trains nothing; give --optim"):
+        check_usable(config)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "steps", "share"), [(50, 6, "10%"), (7, 7, "86%"), (6, 7, None), (0, 1, None)]
+)
+def test_a_warm_up_that_outlasts_the_run_is_told(warmup, steps, share, capsys):
+    """The last rate by torch's own scheduler, too."""
+    say_once.cache_clear()
+    optim = OptimConfig(warmup_steps=warmup, learning_rate=1.0)
+    check_warmup(optim, steps)
+    told = capsys.readouterr().err
+    assert ("outlasts the run" in told) is (share is not None)
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=1.0)
+    scheduler = build_scheduler(optimizer, optim, steps)
+    rates = []
+    for _ in range(steps):
+        rates.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    assert (max(rates) < 1) is (share is not None)
+    if share:
+        assert f"ends at {max(rates):.0%} of optim.learning_rate" in told
+        assert share in told

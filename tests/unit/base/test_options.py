@@ -1,13 +1,32 @@
-"""Names with options, as users write heads and variants."""
+"""Names, options and how users write them."""
 
 from __future__ import annotations
 
 import pytest
 
 from base.errors import UsageError
-from base.options import like, parse_option_text, write_option_text
+from base.options import LONGEST_NAME, check_name, like, parse_option_text, write_option_text
+
+# What a user may call a folder.
+GOOD = ["a", "0", "seed3-1a2b", "my-own_run.v2", "größe", "a+b=c@d,50%", "x" * LONGEST_NAME]
+BAD = ["", ".", "..", ".a", "-a", "_a", "a/b", "/a", "a b", "a\nb", "a\x1b", "a\0", "a;b", "$a", "a*", "a`b`"]
 
 
+@pytest.mark.parametrize("name", GOOD)
+def test_names(name):
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", [*BAD, "a|b", "a>b", "a'b", 'a"b', "a\\b", "a~b", "a#b", "x" * 5000, "ö" * 150]
+)
+def test_names_that_are_none(name):
+    with pytest.raises(ValueError, match="cannot name a folder; give letters, digits and") as told:
+        check_name(name)
+    assert len(str(told.value)) < 300
+
+
+# Names with options, as users write heads and variants.
 def test_what_is_written_is_read_back() -> None:
     options = {"grid_size": 3, "scale": 0.5, "activation": "gelu"}
     text = write_option_text("kan", options, ["frozen"])

@@ -1,8 +1,10 @@
-"""Batches of fixed shapes: the same shapes at every step, and the same losses and gradients as without."""
+"""Batches of a step: how rows are shared, fixed shapes, memory, and making them one step ahead."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -10,17 +12,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from base.errors import UsageError
 from base.text.corruption import IGNORE, find_documents
-from pretrain.config import RunConfig
+from pretrain.config import RunConfig, TrainConfig
 from pretrain.data import shapes
 from pretrain.data.packing import pack
 from pretrain.data.prepare import prepare_data
 from pretrain.data.shapes import Spread
-from pretrain.data.step_batches import BatchSource
+from pretrain.data.step_batches import BatchSource, cut_step, one_ahead, stage
 from pretrain.model.build import build, build_masker
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
+from pretrain.training.loop import Loop
+from pretrain.training.training_run import train
 
+# Batches of fixed shapes: the same shapes at every step, and the same losses and gradients as without.
 FAMILIES = ["gpt_neo", "roberta", "t5"]
 
 
@@ -173,3 +179,147 @@ def test_the_room_of_masked_tokens_is_that_of_their_binomial():
     room = Spread(0.15, 0.15 * 0.85, 1.0).room(112 * 512)
     assert binom.sf(room, 112 * 512, 0.15) < shapes.CHANCE
     assert room < 1.1 * 112 * 512 * 0.15
+
+
+# How the rows of a step are shared.
+@pytest.mark.parametrize(
+    ("rows", "size", "processes", "expected"),
+    [(112, 16, 1, (112, 16)), (112, 16, 4, (28, 16)), (112, 16, 16, (7, 7)), (8, 16, 2, (4, 4))],
+)
+def test_shares(rows, size, processes, expected):
+    train = TrainConfig(batch_size=rows, per_device_train_batch_size=size)
+    assert cut_step(train, processes) == expected == cut_step(train, processes, on_gpu=True)
+
+
+@pytest.mark.parametrize(("processes", "on_gpu", "rows"), [(1, True, 112), (4, True, 28), (1, False, 16)])
+def test_auto_is_all_rows_of_a_process_on_a_gpu(processes, on_gpu, rows):
+    train = TrainConfig(batch_size=112)
+    assert train.per_device_train_batch_size == "auto"
+    assert cut_step(train, processes, on_gpu) == (112 // processes, rows)
+
+
+def test_rows_that_processes_cannot_share_are_refused():
+    with pytest.raises(UsageError, match=r"3 processes cannot share .* start 2, or give a multiple of 3"):
+        cut_step(TrainConfig(batch_size=16), 3)
+    with pytest.raises(UsageError, match=r"start 6, or give a multiple of 7"):
+        cut_step(TrainConfig(batch_size=360), 7)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory) -> RunConfig:
+    data = {"num_stories": 100, "vocab_size": 300, "block_size": 64}
+    output = {"runs_dir": str(tmp_path_factory.mktemp("runs"))}
+    return load_config(None, [], {"data": data, "output": output, "train": {"batch_size": 12}})
+
+
+@pytest.mark.parametrize(("size", "processes"), [(5, 1), (4, 2), (1, 3), (16, 12)])
+def test_every_cut_of_a_step_has_its_rows_in_order(config, size, processes):
+    data = prepare_data(config)
+    train = config.train.model_copy(update={"per_device_train_batch_size": size})
+    cut = config.model_copy(update={"train": train})
+    (whole,) = BatchSource(config, None, 0).step(data.train, 5).batches
+    shares = [
+        BatchSource(cut, None, 0, process, processes).step(data.train, 5) for process in range(processes)
+    ]
+    sizes = [[len(batch["input_ids"]) for batch in share.batches] for share in shares]
+    assert len({tuple(each) for each in sizes}) == 1
+    assert max(sizes[0]) <= size
+    rows = [row.tolist() for share in shares for batch in share.batches for row in batch["input_ids"]]
+    assert rows == whole["input_ids"].tolist()
+
+
+# A step's batches in one piece of memory, and back.
+def batches() -> list[dict[str, torch.Tensor]]:
+    return [
+        {
+            "input_ids": torch.arange(rows * 6).view(rows, 6) + 70_000,
+            "target_index": torch.tensor([5, 2, 2**31 - 1]),
+            "target_ids": torch.tensor([7, 9, IGNORE]),
+            "document_starts": torch.tensor([0, 3, rows * 6], dtype=torch.int32),
+        }
+        for rows in (3, 2)
+    ]
+
+
+def test_views_are_the_batches():
+    staged = stage(batches(), pin=False)
+    assert staged.numbers.dtype == torch.int32
+    assert staged.numbers.numel() == sum(t.numel() for batch in batches() for t in batch.values())
+    for batch, expected in zip(staged.to(torch.device("cpu")), batches(), strict=True):
+        assert list(batch) == list(expected)
+        for name, tensor in expected.items():
+            assert batch[name].dtype == tensor.dtype
+            assert torch.equal(batch[name], tensor)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_memory_is_not_given_out_while_a_copy_is_under_way():
+    torch.cuda._sleep(10**9)
+    copies = [stage([{"input_ids": torch.full((2**16,), number)}]).to("cuda") for number in range(20)]
+    for number, (batch,) in enumerate(copies):
+        assert (batch["input_ids"] == number).all()
+
+
+# Batches made one step ahead: their order, their errors, and a thread that ends with the loop.
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("batches")]
+
+
+def test_each_is_made_in_a_thread_while_the_one_before_is_in_use():
+    made = [threading.Event() for _ in range(4)]
+    names = set()
+
+    def make(number):
+        names.add(threading.current_thread().name)
+        made[number].set()
+        return number * number
+
+    with contextlib.closing(one_ahead(make, range(4))) as ahead:
+        for number, square in enumerate(ahead):
+            assert square == number * number
+            assert number == 3 or made[number + 1].wait(60)
+            assert not any(event.is_set() for event in made[number + 2 :])  # no further than one
+    assert len(names) == 1
+    assert threading.current_thread().name not in names
+    assert not threads()
+
+
+def test_few_or_no_numbers():
+    assert list(one_ahead(abs, [])) == []
+    assert list(one_ahead(abs, [-3])) == [3]
+
+
+def test_an_error_is_raised_where_its_result_is_due():
+    def make(number):
+        if number == 2:
+            raise OSError("the corpus is gone")
+        return number
+
+    ahead = one_ahead(make, range(5))
+    assert [next(ahead), next(ahead)] == [0, 1]
+    with pytest.raises(OSError, match="the corpus is gone"):
+        next(ahead)
+    assert not threads()
+
+
+def test_the_loop_gets_every_step_once_and_its_error(tiny, monkeypatch):
+    asked, given = [], []
+
+    def step(source, split, number, step=BatchSource.step):
+        asked.append(number)
+        if number == 4:
+            raise OSError("Input/output error")
+        return step(source, split, number)
+
+    def update(loop, step):
+        given.append(step.batches[0]["input_ids"])
+        return torch.ones(2)
+
+    monkeypatch.setattr(BatchSource, "step", step)
+    monkeypatch.setattr(Loop, "_update", update)
+    with pytest.raises(OSError, match="Input/output error"):
+        train(tiny())
+    assert asked == [0, 1, 2, 3, 4]
+    assert len(given) == 4
+    assert not threads()

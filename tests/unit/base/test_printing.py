@@ -1,4 +1,4 @@
-"""What is shown while something takes long."""
+"""What is printed: progress, tables and sentences."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import types
 
 import pytest
 
-from base.printing import ProgressBar, duration
+from base.printing import ProgressBar, duration, first_few, format_table
 
 
+# What is shown while something takes long.
 class Terminal(io.StringIO):
     """Text that was written to a terminal."""
 
@@ -66,3 +67,29 @@ def test_a_notebook_has_a_bar_and_shows_results_as_objects(monkeypatch, capsys) 
     assert output.out == "one is done\n"
     assert output.err.split("\r")[-1].startswith("study:")
     assert "5/9" in output.err
+
+
+# Tables of text: where columns begin and end.
+def test_columns_of_numbers_end_together() -> None:
+    columns = ("1,024", "7"), ("-0.1", "0.25"), ("3e-4", "nan"), ("97%", "-"), ("2.5+", ""), ("1.08x", "+3")
+    for cells in columns:
+        rows = [("a longer header", "state"), *((cell, "done") for cell in cells)]
+        lines = [line.rsplit("  ", 1)[0] for line in format_table(rows).splitlines()]
+        assert lines == [cell.rjust(15) for cell in ("a longer header", *cells)]
+
+
+def test_columns_of_words_begin_together_and_the_last_is_not_padded() -> None:
+    for cells in (("12 done", "1 done, 3 failed"), ("1.5B", "gelu"), ("-", "-"), ("3-5", "1,024")):
+        rows = [("study", "state"), *(("a", cell) for cell in cells)]
+        assert format_table(rows).splitlines() == [f"{first.ljust(5)}  {second}" for first, second in rows]
+
+
+def test_a_table_without_rows_is_its_header() -> None:
+    assert format_table([("study", "state")]) == "study  state"
+    assert format_table([]) == ""
+
+
+# Words for a sentence.
+def test_others_are_counted():
+    said = {"": "", "a": "a", "ab": "a; b", "abc": "a; b and 1 more", "wxyz": "w; x and 2 more"}
+    assert {names: first_few(list(names), 2, "; ") for names in said} == said
