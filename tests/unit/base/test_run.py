@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from base.files import ABANDONED_S, FileState, damage, remove_leftovers
 from base.run.folder_names import Inside, RunFolder, StudyFolder
@@ -15,45 +16,12 @@ from base.run.manifest import read_completion, write_completion
 from tests.cases import run_damage
 
 # The folders of runs and studies: names as they stand on people's disks, and what is found by them.
-# Written out once more: renaming one of these loses what earlier versions wrote.
-RUN_NAMES = {
-    "config_file": "config.yaml",
-    "provenance_file": "provenance.json",
-    "metrics_file": "metrics.jsonl",
-    "checkpoints_dir": "checkpoints",
-    "logs_dir": "logs",
-    "variant_file": "variant.py",
-    "model_dir": "model",
-    "completion_marker": "COMPLETED",
-    "failure_marker": "FAILED",
-    "archive_marker": "ARCHIVED",
-    "lock_file": ".lock",
-    "backbone_file": "backbone.yaml",
-    "eval_dir": "eval",
-    "rows_file": "eval/rows.parquet",
-    "items_dir": "eval/items",
-    "ledger_file": "eval/done.json",
-    "rows_csv_file": "eval/rows.csv",
-    "baselines_file": "eval/baselines.json",
-    "classifiers_dir": "eval/classifiers",
-    "explanations_dir": "eval/explanations",
-}
-STUDY_NAMES = {
-    "study_file": "study.yaml",
-    "code_dir": "code",
-    "jobs_dir": "jobs",
-    "cells_dir": "cells",
-    "submit_lock_file": ".submit.lock",
-    "inspection_dir": "inspection",
-    "report_dir": "report",
-    "report_file": "report/report.md",
-    "decisions_file": "decisions.json",
-    "tuning_file": "tuning.json",
-    "status_page": "status/status.html",
-}
+SAVED_NAMES = yaml.safe_load(Path(__file__).with_name("saved_names.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("kind", "names"), [(RunFolder, RUN_NAMES), (StudyFolder, STUDY_NAMES)])
+@pytest.mark.parametrize(
+    ("kind", "names"), [(RunFolder, SAVED_NAMES["run"]), (StudyFolder, SAVED_NAMES["study"])]
+)
 def test_names_are_those_of_saved_folders(kind, names, tmp_path):
     assert {name for name, value in vars(kind).items() if isinstance(value, Inside)} == names.keys()
     folder = kind(tmp_path)

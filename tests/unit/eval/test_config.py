@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from base.command_line import parse_flags
 from base.errors import UsageError
@@ -62,54 +63,19 @@ def test_benchmarks_are_the_suites_and_those_of_the_tasks(asked, benchmarks):
 
 
 # Presets of fine-tuning: what each of them says, and that what is given explicitly wins.
-# What the original scripts and papers say; what they leave out is as transformers has it.
-BABYLM23 = {
-    "learning_rate": 5e-5,
-    "per_device_train_batch_size": 64,
-    "num_train_epochs": 10,
-    "max_length": 128,
-}
-BABYLM23 |= {"eval_steps": 200, "patience": 10, "threshold": 0.001, "loss_breaks_ties": False}
-BABYLM23 |= {"metric_for_best_model": "f1", "select_on": "validation", "seeds": (12,)}
-STUDY = {**BABYLM23, "per_device_train_batch_size": 80, "eval_steps": 0.05}
-BABYLM25 = {"learning_rate": 3e-5, "lr_scheduler_type": "cosine", "warmup_ratio": 0.06, "min_lr_rate": 0.1}
-BABYLM25 |= {"weight_decay": 0.01, "max_length": 512, "patience": None, "max_grad_norm": None, "seeds": (42,)}
-BABYLM25 |= {"dataloader_drop_last": True, "select_on": "validation", "per_device_train_batch_size": 32}
-SWIPE = {"learning_rate": 5e-5, "weight_decay": 0.0, "num_train_epochs": 10, "patience": None}
-SWIPE |= {"seeds": (1, 2, 3, 4, 5), "max_length": 512, "select_on": "held-out"}
-FR_KAN = {"learning_rate": 2e-5, "num_train_epochs": 5, "per_device_train_batch_size": 64, "max_length": 512}
-FR_KAN |= {"patience": None, "lr_scheduler_type": "linear", "warmup_ratio": 0}
-PAIRS = {"extra_metrics": ("mean_accuracy_f1",)}
+
+
+RECIPES = yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
-    ("preset", "task", "expected"),
-    [
-        (
-            "default",
-            "rte",
-            {"learning_rate": 5e-5, "num_train_epochs": 10, "max_length": 128, "seeds": (12,)},
-        ),
-        ("default", "cola", {"eval_steps": None, "metric_for_best_model": "matthews_correlation"}),
-        ("default", "mrpc", {"select_on": "held-out", "metric_for_best_model": "f1"}),
-        ("default", "wsc", {"select_on": "held-out", "metric_for_best_model": "accuracy"}),
-        *(("babylm23", task, BABYLM23) for task in GLUE_TASK_NAMES if not task.startswith("mnli")),
-        ("babylm23", "mnli-mm", {**BABYLM23, "metric_for_best_model": "accuracy"}),
-        *(("babylm25", task, {**BABYLM25, "metric_for_best_model": "f1"}) for task in ("mrpc", "qqp")),
-        *(("babylm25", task, {**BABYLM25, "metric_for_best_model": "accuracy"}) for task in ("rte", "mnli")),
-        ("babylm25", "wsc", {**BABYLM25, "num_train_epochs": 30}),
-        *(("babylm25", task, {"per_device_train_batch_size": 16}) for task in ("boolq", "multirc")),
-        ("source-study", "rte", {**STUDY, "extra_metrics": ()}),
-        ("source-study", "mrpc", {**STUDY, **PAIRS}),
-        ("source-study", "qqp", {**STUDY, **PAIRS}),
-        ("source-study", "multirc", {"extra_metrics": ("f1", "matthews_correlation", "mean_f1_matthews")}),
-        ("swipe", "boolq", SWIPE),
-        ("fr-kan", "rte", FR_KAN),
-    ],
+    ("preset", "tasks", "expected"),
+    [(preset, *each) for preset in RECIPES["presets"] for each in RECIPES["presets"][preset]],
 )
-def test_a_preset_is_the_recipe_that_it_is_called_after(preset, task, expected):
-    found = FinetuneConfig(preset=preset).resolve(task).model_dump()
-    assert {name: found[name] for name in expected} == expected
+def test_a_preset_is_the_recipe_that_it_is_called_after(preset, tasks, expected):
+    for task in tasks.split():
+        found = FinetuneConfig(preset=preset).resolve(task).model_dump(mode="json")
+        assert {name: found[name] for name in expected} == expected
 
 
 def test_fr_kan_drops_out_before_heads_of_this_project_only():
@@ -122,15 +88,7 @@ def test_fr_kan_drops_out_before_heads_of_this_project_only():
 
 def test_younger_settings_leave_older_protocols_as_they_were():
     config = FinetuneConfig(head=("linear frozen",))
-    before = {
-        "head": "linear frozen", "pooling": "auto", "learning_rate": 5e-05, "head_learning_rate": None,
-        "lr_scheduler_type": "linear", "warmup_ratio": 0.0, "min_lr_rate": 0.0, "weight_decay": 0.0,
-        "max_grad_norm": 1.0, "per_device_train_batch_size": 64, "dataloader_drop_last": False,
-        "num_train_epochs": 10, "max_length": 128, "eval_steps": None, "patience": 3, "threshold": 0.0,
-        "metric_for_best_model": "accuracy", "loss_breaks_ties": True, "select_on": "held-out",
-        "held_out_fraction": 0.1, "extra_metrics": [], "seeds": [12], "dtype": "auto",
-        "max_train_examples": None, "max_validation_examples": None,
-    }  # fmt: skip
+    before = RECIPES["linear frozen"]
     assert config.resolve("rte").record() == before
     dropped = FinetuneConfig(head=("linear frozen",), head_dropout=0.2)
     assert dropped.resolve("rte").record() == {**before, "head_dropout": 0.2}

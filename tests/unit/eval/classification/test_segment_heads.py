@@ -76,19 +76,6 @@ def test_logits_and_losses_are_those_of_the_formula(dimensions, intra, inter, pa
     assert output.segment_scores is None
 
 
-def test_gradients_are_those_of_finite_differences():
-    head = make_space(intra_weight=0.1, inter_weight=0.3).double()
-    vectors, mask = make_texts((3, 1, 2))
-    names, parameters = zip(*head.named_parameters(), strict=True)
-
-    def outputs(vectors, *values):
-        output = torch.func.functional_call(head, dict(zip(names, values, strict=True)), (vectors, mask))
-        return output.logits, output.auxiliary_loss
-
-    inputs = [vectors.double(), *(p.detach() for p in parameters)]
-    assert torch.autograd.gradcheck(outputs, [x.requires_grad_() for x in inputs])
-
-
 def test_a_text_of_one_token_has_no_loss_and_finite_gradients():
     head = make_space()
     output = head(*make_texts((1,)))
