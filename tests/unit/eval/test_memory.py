@@ -161,15 +161,6 @@ def same(found: Scores, expected: Scores) -> None:
 
 @pytest.mark.parametrize(("family", "way"), CASES)
 @torch.inference_mode()
-def test_batches_of_every_size_have_the_scores_of_single_texts(family, way):
-    model, texts = model_of(family), texts_of(10)
-    expected = way(model, texts, Budget(1))
-    for budget in (Budget(7), Budget(10_000), Budget(10_000, head_rows=3)):
-        same(way(model, texts, budget), expected)
-
-
-@pytest.mark.parametrize(("family", "way"), CASES)
-@torch.inference_mode()
 def test_what_does_not_fit_is_scored_in_halves(family, way):
     model, texts = model_of(family), texts_of(24)
     # A tree of prefixes has 96 tokens, and is read whole.

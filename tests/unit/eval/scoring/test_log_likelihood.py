@@ -147,12 +147,12 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
     if family == "roberta":
         for masking in ("original", "within_word_l2r"):
             expected = masked_one_by_one(model, texts, 59, masking)
-            for batch_tokens in (7, 300):
-                assert_same(pseudo_log_likelihoods(model, texts, 59, batch_tokens, masking), expected)
+            for batch in (7, 300, Budget(300, head_rows=3)):
+                assert_same(pseudo_log_likelihoods(model, texts, 59, batch, masking), expected)
         return
     expected = causal_one_by_one(model, texts)
-    for batch_tokens in (7, 300):
-        assert_same(causal_log_likelihoods(model, texts, batch_tokens), expected)
+    for batch in (7, 300, Budget(300, head_rows=3)):
+        assert_same(causal_log_likelihoods(model, texts, batch), expected)
     with torch.inference_mode():
         for tree_tokens in (1, 12, 1000):
             assert_same(shared_causal_scores(model, texts, Budget(512), tree_tokens), expected)
@@ -321,10 +321,8 @@ def test_scores_are_those_of_the_formula(stock_model, ffn):
     texts = span_texts(12)
     expected = one_by_one(model, texts)
     assert np.std(expected.log_likelihood) > 1
-    for batch_tokens in (1, 300):
-        found = span_log_likelihoods(model, texts, SENTINEL, batch_tokens)
-        np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
-        np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
+    for batch in (1, 300, Budget(300, head_rows=3)):
+        assert_same(span_log_likelihoods(model, texts, SENTINEL, batch), expected)
 
 
 def test_texts_are_scored_by_the_first_sentinel():

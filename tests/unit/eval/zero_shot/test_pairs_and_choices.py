@@ -12,16 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from datasets import Dataset
-from lm_eval.api.task import ConfigurableTask
-from lm_eval.evaluator import evaluate
 from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores, TextScorer
 from eval.scoring.text_batches import ScoredText, Scores
-from eval.zero_shot.lm_eval_tasks import LMEvalModel
 from eval.zero_shot.pairs_and_choices import (
     FORMS,
     ChoiceTask,
@@ -86,25 +82,6 @@ def test_items_hold_the_scores_of_each_pair_in_order():
     assert set(items["task"]) == {"binding"}
     assert result.metrics == {"accuracy": pytest.approx(50), "ties": pytest.approx(100 / 3)}
     assert result.group == "binding"
-
-
-def test_lm_eval_reports_the_same_accuracy_of_a_task_of_its_own():
-    pairs = [("a", "ab"), ("abc", "a"), ("ab", "abc")]
-    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairs]
-    config = {
-        "task": "pairs",
-        "custom_dataset": lambda **_: {"test": Dataset.from_list(rows)},
-        "test_split": "test",
-        "output_type": "multiple_choice",
-        "doc_to_text": "",
-        "doc_to_target": 0,
-        "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
-        "metric_list": [{"metric": "acc"}],
-    }
-    task = {"pairs": ConfigurableTask(config=config)}
-    results = evaluate(LMEvalModel(LengthScorer()), task, bootstrap_iters=0)
-    accuracy = task_of(rows).measure(LengthScorer(), print).metrics["accuracy"]
-    assert accuracy == pytest.approx(100 * results["results"]["pairs"]["acc,none"]) == pytest.approx(200 / 3)
 
 
 def test_options_follow_their_context_as_they_are_and_sentences_a_space():

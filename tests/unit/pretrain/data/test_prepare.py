@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from tokenizers import pre_tokenizers
+from transformers import RobertaTokenizer
 
 from base.errors import UsageError
 from pretrain.data import prepare as preparing
@@ -144,24 +144,18 @@ def test_the_summary_of_a_text_is_printed_once_read_and_stays_in_the_cache(tmp_p
     assert find(config) == before
 
 
-def save_tokenizer(folder: Path, ids: list[int]) -> str:
-    """A byte-level tokenizer without merges, whose 256 bytes have these ids, after four special tokens."""
-    specials = {"<pad>": 0, "<s>": 1, "</s>": 2, "<mask>": 3}
-    letters = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), ids, strict=True))
-    unused = {f"unused{i}": i for i in range(4, min(ids))}
-    backend = Tokenizer(models.BPE({**specials, **unused, **letters}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
-    )
-    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
-    PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(folder)
+def save_tokenizer(folder: Path, first: int) -> str:
+    """A byte-level tokenizer without merges, whose 256 bytes have ids from this on, after special tokens."""
+    names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
+    names += [f"unused{number}" for number in range(len(names), first)]
+    words = [*names, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    RobertaTokenizer(vocab=vocabulary, merges=[]).save_pretrained(folder)
     return str(folder)
 
 
 def test_more_tokens_than_two_bytes_can_number(tmp_path):
-    folder = save_tokenizer(tmp_path / "tokenizer", list(range(70_000, 70_256)))
+    folder = save_tokenizer(tmp_path / "tokenizer", 70_000)
     config = config_of(tmp_path / "runs", "--data.tokenizer", folder, "--data.num-stories", "4")
     data = prepare_data(config)
     assert data.train.input_ids.dtype == np.uint32
@@ -171,12 +165,12 @@ def test_more_tokens_than_two_bytes_can_number(tmp_path):
 
 
 def test_a_tokenizer_whose_ids_have_a_gap(tmp_path):
-    folder = Path(save_tokenizer(tmp_path / "tokenizer", list(range(4, 260))))
+    folder = Path(save_tokenizer(tmp_path / "tokenizer", 5))
     saved = json.loads((folder / "tokenizer.json").read_text())
     saved["model"]["vocab"]["z"] = 5000
     (folder / "tokenizer.json").write_text(json.dumps(saved))
     config = config_of(tmp_path / "runs", "--data.tokenizer", str(folder))
-    with pytest.raises(UsageError, match="the tokenizer has 260 tokens but ids up to 5,000; number them"):
+    with pytest.raises(UsageError, match="the tokenizer has 261 tokens but ids up to 5,000; number them"):
         prepare_data(config)
     assert not (tmp_path / "runs").exists()
 

@@ -205,15 +205,9 @@ def test_rows_that_processes_cannot_share_are_refused():
         cut_step(TrainConfig(batch_size=360), 7)
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory) -> RunConfig:
-    data = {"num_stories": 100, "vocab_size": 300, "block_size": 64}
-    output = {"runs_dir": str(tmp_path_factory.mktemp("runs"))}
-    return load_config(None, [], {"data": data, "output": output, "train": {"batch_size": 12}})
-
-
 @pytest.mark.parametrize(("size", "processes"), [(5, 1), (4, 2), (1, 3), (16, 12)])
-def test_every_cut_of_a_step_has_its_rows_in_order(config, size, processes):
+def test_every_cut_of_a_step_has_its_rows_in_order(runs_dir, size, processes):
+    config = config_of("gpt_neo", runs_dir, batch_size=12, per_device_train_batch_size="auto")
     data = prepare_data(config)
     train = config.train.model_copy(update={"per_device_train_batch_size": size})
     cut = config.model_copy(update={"train": train})

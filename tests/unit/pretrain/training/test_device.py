@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import itertools
 import os
 import sys
@@ -163,18 +162,6 @@ def config(rows: int, size: int | str, find: bool = True) -> RunConfig:
     return load_config(None, overrides={"train": sizes})
 
 
-@pytest.fixture(autouse=True)
-def _no_collection(request, monkeypatch):
-    """Each attempt but the last collects garbage, which takes a while and matters to one test."""
-    if "collecting" not in request.fixturenames:
-        monkeypatch.setattr(gc, "collect", lambda *_: 0)
-
-
-@pytest.fixture
-def collecting() -> None:
-    """Let a test collect garbage."""
-
-
 @pytest.mark.parametrize(
     ("rows", "size", "earlier", "fits", "expected"),
     [
@@ -219,7 +206,6 @@ def test_several_processes_with_auto_and_one_row_that_does_not_fit_are_told_what
         fit_to_memory(run_that_fits(0, []), config(4, 4), 1)
 
 
-@pytest.mark.usefixtures("collecting")
 def test_the_tensors_of_an_attempt_are_gone_before_the_next():
     kept: list[weakref.ref] = []
 
