@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch.nn.functional import cross_entropy
 
 from eval.config import EvalConfig
@@ -361,3 +362,17 @@ def test_absent_data_are_named(tmp_path, suite, name):
         tasks_of(suite, data)
     with pytest.raises(UsageError, match="--babylm25-dir FOLDER"):
         tasks_of(suite, None)
+
+
+def test_past_tenses_are_correlated_as_nominalisations_are(scorers, data, restated):
+    (task,) = tasks_of("wug-past", data)
+    result = task.measure(scorers["causal"], print)
+    path = data / "full_eval" / "wug_past_tense" / "wug_past_tense.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    scores = [
+        [restated(scorers["causal"], "", text) for text in row["sentences"].split("\t")] for row in rows
+    ]
+    prefers = torch.softmax(torch.tensor(scores), 1)[:, 0]
+    expected = spearmanr(prefers, [row["ratio"] for row in rows])[0]
+    assert result.metrics == {"spearman_correlation": pytest.approx(100 * expected, abs=1e-6)}
+    assert set(result.items["suite"]) == {"wug-past"}
