@@ -34,7 +34,7 @@ CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "arguments.t
 """What may be passed on as consent: never a constant True."""
 KNOWN = {
     ("ffn_variants/variant_files.py", "exec"),  # a variant in a file that was typed, or consented to
-    ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader; test_readers.py holds it
+    ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader; test_records.py holds it
     ("slurm/worker.py", "pickle.loads"),  # what the command that started it writes into a pipe
 }
 

@@ -69,15 +69,7 @@ tokens = len(transformers.AutoTokenizer.from_pretrained(folder))
 weights = {k: v.double().sum().item() for k, v in language_model.state_dict().items()}
 print(json.dumps([[type(each).__name__ for each in loaded], sorted(ffns), tokens, weights]))
 """
-CLASSES = [
-    "Config",
-    "Config",
-    "Model",
-    "ForSequenceClassification",
-    "ForCausalLM",
-    "ForCausalLM",
-    "ForCausalLM",
-]
+CLASSES = ["Config"] * 2 + ["Model", "ForSequenceClassification"] + ["ForCausalLM"] * 3
 
 
 @pytest.mark.parametrize("order", first_is_fast(ORDERS))

@@ -1,4 +1,4 @@
-"""Mistakes on a command line, as a user reads them."""
+"""What a user writes: flags, names, options and names of configurations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
+import yaml
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags, read_flags
+from base.config_input import FOLDERS, find_config, shipped
 from base.errors import UsageError, run_cli
+from base.files import CODE_ROOT
+from base.options import LONGEST_NAME, check_name, like, parse_option_text, write_option_text
 from base.sections import Section
+from ffn_ablations.list_studies import main
 
 
+# Mistakes on a command line, as a user reads them.
 class Inner(Section):
     """A part."""
 
@@ -83,30 +89,10 @@ def test_flags_are_those_of_the_process_where_no_others_are_given(monkeypatch: p
     assert parse_flags(Everything) == Everything.model_validate({"place": "here", "whole": 3})
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("", "PLACE is missing: Where to. --help says more"),
-        ("a b", "'b' is one word too many; --help lists all flags"),
-        ("a --whole x", "--whole: must be a whole number (is x)"),
-        ("a --whole -1", "--whole: must be at least 0 (is -1)"),
-        ("a --whole 9", "--whole: must be less than 9 (is 9)"),
-        ("a --whole", "--whole needs a value; one that begins with a dash is written --whole=-VALUE"),
-        ("a --number 0", "--number: must be greater than 0 (is 0)"),
-        ("a --number 3", "--number: must be at most 2 (is 3)"),
-        ("a --number inf", "--number: must be a finite number (is inf)"),
-        ("a --colour gren", "unknown value of --colour: 'gren'; did you mean 'green'? Available: red, green"),
-        ("a --either x", "--either: must be 'run' or a whole number"),
-        ("a --options b", "--options: b has no value; give names and values: NAME VALUE NAME VALUE"),
-        ("a --switch --no-switch", "--no-switch: not allowed with argument --switch; --help says more"),
-        ("a --left-open perhaps", "--left-open: must be true or false (is perhaps)"),
-        ("a --wohle 3", "unknown flag --wohle, did you mean --whole?"),
-        ("a --is-round", "unknown flag --is-round, did you mean --inner.is-round?"),
-        ("a --zzz", "unknown flag --zzz, --help lists all flags"),
-        ("a --size 1", "--inner.size: must be at least 2 (is 1)"),
-        ("--words b tests", "tests was read as a value of --words; write it before the flags"),
-    ],
-)
+MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("line", "told"), MISTAKES.items())
 def test_a_mistake_is_one_line_that_says_what_is_allowed(line: str, told: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_flags(Everything, line.split())
@@ -158,3 +144,124 @@ def test_a_message_does_not_repeat_thousands_of_characters(capsys: pytest.Captur
     with pytest.raises(SystemExit, match="2"):
         run_cli(main)
     assert capsys.readouterr().err == f"error: --seeds is {'9' * 77}...; give whole numbers, as 1-5\n"
+
+
+# Names, options and how users write them.
+# What a user may call a folder.
+GOOD = ["a", "0", "seed3-1a2b", "my-own_run.v2", "größe", "a+b=c@d,50%", "x" * LONGEST_NAME]
+BAD = ["", ".", "..", ".a", "-a", "_a", "a/b", "/a", "a b", "a\nb", "a\x1b", "a\0", "a;b", "$a", "a*", "a`b`"]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_names(name):
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", [*BAD, "a|b", "a>b", "a'b", 'a"b', "a\\b", "a~b", "a#b", "x" * 5000, "ö" * 150]
+)
+def test_names_that_are_none(name):
+    with pytest.raises(ValueError, match="cannot name a folder; give letters, digits and") as told:
+        check_name(name)
+    assert len(str(told.value)) < 300
+
+
+# Names with options, as users write heads and variants.
+def test_what_is_written_is_read_back() -> None:
+    options = {"grid_size": 3, "scale": 0.5, "activation": "gelu"}
+    text = write_option_text("kan", options, ["frozen"])
+    assert text == "kan activation=gelu grid_size=3 scale=0.5 frozen"
+    read = parse_option_text(text, "head", ("frozen",))
+    assert (read.name, dict(read.options), read.words) == ("kan", options, ("frozen",))
+    assert parse_option_text("  kan   b=1 a=x ", "variant").options == {"b": 1, "a": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("kan 3", (), "variant 'kan 3': '3' is no option=value; write for example \"kan option=value\""),
+        ("kan frozen", (), "'frozen' is no option=value"),
+        ("kan a=", ("frozen",), "'a=' is neither option=value nor frozen"),
+        ("kan =3", (), "'=3' is no option=value"),
+        ("kan a=1 a=2", (), "a is given twice"),
+    ],
+)
+def test_other_words_are_refused(text: str, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError) as told:
+        parse_option_text(text, "variant", words)
+    assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("default", "value", "wanted"),
+    [(5, 3.0, "3"), (1.0, 2, "2.0"), (5, 2.5, "2.5"), ("a", 3, "3"), (None, 1, "1")],
+)
+def test_numbers_take_the_type_of_the_default_where_that_changes_nothing(default, value, wanted) -> None:
+    assert str(like(default, value)) == wanted
+
+
+# Which file a name means: an own one, or one that ships.
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_a_name_means_the_shipped_one_from_any_folder() -> None:
+    assert find_config(Path("tiny"), "config") == CODE_ROOT / "configs/tiny.yaml"
+    assert find_config(Path("thesis.yaml"), "study") == CODE_ROOT / "configs/studies/thesis.yaml"
+    assert find_config(Path("one-gpu"), "preset") == CODE_ROOT / "configs/clusters/one-gpu.yaml"
+
+
+def test_an_own_file_goes_before_and_a_folder_does_not(here: Path) -> None:
+    (here / "tiny").mkdir()
+    assert find_config(Path("tiny"), "config") == CODE_ROOT / "configs/tiny.yaml"
+    (here / "tiny.yaml").touch()
+    assert find_config(Path("tiny"), "config") == Path("tiny.yaml")
+    assert find_config(Path("tiny.yaml"), "config") == Path("tiny.yaml")
+    (here / "gpt-neo").touch()
+    assert find_config(Path("gpt-neo"), "config") == Path("gpt-neo")
+    assert find_config(Path("tiny"), "config", here / "tiny") == CODE_ROOT / "configs/tiny.yaml"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("tinny", "config tinny does not exist; did you mean tiny? The shipped ones are: gpt-neo, "),
+        ("zzz.yaml", "config zzz.yaml does not exist; the shipped ones are: gpt-neo, "),
+        ("elsewhere/tiny", "config elsewhere/tiny does not exist; "),
+        ("x" * 5000, "does not exist; the shipped ones are"),
+        (".", "config . is a folder; the shipped ones are"),
+    ],
+)
+def test_what_is_nowhere_is_told_with_what_there_is(name: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_config(Path(name), "config")
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+NAMES = [name for kind in FOLDERS for name in shipped(kind)]
+
+
+def test_a_copy_is_the_file_itself_and_is_written_once(here, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in NAMES:
+        main([name])
+        shown = capsys.readouterr().out
+        main([name, "--copy"])
+        assert capsys.readouterr().out == f"{name}.yaml\n"
+        (original,) = (CODE_ROOT / "configs").rglob(f"{name}.yaml")
+        assert (here / f"{name}.yaml").read_text() == original.read_text() == shown
+    with pytest.raises(UsageError, match="exists here already"):
+        main([NAMES[0], "--copy"])
+
+
+def test_the_list_has_every_name_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    listed = dict(line.split(None, 1) for line in lines)
+    assert listed.keys() == set(NAMES)
+    assert len(NAMES) == len(set(NAMES)) == len(list((CODE_ROOT / "configs").rglob("*.yaml")))
+    assert listed["quickstart"] == "A complete small study that needs no network and no data"
+    assert max(map(len, listed.values())) <= 90

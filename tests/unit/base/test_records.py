@@ -1,18 +1,39 @@
-"""State files: what does not parse is told and taken as not there, and other versions are read."""
+"""Files that are read: one reader for each format, one line for what is wrong, and none of their code."""
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
-from base.records import parse_record, peek_record, read_record, set_aside, write_record
+from base.config_input import read_yaml
+from base.errors import UsageError
+from base.files import PACKAGES
+from base.model_folders import clean_name, refuse_code
+from base.options import Option, like, read_value
+from base.records import (
+    parse_json,
+    parse_record,
+    peek_record,
+    read_json,
+    read_record,
+    set_aside,
+    write_record,
+)
+from eval.backbones import backbone_runs
+from ffn_variants.models.loading import load_pretrained, load_tokenizer
+from pretrain.sampling import load_causal_model
+from tests.bad_inputs import NO_JSON, UNREADABLE
 
 
+# Files that are read: one reader for each format, and one line for what is wrong.
+# State files: what does not parse is told and taken as not there, and other versions are read.
 @dataclass(frozen=True)
 class Place:
     name: str
@@ -92,20 +113,6 @@ def test_what_is_no_record_holds_nothing(text, tmp_path):
         parse_record((tmp_path / "a.json").read_bytes())
 
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(st.dictionaries(st.text().filter(lambda key: key != "sha256"), values))
-@pytest.mark.ci
-def test_any_json_values_come_back(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("records") / "a.json"
-    write_record(path, content)
-    assert read_record(path, dict) == content
-
-
 def test_a_folder_is_set_aside(tmp_path, capsys):
     for name in "ab":
         (tmp_path / "model").mkdir()
@@ -113,3 +120,106 @@ def test_a_folder_is_set_aside(tmp_path, capsys):
         set_aside(tmp_path / "model", f"it is\n{name}")
     assert os.listdir(tmp_path / "model.broken") == ["b"]
     assert capsys.readouterr().err.count("\n") == 2
+
+
+# Reading JSON and YAML that anybody may have written: one function each, and one line for what is wrong.
+OWN_ROUND_TRIPS = {"report/document/document.py"}
+"""Where what this project wrote just before is read, without a file."""
+
+
+def test_every_file_goes_through_one_reader_of_its_format(repository: Path) -> None:
+    found = {
+        path.relative_to(repository).as_posix()
+        for package in PACKAGES
+        for path in (repository / package).rglob("*.py")
+        if re.search(r"\bjson\.loads?\(|\byaml\.\w*load\w*\(|\bJSONDecoder\(", path.read_text())
+    }
+    assert found == {"base/records.py", "base/config_input.py"} | OWN_ROUND_TRIPS
+
+
+@pytest.mark.parametrize("name", [name for name in UNREADABLE if name not in ("empty.bin", "loop.yaml")])
+def test_what_is_no_yaml_mapping_is_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(UNREADABLE[name])
+    with pytest.raises(UsageError) as told:
+        read_yaml(tmp_path / name)
+    assert name in str(told.value)
+    assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 500
+
+
+@pytest.mark.parametrize("name", NO_JSON)
+def test_what_is_no_json_is_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        parse_json(NO_JSON[name])
+    (tmp_path / "config.json").write_bytes(NO_JSON[name])
+    for read in (read_json, lambda path: refuse_code(path.parent)):
+        with pytest.raises(UsageError, match=r"config\.json is not JSON \([^\n]+$"):
+            read(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("digits", [309, 4000, 100_000])
+def test_a_number_that_no_float_has_room_for_is_no_option(digits: int) -> None:
+    value = like(3, read_value("9" * digits))
+    with pytest.raises(UsageError, match="grid_size must be a finite number"):
+        Option(default=3, help="").check("grid_size", value)
+
+
+# What a saved model's folder may not bring.
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "vocab_size": 16, "intermediate_size": 8}
+    config = GPTNeoConfig(**sizes, attention_types=[[["global"], 1]], max_position_embeddings=8)
+    GPTNeoForCausalLM(config).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def bring_code(folder: Path, name: str) -> None:
+    """Let a folder name a class in a module that leaves a file behind when it is imported."""
+    (folder / "own.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()\nclass Own: pass\n")
+    path = folder / name
+    content = json.loads(path.read_text()) if path.exists() else {}
+    classes = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"), "own.Own")
+    path.write_text(json.dumps(content | {"auto_map": classes}))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_folder_with_code_of_its_own_is_refused_and_nothing_runs(folder, name, monkeypatch):
+    assert load_pretrained(AutoModelForCausalLM, folder)[0].config.hidden_size == 8
+    bring_code(folder, name)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks where it is not told
+    for load in (
+        lambda: load_pretrained(AutoModelForCausalLM, folder),
+        lambda: load_tokenizer(folder),
+        lambda: load_causal_model(folder),
+        lambda: backbone_runs(folder, [1], folder.parent / "runs"),
+    ):
+        with pytest.raises(UsageError, match="names code of its own"):
+            load()
+    assert not (folder / "ran").exists()
+
+
+def test_pickled_weights_are_not_read(folder):
+    class Program:
+        def __reduce__(self):
+            return open, (str(folder / "ran"), "w")
+
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Program()))
+    with pytest.raises(UsageError, match="cannot load the model") as error:
+        load_pretrained(AutoModelForCausalLM, folder)
+    assert "\n" not in str(error.value)
+    assert not (folder / "ran").exists()
+
+
+def test_a_name_of_somebody_else_is_fit_for_a_path_and_a_line():
+    names = {"gpt_neo": "gpt_neo", "..": "unnamed", "../../x": "x", "a\x1b[2Jb\nc": "a-2Jb-c", "": "unnamed"}
+    assert {text: clean_name(text) for text in names} == names
+
+
+def test_the_type_of_a_model_leads_to_no_folder_elsewhere(folder):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "../../../up\n"}))
+    runs = folder.parent / "runs"
+    (run,) = backbone_runs(folder, [1], runs)
+    assert run.resolve().is_relative_to(runs.resolve())
+    assert "\n" not in str(run)

@@ -1,17 +1,26 @@
-"""The one command: every command is there under its name, and what is mistyped is told."""
+"""The one command: its commands and settings, what it loads, and files named as its packages are."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from base.errors import UsageError
 from base.files import PACKAGES
+from eval.config import EvalConfig
 from ffn_ablations.cli import COMMANDS, find_command, main, overview
+from ffn_ablations.flags_as_keywords import typed_values
+from pretrain.config import RunConfig
+from tests.cases import first_is_fast
 
+# The one command: every command is there under its name, and what is mistyped is told.
 ROOT = Path(__file__).parents[3]
 
 
@@ -86,3 +95,132 @@ def test_a_command_without_what_it_needs_says_so(command: str, tmp_path, monkeyp
         main(command.split())
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+# Settings as keywords.
+def test_nested_dotted_and_short_names_find_the_same_fields() -> None:
+    nested = typed_values(RunConfig, {"model": {"ffn": "kan"}, "optim": {"max_steps": 3}, "seed": 2})
+    dotted = typed_values(RunConfig, {"ffn": "kan", "optim.max_steps": np.int64(3), "seed": 2})
+    assert nested.values == dotted.values
+    assert nested.values == {("model", "ffn"): "kan", ("optim", "max_steps"): 3, ("seed",): 2}
+    assert type(dotted.values["optim", "max_steps"]) is int
+
+
+def test_options_are_one_value_and_paths_are_texts() -> None:
+    found = typed_values(RunConfig, {"model": {"ffn_options": {"grid_size": 5}}, "runs_dir": Path("a") / "b"})
+    assert found.values == {("model", "ffn_options"): {"grid_size": 5}, ("output", "runs_dir"): "a/b"}
+    files = typed_values(EvalConfig, {"include_path": (Path("c"),), "finetune": {"head": ["linear"]}})
+    assert files.values == {("include_path",): ["c"], ("finetune", "head"): ["linear"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"fnn": "kan"}, "unknown setting 'fnn', did you mean ffn?"),
+        ({"max_steps": 3}, "unknown setting 'max_steps', did you mean optim.max_steps?"),
+        ({"optim": {"maxsteps": 3}}, "unknown setting 'optim.maxsteps', did you mean optim.max_steps?"),
+        ({"optim": 3}, "optim is a section: give a mapping of its settings, not 3"),
+        ({"ffn": "kan", "model": {"ffn": "gelu"}}, "ffn and model.ffn are the same setting; give it once"),
+    ],
+)
+def test_a_mistake_names_what_was_meant(values: dict, said: str) -> None:
+    with pytest.raises(UsageError) as told:
+        typed_values(RunConfig, values)
+    assert str(told.value) == said
+
+
+# Files and folders of whoever works somewhere, named as packages of this project are.
+USES = "import ffn_ablations; print(ffn_ablations.compare.__module__)"
+
+
+def in_folder(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.ci
+def test_folders_of_its_names_do_no_harm(tmp_path: Path) -> None:
+    for folder in ("report/figures", "report/paper", "scores/suites", "eval", "base/run"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "report/figures/forest.svg").touch()
+    assert in_folder(tmp_path, "-c", USES).stdout == "ffn_ablations.comparing\n"
+    assert in_folder(tmp_path, "-m", "ffn_ablations", "report", "--help").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["base.py", "report/__init__.py"])
+def test_a_file_in_place_of_a_package_is_named_and_not_run(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("print('this was run')")
+    done = in_folder(tmp_path, "-c", "import ffn_ablations")
+    assert (done.returncode, done.stdout) == (1, "")
+    said = f"{tmp_path / name} has the name of a package of ffn-ablations"
+    assert said in done.stderr.splitlines()[-1]
+    (line,) = in_folder(tmp_path, "-m", "ffn_ablations", "report", "--help").stderr.splitlines()
+    assert said in line
+
+
+def test_a_script_of_its_name_is_told_before_it_imports_itself(tmp_path: Path) -> None:
+    (tmp_path / "report.py").write_text(f"print('begun')\n{USES}")
+    done = in_folder(tmp_path, "report.py")
+    assert done.stdout == "begun\n"
+    assert done.stderr.splitlines()[-1].endswith("rename it")
+
+
+@pytest.mark.ci
+def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Not in ``report/``: in a clone that folder holds code."""
+    done = in_folder(tmp_path, "-m", "ffn_ablations", "report", str(repository / "examples/scores.csv"))
+    assert done.stdout.splitlines()[-1] == "scores-report/report.md"
+    assert [path.name for path in tmp_path.iterdir()] == ["scores-report"]
+
+
+# What a command loads for its own work: no library of models where it only reads flags, files or rows.
+HEAVY = ("torch", "transformers", "datasets", "submitit", "sklearn", "lm_eval", "scipy.stats")
+RUN = """
+import json, sys
+from ffn_ablations.cli import run
+try:
+    run()
+except SystemExit as end:
+    status = end.code or 0
+print(json.dumps([status, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
+"""
+
+
+def run(*words: str) -> tuple[int, list[str]]:
+    """Run a command; returns its exit status and what it loaded."""
+    code = [sys.executable, "-c", RUN.replace("HEAVY", repr(HEAVY)), *words]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=120, check=True)
+    return tuple(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "command",
+    first_is_fast(
+        ["train", "eval", "report", "study run", "study status", "study archive", "explain", "generate"]
+    ),
+)
+@pytest.mark.ci
+def test_help_loads_no_library_of_models(command: str) -> None:
+    assert run(*command.split(), "--help") == (0, [])
+
+
+@pytest.mark.ci
+def test_a_mistake_in_a_flag_is_told_without_a_library_of_models() -> None:
+    assert run("train", "--fnn", "kan") == (2, [])
+    assert run("trani", "tiny") == (2, [])
+    assert run("study", "run", "--cluster", "slrum", "study.yaml") == (2, [])
+
+
+@pytest.mark.ci
+def test_a_report_of_a_csv_loads_no_library_of_models(repository: Path, tmp_path: Path) -> None:
+    table = repository / "examples" / "scores.csv"
+    assert run("report", str(table), "--out", str(tmp_path)) == (0, [])
+    assert (tmp_path / "report.md").is_file()
+
+
+@pytest.mark.ci
+def test_the_status_of_a_study_loads_no_library_of_models(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
+    assert run("study", "status", str(tmp_path)) == (0, [])

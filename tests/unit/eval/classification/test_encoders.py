@@ -1,46 +1,181 @@
-"""Vectors of texts and of tokens without padding, against transformers' own padded forward pass."""
+"""Classification without padding, against transformers' own padded passes, and as a GPU does it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import cycle
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, GPT2Config, PreTrainedModel, T5Config
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPTNeoConfig,
+    GPTNeoForSequenceClassification,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    T5Config,
+)
 
-from eval.classification.classifier import Features, HeadClassifier, stack
-from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
+from eval.classification.classifier import (
+    Features,
+    HeadClassifier,
+    PaddedClassifier,
+    StockHead,
+    make_classifier,
+    stack,
+)
+from eval.classification.encoders import (
+    TOKENS_PER_CHUNK,
+    PackedEncoder,
+    PaddedEncoder,
+    lay_out,
+    make_encoder,
+    padded_inputs,
+)
 from eval.classification.example_tokens import Encoded
 from eval.classification.finetune import trained_state
 from eval.classification.heads import build_head
-from eval.classification.prediction import features
+from eval.classification.prediction import features, predict
 from eval.classification.segments import Segmented
-from ffn_variants import build_model
-from scores.head_descriptions import HEADS, parse_head
+from ffn_variants import FFN_VARIANTS, build_model
+from scores.head_descriptions import HEADS, get_head, parse_head
+from tests.cases import diagonal_is_fast
 
+# Classification without padding, against transformers' own padded forward and backward pass.
+PACKABLE = ("gpt_neo", "roberta")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+# Of activations, which see one number at a time, the usual one.
+BLOCKS = ["gelu", *(name for name, spec in FFN_VARIANTS.items() if spec.kind == "block")]
+SIZES = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, **IDS}
+
+
+def build(family: str, ffn: str = "gelu", layers: int = 2, dropout: float = 0.0) -> PreTrainedModel:
+    """A classifier with weights large enough for attention to matter."""
+    torch.manual_seed(0)
+    sizes: dict = {"num_hidden_layers": layers, "num_attention_heads": 2, "max_position_embeddings": 91}
+    if family == "roberta":
+        sizes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    else:
+        sizes |= {"window_size": 6}
+    config = build_model(family, ffn, initializer_range=0.3, **SIZES, **sizes).config
+    config.num_labels = 3
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+def examples(lengths: list[int], seed: int = 0) -> Encoded:
+    rng = np.random.default_rng(seed)
+    ids = [[1, *rng.integers(3, 50, length - 2), 2] for length in lengths]
+    return Encoded.from_lists(ids, rng.integers(0, 3, len(lengths)))
+
+
+def padded_logits(model: PreTrainedModel, data: Encoded, length: int = 90) -> torch.Tensor:
+    """What transformers makes of examples padded to a fixed length."""
+    ids, mask, start = torch.zeros(len(data), length, dtype=torch.long), torch.zeros(len(data), length), 0
+    for row, size in enumerate(data.lengths):
+        ids[row, :size] = torch.tensor(data.tokens[start : start + size])
+        mask[row, :size] = 1
+        start += size
+    return model(input_ids=ids, attention_mask=mask).logits
+
+
+def gradients(model: PreTrainedModel, logits: torch.Tensor, labels: np.ndarray) -> dict[str, torch.Tensor]:
+    model.zero_grad(set_to_none=True)
+    F.cross_entropy(logits, torch.from_numpy(labels)).backward()
+    return {
+        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+        for name, p in model.named_parameters()
+    }
+
+
+@pytest.mark.parametrize("in_one_row", [True, False])
+@pytest.mark.parametrize(
+    ("family", "layers"), [("gpt_neo", 1), ("gpt_neo", 3), ("roberta", 1), ("roberta", 3)]
+)
+def test_logits_and_gradients_are_those_of_a_padded_batch(family, layers, in_one_row, error):
+    data = examples([4, 70, 9, 4, 25, 66, 2, 31, 13, 80])
+    stock, model = build(family, layers=layers).eval(), build(family, layers=layers)
+    wanted = padded_logits(stock, data)
+    wanted_gradients = gradients(stock, wanted, data.labels)
+    logits = HeadClassifier(PackedEncoder(model, in_one_row), StockHead(model)).eval()(data).logits
+    assert logits.detach().abs().max() > 0.05
+    assert error(logits.detach(), wanted.detach()) < 1e-5
+    for name, gradient in gradients(model, logits, data.labels).items():
+        assert error(gradient, wanted_gradients[name]) < 2e-5, name
+
+
+@pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(PACKABLE, BLOCKS))
+@pytest.mark.ci
+def test_every_variant_gives_what_the_padded_batch_gives(family, ffn, error):
+    data = examples([5, 40, 12, 3])
+    wanted = padded_logits(build(family, ffn).eval(), data).detach()
+    classifier = make_classifier(build(family, ffn))
+    assert isinstance(classifier, HeadClassifier)
+    assert error(classifier.eval()(data).logits.detach(), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("family", PACKABLE)
+def test_a_text_that_ends_in_the_padding_token_is_read_to_its_end(family):
+    ids = [[1, 7, 8, 0], [1, 7, 8, 9, 10, 11, 0]]
+    classifier = make_classifier(build(family)).eval()
+    both = classifier(Encoded.from_lists(ids, [0, 0])).logits
+    without = classifier(Encoded.from_lists([row[:-1] for row in ids], [0, 0])).logits
+    assert (both - without).abs().min() > 1e-4
+    alone = classifier(Encoded.from_lists(ids[:1], [0])).logits
+    torch.testing.assert_close(both[:1], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_stock_models_are_computed_as_they_are(error):
+    sizes, data = {**SIZES, "num_labels": 3}, examples([4, 30, 9])
+    layers = {"num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}
+    stock_gpt_neo = GPTNeoForSequenceClassification(GPTNeoConfig(**sizes, **layers))
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 2}
+    stock_roberta = RobertaForSequenceClassification(RobertaConfig(**sizes, **layers))
+    for model, kind in ((stock_gpt_neo, PaddedClassifier), (stock_roberta, HeadClassifier)):
+        wanted = padded_logits(model.eval(), data).detach()
+        classifier = make_classifier(model)
+        assert type(classifier) is kind
+        assert error(classifier(data).logits.detach(), wanted) < 1e-5
+
+
+def test_dropout_has_the_mean_and_spread_of_transformers_own():
+    same = examples([9]).take([0] * 2000)
+    stock, model = build("roberta", dropout=0.3).train(), build("roberta", dropout=0.3)
+    with torch.no_grad():
+        torch.manual_seed(1)
+        wanted, found = padded_logits(stock, same, 9), make_classifier(model).train()(same).logits
+    error = (wanted.var(0) / len(wanted) + found.var(0) / len(found)).sqrt()
+    assert ((wanted.mean(0) - found.mean(0)).abs() < 4 * error).all()
+    torch.testing.assert_close(found.std(0), wanted.std(0), rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("family", PACKABLE)
+def test_bf16_products_give_about_the_same(family):
+    data = examples([5, 60, 33])
+    classifier = make_classifier(build(family)).eval()
+    exact = classifier(data).logits
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = classifier(data).logits.float()
+    assert 0 < (rounded - exact).abs().max() < 0.1 * exact.abs().max() + 0.02
+
+
+# Vectors of texts and of tokens without padding, against transformers' own padded forward pass.
 FAMILIES = ("gpt_neo", "roberta")
 
 
 def backbone(family: str) -> PreTrainedModel:
-    """A model without head, with weights large enough for attention to matter."""
-    torch.manual_seed(0)
-    sizes: dict = {"num_layers": 2, "num_heads": 2, "window_size": 6, "max_position_embeddings": 90}
-    if family == "roberta":
-        sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 91}
-        sizes |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-    shared = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, **IDS}
-    config = build_model(family, "gelu", initializer_range=0.3, **shared, **sizes).config
-    model = AutoModel.from_config(config)
+    """A model without head."""
+    model = AutoModel.from_config(build(family, dropout=0.1).config)
     model.pooler = None
     return model.eval()
-
-
-def examples(lengths: list[int]) -> Encoded:
-    rng = np.random.default_rng(0)
-    ids = [[1, *rng.integers(3, 50, length - 2), 2] for length in lengths]
-    return Encoded.from_lists(ids, rng.integers(0, 3, len(lengths)))
 
 
 def one_by_one(model: PreTrainedModel, data: Encoded) -> list[torch.Tensor]:
@@ -156,3 +291,82 @@ def test_dropout_of_a_head_has_its_mean_and_variance_on_kept_features_too():
             logits = classifier.train()(batch.take(many)).logits
             assert ((logits.mean(0) - mean).abs() < 4 * (variance / len(many)).sqrt()).all()
             torch.testing.assert_close(logits.var(0), variance, rtol=0.1, atol=0)
+
+
+# Fine-tuning as a GPU does it, on a CPU: texts in rows of their own, and memory that runs out.
+CPU = torch.device("cpu")
+
+
+def test_rows_are_padded_by_hand():
+    data = Encoded.from_lists([[5, 6, 7], [8]], [0, 1])
+    layout = lay_out(data, 9, CPU)
+    assert layout.input_ids.tolist() == [[5, 6, 7], [8, 9, 9]]
+    assert layout.position_ids.tolist() == [[0, 1, 2], [0, 0, 0]]
+    assert layout.starts.tolist() == [0, 3, 3, 4, 6]
+    states = torch.arange(6.0)[:, None]
+    assert layout.of_texts(states)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert layout.at(states, torch.tensor([2, 0]))[:, 0].tolist() == [2, 3]
+    row = lay_out(data, 9, CPU, in_one_row=True)
+    assert (row.input_ids.tolist(), row.position_ids.tolist()) == ([[5, 6, 7, 8]], [[0, 1, 2, 0]])
+    assert row.starts.tolist() == [0, 3, 4]
+    assert row.at(states, torch.tensor([2, 0]))[:, 0].tolist() == [2, 3]
+
+
+def classifier_of(family: str, head: str) -> HeadClassifier:
+    """As it is off the CPU."""
+    encoder = make_encoder(backbone(family))
+    encoder.in_one_row = False
+    return HeadClassifier(encoder, build_head(parse_head(head), 16, 2), get_head(head).reads)
+
+
+@contextmanager
+def room_for(classifier: HeadClassifier, rows: int, tried: list[int]) -> Iterator[None]:
+    """A device on which more than so many vectors do not fit."""
+
+    def refuse(module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
+        tried.append(len(args[0]))
+        if tried[-1] > rows:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    handle = classifier.dropout.register_forward_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize("head", ["linear", "space", "swipe", "segment-attention"])
+def test_predictions_do_not_depend_on_what_fits(head):
+    classifier = classifier_of("roberta", head)
+    data = examples([2 + number % 9 for number in range(42)])
+    if get_head(head).reads == "segments":
+        data = segmented(data, [1, 2, 3] * 7)
+    data = data.take(range(21))
+    expected, tried = predict(classifier, data, 1), list[int]()
+    with room_for(classifier, 3, tried), pytest.warns(UserWarning, match="memory ran out with 16 at a time"):
+        found = predict(classifier, data, 16)
+    assert tried == [16, 8, 4, *[2] * 10, 1]  # the size that fits is kept
+    np.testing.assert_allclose(found.logits, expected.logits, rtol=0, atol=1e-5)
+    assert (found.segment_scores is None) == (expected.segment_scores is None)
+    for own, other in zip(found.segment_scores or (), expected.segment_scores or (), strict=True):
+        np.testing.assert_allclose(own, other, rtol=0, atol=1e-5)
+
+
+def test_types_reach_a_model_that_has_a_use_for_them():
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 16}
+    model, types = BertModel(BertConfig(vocab_size=50, **sizes)), [[0, 1, 0], [1, 0]]
+    data = Encoded.from_lists([[5, 6, 7], [8, 9]], [0, 1], token_type_ids=types)
+    inputs = padded_inputs(model, data)
+    assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
+    assert inputs["token_type_ids"].tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_a_long_document_is_encoded_in_chunks(monkeypatch):
+    """So that the memory of training on it is bounded."""
+    classifier, sizes = classifier_of("roberta", "swipe"), list[int]()
+    encode = classifier._pooled
+    monkeypatch.setattr(classifier, "_pooled", lambda batch: sizes.append(len(batch.tokens)) or encode(batch))
+    data, one = Encoded.from_lists([[5] * 30] * 300, [0] * 300), np.zeros(1, dtype=np.int64)
+    classifier(Segmented(data, one + 300, one, one > 0, one, np.zeros((300, 2), dtype=np.int64)))
+    assert len(sizes) == 2
+    assert max(sizes) <= TOKENS_PER_CHUNK

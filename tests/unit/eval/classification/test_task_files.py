@@ -9,14 +9,12 @@ from functools import partial
 from pathlib import Path
 
 import lm_eval
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.data import read_task_data
-from eval.classification.example_tokens import encode
 from eval.classification.examples import SPLITS, data_source, read_examples
 from eval.classification.find_tasks import GLUE_TASKS, classification_tasks, find_task
 from eval.classification.list_heads import list_tasks
@@ -112,28 +110,6 @@ def test_two_splits_of_a_data_set_may_be_trained_on_together(tmp_path, monkeypat
     task = str(tmp_path / "joined.yaml")
     assert [row["text"] for row in read(task)] == [*files["train"], *files["validation"]]
     assert [row["text"] for row in read(task, "validation")] == files["test"]
-
-
-def test_a_task_of_glue_may_be_ones_own_file(shared_data, tmp_path):
-    """The same tokens, labels and names from a user's file as from the shipped one."""
-    glue = shared_data / "glue"
-    (tmp_path / "mine.yaml").write_text(
-        f"files: {{train: {glue}/rte.train.jsonl.gz, validation: {glue}/rte.validation.jsonl.gz}}\n"
-        "text: [sentence1, sentence2]\nlabels: [0, 1]\n"
-    )
-    own, config = find_task(str(tmp_path / "mine.yaml"), CONFIG), EvalConfig(glue_dir=glue)
-    undeclared = tmp_path / "found.yaml"
-    undeclared.write_text((tmp_path / "mine.yaml").read_text().replace("labels: [0, 1]\n", ""))
-    assert find_task(str(undeclared), CONFIG).labels == (0, 1)
-    tokenizer = train_tokenizer(iter(stories(100, 0)), 400)
-    for split in ("train", "validation"):
-        encoded = []
-        for task in (own, GLUE_TASKS["rte"]):
-            rows = read_examples(task, split, config)
-            texts, labels = [task.make_input(row) for row in rows], [row["label"] for row in rows]
-            encoded.append(encode(tokenizer, texts, labels, 64, [str(row["idx"]) for row in rows]))
-        for field in ("tokens", "lengths", "labels", "truncated", "idx"):
-            np.testing.assert_array_equal(*(getattr(data, field) for data in encoded))
 
 
 NO = ("no", "False", "negative", "unacceptable", "contradiction")

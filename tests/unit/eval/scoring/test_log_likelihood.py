@@ -1,4 +1,4 @@
-"""Scores against lm-eval's own model, and against stock transformers one text at a time."""
+"""Scores against stock transformers one text at a time, and the trees that share prefixes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -24,12 +25,21 @@ from transformers import (
 )
 
 from eval.memory import Budget
-from eval.scoring.causal import longest_tree, shared_causal_scores
-from eval.scoring.log_likelihood import causal_log_likelihoods, num_positions, pseudo_log_likelihoods
+from eval.scoring.causal import PrefixTrees, build_prefix_trees, longest_tree, shared_causal_scores
+from eval.scoring.log_likelihood import (
+    causal_log_likelihoods,
+    num_positions,
+    pseudo_log_likelihoods,
+    span_log_likelihoods,
+)
+from eval.scoring.scorers import SpanScorer
 from eval.scoring.text_batches import ScoredText, Scores
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
+from pretrain.data.embedded.stories import stories
+from pretrain.data.tokenizer import add_sentinels, train_tokenizer
 from tests.cases import diagonal_is_fast
 
+# Scores against lm-eval's own model, and against stock transformers one text at a time.
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MASK = 9999
 # Of activations, which see one number at a time, the usual one.
@@ -137,12 +147,12 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
     if family == "roberta":
         for masking in ("original", "within_word_l2r"):
             expected = masked_one_by_one(model, texts, 59, masking)
-            for batch_tokens in (7, 300):
-                assert_same(pseudo_log_likelihoods(model, texts, 59, batch_tokens, masking), expected)
+            for batch in (7, 300, Budget(300, head_rows=3)):
+                assert_same(pseudo_log_likelihoods(model, texts, 59, batch, masking), expected)
         return
     expected = causal_one_by_one(model, texts)
-    for batch_tokens in (7, 300):
-        assert_same(causal_log_likelihoods(model, texts, batch_tokens), expected)
+    for batch in (7, 300, Budget(300, head_rows=3)):
+        assert_same(causal_log_likelihoods(model, texts, batch), expected)
     with torch.inference_mode():
         for tree_tokens in (1, 12, 1000):
             assert_same(shared_causal_scores(model, texts, Budget(512), tree_tokens), expected)
@@ -267,3 +277,141 @@ def test_num_positions_counts_what_can_be_read():
     masked(input_ids=torch.ones(1, 64, dtype=torch.long))
     with pytest.raises((IndexError, RuntimeError)):
         masked(input_ids=torch.ones(1, 65, dtype=torch.long))
+
+
+# Scores of encoder-decoders against transformers' own forward pass with labels, one text at a time.
+SENTINEL = 58
+SIZES = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, **IDS}
+
+
+def span_texts(num_texts: int, longest: int = 12) -> list[ScoredText]:
+    """``<s>``, a context for some, the scored part, and ``</s>``; some texts stand there twice."""
+    rng = random.Random(0)
+    texts = []
+    for _ in range(num_texts):
+        ids = [1, *(rng.randrange(3, 58) for _ in range(rng.randint(1, longest))), 2]
+        start = rng.choice([1, 1, rng.randint(1, len(ids) - 2)])
+        texts.append(ScoredText(ids, start, len(ids) - 1))
+    return [*texts, *texts[:5]]
+
+
+def one_by_one(model: PreTrainedModel, texts: list[ScoredText]) -> Scores:
+    """The formula, in float64, the decoder's input made by transformers.
+
+    The sentinel is a label too, and its probability is no part of the score.
+    """
+    totals, greedy = [], []
+    for text in texts:
+        ids = list(text.input_ids)
+        read = torch.tensor([[*ids[: text.start], SENTINEL, *ids[text.end :]]])
+        labels = torch.tensor([[SENTINEL, *ids[text.start : text.end]]])
+        with torch.no_grad():
+            logits = model(input_ids=read, labels=labels).logits[0, 1:].double()
+        scored = labels[0, 1:]
+        totals.append(-cross_entropy(logits, scored, reduction="sum").item())
+        greedy.append(bool((logits.argmax(-1) == scored).all()))
+    return Scores(np.array(totals), np.array(greedy))
+
+
+# Of the variants those that are formed differently; the others differ in their FFN alone.
+@pytest.mark.parametrize("ffn", ["kan", "none", "stock"])
+def test_scores_are_those_of_the_formula(stock_model, ffn):
+    torch.manual_seed(1)
+    model = stock_model("span_corruption", 60) if ffn == "stock" else build_model("t5", ffn, **SIZES).eval()
+    texts = span_texts(12)
+    expected = one_by_one(model, texts)
+    assert np.std(expected.log_likelihood) > 1
+    for batch in (1, 300, Budget(300, head_rows=3)):
+        assert_same(span_log_likelihoods(model, texts, SENTINEL, batch), expected)
+
+
+def test_texts_are_scored_by_the_first_sentinel():
+    tokenizer = train_tokenizer(iter(stories(100, 0)), 300)
+    sizes = {**SIZES, "vocab_size": len(tokenizer) + 100, "max_position_embeddings": 24}
+    model = build_model("t5", "gelu", **sizes).eval()
+    with pytest.raises(UsageError, match=r"the tokenizer has no <extra_id_0>, which scoring needs"):
+        SpanScorer(model, tokenizer).score_continuations([("", "A dog.")])
+    sentinels = add_sentinels(tokenizer)
+    scorer = SpanScorer(model, tokenizer)
+    found = scorer.score_continuations([("", "Tim has a dog."), ("Tim has", " a dog.")]).log_likelihood
+    whole = tokenizer("Tim has a dog.")["input_ids"]
+    starts = [1, 1 + len(tokenizer("Tim has", add_special_tokens=False)["input_ids"])]
+    texts = [ScoredText(whole, start, len(whole) - 1) for start in starts]
+    expected = span_log_likelihoods(model, texts, sentinels[0])
+    np.testing.assert_allclose(found, expected.log_likelihood, rtol=1e-6)
+    document = "Tim has a dog. " * 8
+    (scored,) = scorer.score_documents([document])
+    assert scored.num_tokens == len(tokenizer(document, add_special_tokens=False)["input_ids"]) > 24
+    assert scored.log_likelihood < 0
+
+
+# Trees of tokens against a plain trie of tuples.
+def make_texts(seed: int, num_texts: int, longest: int) -> tuple[list[list[int]], list[int]]:
+    rng = random.Random(seed)
+    texts = [[0] + [rng.randrange(3) for _ in range(rng.randint(1, longest))] for _ in range(num_texts)]
+    return texts, [rng.randint(1, len(text) - 1) for text in texts]
+
+
+def prefixes(trees: PrefixTrees) -> list[tuple[int, ...]]:
+    """For each node the tokens from its root to itself, by who encloses whom."""
+    roots = np.repeat(trees.tree_start[:-1], np.diff(trees.tree_start))
+    return [
+        tuple(
+            int(trees.token[ancestor])
+            for ancestor in range(roots[node], node + 1)
+            if trees.subtree_end[ancestor] > node
+        )
+        for node in range(len(trees.token))
+    ]
+
+
+@pytest.mark.parametrize("tree_tokens", [1, 7, 1000])
+@pytest.mark.parametrize("seed", range(2))
+def test_every_scored_token_hangs_below_its_own_prefix(seed, tree_tokens):
+    texts, starts = make_texts(seed, 60, 8)
+    trees = build_prefix_trees(texts, starts, tree_tokens, longest=40)
+    found = prefixes(trees)
+    np.testing.assert_array_equal(trees.depth, [len(prefix) - 1 for prefix in found])
+    node_of_edge = np.repeat(trees.parent, np.diff(trees.edge_start))
+    scored = [
+        (text, found[node_of_edge[edge]], trees.target[edge])
+        for text, edge in zip(trees.text_of_token.tolist(), trees.edge_of_token, strict=True)
+    ]
+    expected = [
+        (index, tuple(text[:place]), text[place])
+        for index, (text, start) in enumerate(zip(texts, starts, strict=True))
+        for place in range(start, len(text))
+    ]
+    assert sorted(scored) == sorted(expected)
+    assert set(trees.edge_of_token) == set(range(len(trees.target)))
+
+
+@pytest.mark.parametrize("tree_tokens", [5, 16, 50])
+def test_trees_keep_their_limits_and_come_largest_first(tree_tokens):
+    texts, starts = make_texts(0, 200, 12)
+    trees = build_prefix_trees(texts, starts, tree_tokens, longest=20)
+    sizes = np.diff(trees.tree_start)
+    longest_text = max(map(len, texts)) - 1
+    assert sizes.max() <= min(20, max(tree_tokens, 2 * longest_text))
+    assert (np.diff(sizes) <= 0).all()
+    assert sizes.sum() == len(trees.token)
+
+
+def test_continuations_of_a_long_context_share_it():
+    context = list(range(100))
+    texts = [[*context, 200 + option, 7] for option in range(5)]
+    trees = build_prefix_trees(texts, [100] * 5, tree_tokens=10, longest=256)
+    assert len(trees.token) == 100 + 5
+    assert len(trees.target) == 10
+
+
+def test_the_example_of_the_docstring():
+    bos, a, dog, the, ran, cat, sat, off = range(8)
+    texts = [[bos, a, dog, ran], [bos, the, cat, ran, off], [bos, the, cat, sat]]
+    trees = build_prefix_trees(texts, [1, 1, 1], 100, 100)
+    assert trees.token.tolist() == [bos, a, dog, the, cat, ran]
+    assert trees.subtree_end.tolist() == [6, 3, 3, 6, 6, 6]
+    assert trees.target.tolist() == [a, the, dog, ran, cat, ran, sat, off]
+    assert trees.parent.tolist() == [0, 1, 2, 3, 4, 5]
+    assert trees.edge_start.tolist() == [0, 2, 3, 4, 5, 7, 8]
+    assert trees.edge_of_token[trees.text_of_token == 2].tolist() == [1, 4, 6]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from lm_eval.api.registry import get_model
 from lm_eval.models.huggingface import HFLM
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
@@ -18,11 +21,12 @@ from eval.config import EvalConfig
 from eval.data_files import read_rows
 from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
 from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
-from eval.zero_shot.lm_eval_tasks import LMEvalModel
-from ffn_variants import UsageError, build_model
+from eval.zero_shot.lm_eval_tasks import CausalModel, LMEvalModel, MaskedModel
+from ffn_variants import UsageError
 from pretrain.data.tokenizer import add_sentinels
 
 
+# Protocols against plain re-statements of the original pipelines, and against lm-eval's own model.
 @pytest.fixture(scope="module")
 def tokenizer(shared_data):
     tokenizer = AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
@@ -30,16 +34,12 @@ def tokenizer(shared_data):
     return tokenizer
 
 
-def read_pairs(shared_data, paradigms: str) -> list[str]:
-    """Fifteen pairs of each paradigm, good and bad in turn, and a pair of which both are the same."""
-    files = sorted((shared_data / "blimp" / "full").glob(f"{paradigms}.jsonl.gz"))
-    rows = [row for file in files for row in read_rows(file, ("sentence_good",))[:15]]
-    return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")] + ["Anna is here."] * 2
-
-
 @pytest.fixture(scope="module")
 def sentences(shared_data) -> list[str]:
-    return read_pairs(shared_data, "wh_vs_that_*_gap")
+    """Fifteen pairs of two paradigms, good and bad in turn, and a pair of which both are the same."""
+    files = sorted((shared_data / "blimp" / "full").glob("wh_vs_that_*_gap.jsonl.gz"))
+    rows = [row for file in files for row in read_rows(file, ("sentence_good",))[:15]]
+    return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")] + ["Anna is here."] * 2
 
 
 @pytest.fixture(scope="module")
@@ -84,32 +84,14 @@ def test_presets_decide_as_the_pipelines(models, tokenizer, sentences, whole_pas
     assert_same(found, np.array(expected))
 
 
-def assert_same_as_lm_eval(model, tokenizer, sentences: list[str]) -> None:
-    reference = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=16, device="cpu")
+def test_the_lm_eval_preset_decides_as_lm_eval_on_its_own_kind_of_task(models, tokenizer, sentences):
+    reference = HFLM(pretrained=models["causal"], tokenizer=tokenizer, batch_size=16, device="cpu")
     as_tasks_give_them = [SimpleNamespace(args=("", f" {sentence}")) for sentence in sentences]
     expected = reference.loglikelihood(as_tasks_give_them, disable_tqdm=True)
-    found = LMEvalModel(CausalScorer(model, tokenizer, "lm-eval")).loglikelihood(as_tasks_give_them)
+    scorer = CausalScorer(models["causal"], tokenizer, "lm-eval")
+    found = LMEvalModel(scorer).loglikelihood(as_tasks_give_them)
     assert_same(np.array([s for s, _ in found]), np.array([s for s, _ in expected]))
     assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
-
-
-def test_the_lm_eval_preset_decides_as_lm_eval_on_its_own_kind_of_task(models, tokenizer, sentences):
-    assert_same_as_lm_eval(models["causal"], tokenizer, sentences)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
-def test_all_paradigms_at_the_sizes_of_the_source_study(tokenizer, shared_data, whole_passes, family):
-    torch.manual_seed(0)
-    model = build_model(family, "gelu", initializer_range=0.1).eval()
-    sentences = read_pairs(shared_data, "*")
-    assert len(sentences) == 67 * 15 * 2 + 2
-    if family != "roberta":
-        assert_same_as_lm_eval(model, tokenizer, sentences)
-        return
-    mask = tokenizer.mask_token_id
-    expected = [whole_passes(model, *babylm25(tokenizer, text, "masked"), mask) for text in sentences]
-    assert_same(scores_of(MaskedScorer(model, tokenizer, "babylm25"), sentences), np.array(expected))
 
 
 def test_contexts_and_documents_score_as_in_lm_eval_where_its_tokenizer_adds_no_end(
@@ -225,3 +207,42 @@ def test_unknown_presets_and_values_are_named(models, tokenizer):
         CausalScorer(models["causal"], tokenizer, prefix="start")
     with pytest.raises(UsageError, match="prefixes: unknown key, did you mean prefix"):
         CausalScorer(models["causal"], tokenizer, prefixes="eos")
+
+
+# The project's models for lm-eval: what they make of requests, and how they are found.
+@pytest.mark.slow
+def test_suites_of_this_project_are_scored_without_lm_eval():
+    """Its import takes seconds."""
+    code = (
+        "import sys; import eval.evaluate, eval.scoring.scorers, eval.zero_shot.during_training\n"
+        "from eval.config import EvalConfig\n"
+        "from eval.work_units import check_sources\n"
+        "check_sources(EvalConfig(suites=('embedded-pairs',)))\n"
+        "sys.exit('lm_eval' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+CASES = {"ffn-clm": (CausalModel, CausalScorer, "causal"), "ffn-mlm": (MaskedModel, MaskedScorer, "masked")}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_folder_can_be_given_instead_of_a_model(stock_model, tokenizer, tmp_path, name):
+    kind, scorer, objective = CASES[name]
+    assert get_model(name) is kind
+    model = stock_model(objective)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    # lm-eval's command line passes its own settings too.
+    loaded = kind(str(tmp_path), device="cpu", batch_size=1, max_batch_size=None)
+    pairs = [("", "Anna is here."), ("Anna ", "are here."), ("", "Anna is here.")]
+    scores = scorer(model, tokenizer).score_continuations(pairs)
+    found = loaded.loglikelihood([SimpleNamespace(args=pair) for pair in pairs])
+    assert found == list(zip(scores.log_likelihood, scores.is_greedy, strict=True))
+    assert found[0] == found[2]  # what is the same ties exactly
+    with pytest.raises(UsageError, match="cannot load the model"):
+        kind(tmp_path / "absent")
+    with pytest.raises(UsageError, match="prefixes: unknown key, did you mean prefix"):
+        kind(tmp_path, prefixes="eos")
+    with pytest.raises(UsageError, match="do not write any"):
+        loaded.generate_until([])

@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 
 from base.text.corruption import IGNORE, SpanCorruptor
 from ffn_variants import build_model
-from pretrain.config import DataConfig
-from pretrain.data.corpus import documents
 from pretrain.data.packing import TARGET_FILL, best_fit, cut_pieces, fill_rows, pack
 from pretrain.data.step_batches import next_tokens, to_batch
-from pretrain.data.tokenizer import encode_batch, load_tokenizer
 from pretrain.model.objective import build_loss
 
 
@@ -78,24 +75,6 @@ def test_the_emptiest_row_is_cut_to_fill_the_others():
 
 def test_a_document_is_cut_only_where_that_saves_a_row():
     assert fill_rows(np.array([6, 6]), 10).tolist() == [[0, 6, 0], [6, 6, 1]]
-
-
-@pytest.fixture(scope="module")
-def story_lengths(shared_data) -> np.ndarray:
-    data = DataConfig(source="tinystories", tinystories_dir=str(shared_data / "tinystories"))
-    tokenizer = load_tokenizer(shared_data / "tokenizer-10k")
-    return np.array([len(ids) for ids in encode_batch(tokenizer, list(documents(data, "train")))])
-
-
-@pytest.mark.parametrize(("block_size", "most_cut"), [(512, 0.07), (256, 0.34)])
-@pytest.mark.slow
-def test_real_stories_fill_rows_and_few_are_cut(story_lengths, block_size, most_cut):
-    """3.3% are too long for 512 tokens, 19.3% for 256; joined end to end, 44% and 79% would be cut."""
-    planned = fill_rows(story_lengths, block_size)
-    num_rows = planned[-1, 2] + 1
-    assert story_lengths.sum() / (num_rows * block_size) >= 0.98
-    document = np.searchsorted(np.cumsum(story_lengths), planned[:, 0], side="right")
-    assert (np.bincount(document) > 1).mean() <= most_cut
 
 
 def test_targets_never_cross_a_document():

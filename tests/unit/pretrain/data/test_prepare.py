@@ -1,27 +1,37 @@
-"""Preparing a corpus: what is stored, what a mistake leaves behind, and the command's one line about it."""
+"""Preparing a corpus: what is stored, damage to it, and the loss of word frequencies."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
+import os
+import shutil
+import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from tokenizers import pre_tokenizers
+from transformers import RobertaTokenizer
 
 from base.errors import UsageError
 from pretrain.data import prepare as preparing
 from pretrain.data import tokenizer as tokenizing
 from pretrain.data.corpus import documents
 from pretrain.data.embedded import stories
-from pretrain.data.prepare import find, prepare_data
+from pretrain.data.packing import PackedSplit
+from pretrain.data.prepare import PreparedData, cached_summary, find, prepare_data, word_frequency_loss
+from pretrain.data.step_batches import BatchSource
 from pretrain.data.tokenizer import encode_batch, tokenise
+from pretrain.model.build import build_masker
 from pretrain.resolution import load_config
+from tests.cases import diagonal_is_fast
 
 
+# Preparing a corpus: what is stored, what a mistake leaves behind, and the command's one line about it.
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Shards of 2,000 characters and windows of 2,000 tokens, so that a small corpus has several of each."""
@@ -29,8 +39,8 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(preparing, "WINDOW_TOKENS", 2000)
 
 
-def config_of(runs_dir: Path, *flags: str):
-    small = ["--data.num-stories", "120", "--data.vocab-size", "300", "--data.block-size", "64"]
+def config_of(runs_dir: Path, *flags: str, num_stories: int = 120):
+    small = ["--data.num-stories", f"{num_stories}", "--data.vocab-size", "300", "--data.block-size", "64"]
     return load_config(None, [*small, "--runs-dir", str(runs_dir), *flags])
 
 
@@ -134,24 +144,18 @@ def test_the_summary_of_a_text_is_printed_once_read_and_stays_in_the_cache(tmp_p
     assert find(config) == before
 
 
-def save_tokenizer(folder: Path, ids: list[int]) -> str:
-    """A byte-level tokenizer without merges, whose 256 bytes have these ids, after four special tokens."""
-    specials = {"<pad>": 0, "<s>": 1, "</s>": 2, "<mask>": 3}
-    letters = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), ids, strict=True))
-    unused = {f"unused{i}": i for i in range(4, min(ids))}
-    backend = Tokenizer(models.BPE({**specials, **unused, **letters}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
-    )
-    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
-    PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(folder)
+def save_tokenizer(folder: Path, first: int) -> str:
+    """A byte-level tokenizer without merges, whose 256 bytes have ids from this on, after special tokens."""
+    names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
+    names += [f"unused{number}" for number in range(len(names), first)]
+    words = [*names, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    RobertaTokenizer(vocab=vocabulary, merges=[]).save_pretrained(folder)
     return str(folder)
 
 
 def test_more_tokens_than_two_bytes_can_number(tmp_path):
-    folder = save_tokenizer(tmp_path / "tokenizer", list(range(70_000, 70_256)))
+    folder = save_tokenizer(tmp_path / "tokenizer", 70_000)
     config = config_of(tmp_path / "runs", "--data.tokenizer", folder, "--data.num-stories", "4")
     data = prepare_data(config)
     assert data.train.input_ids.dtype == np.uint32
@@ -161,12 +165,12 @@ def test_more_tokens_than_two_bytes_can_number(tmp_path):
 
 
 def test_a_tokenizer_whose_ids_have_a_gap(tmp_path):
-    folder = Path(save_tokenizer(tmp_path / "tokenizer", list(range(4, 260))))
+    folder = Path(save_tokenizer(tmp_path / "tokenizer", 5))
     saved = json.loads((folder / "tokenizer.json").read_text())
     saved["model"]["vocab"]["z"] = 5000
     (folder / "tokenizer.json").write_text(json.dumps(saved))
     config = config_of(tmp_path / "runs", "--data.tokenizer", str(folder))
-    with pytest.raises(UsageError, match="the tokenizer has 260 tokens but ids up to 5,000; number them"):
+    with pytest.raises(UsageError, match="the tokenizer has 261 tokens but ids up to 5,000; number them"):
         prepare_data(config)
     assert not (tmp_path / "runs").exists()
 
@@ -179,3 +183,161 @@ def test_a_bad_corpus_spares_the_cache_of_others(tmp_path):
     with pytest.raises(UsageError, match="line 501: is not JSON"):
         prepare_data(config_of(tmp_path / "runs", *flags))
     assert sorted((tmp_path / "runs").rglob("*")) == before
+
+
+# Files of the cache are there whole or not at all: what is cut, gone or unfinished is made again.
+ODD = ("--data.validation-part", "odd", "--data.validation-fraction", "0.1")
+
+
+def odd_config(runs_dir: Path, *flags: str):
+    return config_of(runs_dir, *ODD, *flags, num_stories=60)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The cache of a small corpus."""
+    runs_dir = tmp_path_factory.mktemp("runs")
+    prepare_data(odd_config(runs_dir))
+    return runs_dir / ".cache"
+
+
+@pytest.fixture
+def cache(whole, tmp_path) -> Path:
+    """The corpus's folder in a copy, which a test may damage."""
+    shutil.copytree(whole, tmp_path / ".cache")
+    (folder,) = (path for path in (tmp_path / ".cache").iterdir() if path.is_dir())
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "deleted": lambda path: path.unlink(),
+}
+ROWS = ["train.input_ids", "train.position_ids", "validation.input_ids", "validation.lengths"]
+FILES = [
+    *(f"rows-64/{name}.bin" for name in (*ROWS, "validation.tokens")),
+    "rows-64/summary.json",
+    "documents.json",
+]
+
+
+@pytest.mark.parametrize(("name", "how"), diagonal_is_fast(FILES, DAMAGES))
+def test_what_a_run_reads_is_made_again(cache, tmp_path, capsys, name, how):
+    before = contents(tmp_path)
+    DAMAGES[how](cache / name)
+    data = prepare_data(odd_config(tmp_path))
+    assert "packed" in capsys.readouterr().out
+    assert contents(tmp_path) == before
+    assert data.train.num_tokens == int((data.train.input_ids != 0).sum())
+    prepare_data(odd_config(tmp_path))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_tokenizer_is_named_with_a_cure(cache, tmp_path, how):
+    DAMAGES[how](cache / "tokenizer" / "tokenizer.json")
+    with pytest.raises(UsageError, match=f"remove {cache}, and the same command makes it again"):
+        prepare_data(odd_config(tmp_path))
+
+
+def test_nothing_is_left_of_rows_that_were_interrupted(cache, tmp_path, monkeypatch):
+    before = contents(tmp_path)
+    wider = odd_config(tmp_path, "--data.block-size", "128")
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(preparing, "pack", die)
+        with pytest.raises(KeyboardInterrupt):
+            prepare_data(wider)
+    assert contents(tmp_path) == before
+    killed = cache / "rows-128.partial"
+    killed.mkdir()
+    (killed / "train.input_ids.bin").write_bytes(b"half")
+    data = prepare_data(wider)
+    assert data.train.num_tokens == int((data.train.input_ids != 0).sum())
+    assert not killed.exists()
+
+
+def test_several_that_meet_damage_at_once_name_it_and_make_it_once(cache, tmp_path, capsys):
+    DAMAGES["cut"](cache / "rows-64" / "train.input_ids.bin")
+    threads = [threading.Thread(target=prepare_data, args=[odd_config(tmp_path)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    out, err = capsys.readouterr()
+    assert out.count("train documents,") == 1
+    assert err == f"note: {cache / 'rows-64'} is damaged; made again\n"
+
+
+def test_a_disk_that_cuts_all_it_is_given_ends_in_one_line(cache, tmp_path, monkeypatch):
+    DAMAGES["cut"](cache / "rows-64" / "train.input_ids.bin")
+    replace = os.replace
+
+    def damage(aside: Path, path: Path) -> None:
+        if (aside / "train.input_ids.bin").is_file():
+            DAMAGES["cut"](aside / "train.input_ids.bin")
+        replace(aside, path)
+
+    monkeypatch.setattr("pretrain.data.prepare.os.replace", damage)
+    with pytest.raises(UsageError, match="was written and cannot be read; check the disk"):
+        prepare_data(odd_config(tmp_path))
+
+
+def test_reading_the_sizes_changes_nothing(cache, tmp_path):
+    config = odd_config(tmp_path)
+    num_rows = len(np.fromfile(cache / "rows-64/train.input_ids.bin", np.uint16)) / 64
+    summary = cached_summary(config)
+    assert summary is not None
+    assert summary["train"]["num_rows"] == num_rows
+    (cache / "rows-64" / "summary.json").write_text("{")
+    before = contents(tmp_path)
+    assert cached_summary(config) is None
+    assert contents(tmp_path) == before
+
+
+# The loss of a model that knows only how frequent tokens are, against plain counting of real targets.
+def targets(config, data: PreparedData, split: PackedSplit) -> list[int]:
+    """The targets of a split as the training cuts them."""
+    source = BatchSource(config, build_masker(config, data.tokenizer), int(data.tokenizer.pad_token_id))
+    return [token for batch in source.held_out(split) for token in batch["target_ids"].tolist()]
+
+
+def counted_loss(seen: list[int], asked: list[int], vocab_size: int) -> float:
+    """The loss of add-one frequencies, one token at a time."""
+    counts = Counter(seen)
+    return -math.fsum(math.log((counts[t] + 1) / (len(seen) + vocab_size)) for t in asked) / len(asked)
+
+
+def test_a_causal_models_targets_are_counted_exactly(tmp_path, monkeypatch):
+    config = config_of(tmp_path, num_stories=300)
+    data = prepare_data(config)
+    expected = counted_loss(
+        targets(config, data, data.train), targets(config, data, data.validation), len(data.tokenizer)
+    )
+    assert word_frequency_loss(data, is_causal=True) == pytest.approx(expected, rel=1e-12)
+    monkeypatch.setattr(preparing, "TOKENS_TO_COUNT", 500)
+    assert word_frequency_loss(data, is_causal=True) == pytest.approx(expected, rel=1e-12)
+    assert 3 < expected < math.log(len(data.tokenizer))
+
+
+def test_a_masked_models_targets_are_a_random_part(tmp_path):
+    config = config_of(tmp_path, "--family", "roberta", "--train.mlm-probability", "0.6", num_stories=300)
+    data = prepare_data(config)
+    seen, asked = (targets(config, data, split) for split in (data.train, data.validation))
+    expected = counted_loss(seen, asked, len(data.tokenizer))
+    counts = Counter(seen)
+    surprise = [-math.log((counts[t] + 1) / (len(seen) + len(data.tokenizer))) for t in asked]
+    standard_error = np.std(surprise) / math.sqrt(len(asked))
+    found = word_frequency_loss(data, is_causal=False)
+    assert found == pytest.approx(expected, abs=3 * standard_error)
+    special = Counter(seen + asked).keys() & set(data.tokenizer.all_special_ids)
+    assert not special

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled
 from ffn_variants.models import packed_attention
 from pretrain.config import ResolvedConfig
-from pretrain.data.prepare import cached_summary, prepare_data, word_frequency_loss
+from pretrain.data.prepare import prepare_data, word_frequency_loss
 from pretrain.data.step_batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, build_masker, special_token_ids
@@ -234,20 +233,6 @@ def test_metrics_after_the_checkpoint_and_torn_lines_are_dropped(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     MetricsFile(path, last_step=2).append({"step": 3})
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
-
-
-def test_data_is_built_once_and_shared(tiny, capsys):
-    config = tiny()
-    prepare_data(config)
-    capsys.readouterr()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        data = prepare_data(tiny("--family", "roberta", "--seed", "9", "--ffn", "kan"))
-    assert capsys.readouterr().out == ""
-    summary = cached_summary(config)
-    assert summary is not None
-    assert summary["train"]["num_tokens"] == data.train.num_tokens == int((data.train.input_ids != 0).sum())
-    assert data.train.num_tokens > 0.95 * data.train.input_ids.size
 
 
 @pytest.mark.ci

@@ -1,0 +1,317 @@
+"""Minimal pairs, choices and perplexity against their formulas and plain models."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import softmax
+from scipy.stats import spearmanr
+
+from eval.config import EvalConfig
+from eval.scoring.scorers import SCORERS, ContinuationScores, TextScorer
+from eval.scoring.text_batches import ScoredText, Scores
+from eval.zero_shot.pairs_and_choices import (
+    FORMS,
+    ChoiceTask,
+    count_differing,
+    credit,
+    phenomenon_of,
+    preference,
+    read_items,
+)
+from eval.zero_shot.perplexity import PerplexityTask, find_tasks, read_texts
+from eval.zero_shot.text_task import evenly_spaced, find_suite_tasks
+from ffn_variants import UsageError
+
+
+# Minimal pairs: what lm-eval makes of them, and faulty ones.
+class LengthScorer(TextScorer):
+    """Gives each text minus its number of characters: scores that a test can tell by hand."""
+
+    def __init__(self) -> None:
+        self.model = SimpleNamespace(device=torch.device("cpu"))
+
+    def score_continuations(self, pairs):
+        scores = [-float(len(context + continuation)) for context, continuation in pairs]
+        num_tokens = [len(continuation.split()) for _, continuation in pairs]
+        return ContinuationScores(np.array(scores), np.zeros(len(scores), dtype=bool), num_tokens)
+
+    def encode(self, pairs):
+        words = [continuation.split() for _, continuation in pairs]
+        return [ScoredText([0, *(zlib.crc32(w.encode()) for w in own)], 1, len(own) + 1) for own in words]
+
+    def score(self, texts: list[ScoredText]) -> Scores:
+        raise NotImplementedError
+
+
+def given(rows: list[dict]) -> list[dict]:
+    return rows
+
+
+def task_of(rows: list[dict], max_items: int | None = None) -> ChoiceTask:
+    return ChoiceTask("babylm23", "binding", str(rows), partial(given, rows), max_items)
+
+
+def test_items_hold_the_scores_of_each_pair_in_order():
+    rows = [
+        {"sentence_good": "a b", "sentence_bad": "a b c", "UID": "one", "pairID": "7"},
+        {"sentence_good": "a b c d", "sentence_bad": "a b", "UID": "two", "pair_id": 0},
+        {"sentence_good": "same", "sentence_bad": "same"},
+    ]
+    result = task_of(rows).measure(LengthScorer(), print)
+    items = result.items
+    # Of the spaced sentence, which is what tasks of lm-eval give.
+    assert items["score_good"].tolist() == [-4, -8, -5]
+    assert items["score_bad"].tolist() == [-6, -4, -5]
+    assert items["margin"].tolist() == [2, -4, 0]
+    assert items["correct"].tolist() == [1, 0, 0.5]
+    assert items["tie"].tolist() == [False, False, True]
+    assert items["num_tokens_good"].tolist() == [2, 4, 1]
+    assert items["num_tokens_differing"].tolist() == [1, 2, 0]
+    assert items["pair_id"].tolist() == ["7", "0", "2"]
+    assert items["paradigm"].tolist() == ["one", "two", "binding"]
+    assert set(items["suite"]) == {"babylm23"}
+    assert set(items["task"]) == {"binding"}
+    assert result.metrics == {"accuracy": pytest.approx(50), "ties": pytest.approx(100 / 3)}
+    assert result.group == "binding"
+
+
+def test_options_follow_their_context_as_they_are_and_sentences_a_space():
+    pair = {"sentence_good": "Good one.", "sentence_bad": "Bad\none."}
+    assert read_items(task_of([pair]))[0].options == (("", " Good one."), ("", " Bad\none."))
+    box = {"input_prefix": "Box 1 contains ", "options": ["a.", "bc.", "def."], "numops": 0}
+    rows, form = partial(given, [box]), FORMS["entity-tracking"]
+    items = (
+        ChoiceTask("entity-tracking", "regular", "b", rows, form=form).measure(LengthScorer(), print).items
+    )
+    assert items["scores"].tolist() == [[-17, -18, -19]]
+    assert items["num_tokens"].tolist() == [[1, 1, 1]]
+
+
+def test_a_tie_is_shared():
+    assert [credit(np.array(scores)) for scores in ([2, 1], [1, 2], [1, 1])] == [1, 0, 0.5]
+    assert credit(np.array([3, 3, 1, 3])) == pytest.approx(1 / 3)
+    assert credit(np.array([1, 3, 3])) == 0
+
+
+def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the_other():
+    """Tried out: every window of the first, and whether a window of the second in its place gives it."""
+    texts = ["".join(letters) for size in range(5) for letters in itertools.product("ab", repeat=size)]
+    for first, second in itertools.product(texts, repeat=2):
+        longer = len(second) - len(first)
+        expected = min(
+            max(stop - start, longer + stop - start)
+            for start in range(len(first) + 1)
+            for stop in range(max(start, start - longer), len(first) + 1)
+            if second.startswith(first[:start]) and second.endswith(first[stop:])
+        )
+        assert count_differing(first, second) == expected
+
+
+def test_fewer_pairs_are_spread_over_the_file():
+    rows = [{"sentence_good": f"{n}", "sentence_bad": "x"} for n in range(10)]
+    assert [item.options[0][1] for item in read_items(task_of(rows, 4))] == [" 0", " 2", " 5", " 7"]
+    assert len(read_items(task_of(rows, 99))) == 10
+    assert evenly_spaced(list(range(67)), 67) == evenly_spaced(list(range(67)), None) == list(range(67))
+
+
+def test_a_task_of_several_phenomena_is_its_own_group():
+    assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "a"], "task": ["t", "t"]})) == "a"
+    assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "b"], "task": ["t", "t"]})) == "t"
+
+
+# Entity tracking, wug and perplexity against the formulas of the BabyLM 2025 pipeline and plain models.
+@pytest.fixture(scope="module")
+def models(stock_model) -> dict[str, torch.nn.Module]:
+    return {objective: stock_model(objective, num_positions=512) for objective in ("causal", "masked")}
+
+
+def choice_task(suite: str, rows: list[dict]) -> ChoiceTask:
+    return ChoiceTask(suite, "task", str(rows), partial(given, rows), form=FORMS[suite])
+
+
+@pytest.fixture
+def completion_score(models, tokenizer, whole_passes):
+    """The pipeline's: those of the tokenizer's tokens count that overlap the completion's characters."""
+
+    def score(objective: str, context: str, completion: str) -> float:
+        encoded = tokenizer(context + completion, return_offsets_mapping=True)
+        scored = [i for i, (_, end) in enumerate(encoded["offset_mapping"]) if end > len(context)]
+        mask = tokenizer.mask_token_id if objective == "masked" else None
+        return whole_passes(models[objective], encoded["input_ids"], scored, mask)
+
+    return score
+
+
+@pytest.mark.parametrize(("objective", "num_items"), [("causal", 8), ("masked", 2)])
+def test_entity_tracking_is_scored_as_by_the_pipeline(
+    models, tokenizer, shared_data, completion_score, objective, num_items
+):
+    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=num_items)
+    task = find_suite_tasks("entity-tracking", config)[0]
+    result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
+    rows = evenly_spaced(task.load_rows(), num_items)
+    expected = [
+        [completion_score(objective, row["input_prefix"], option) for option in row["options"]]
+        for row in rows
+    ]
+    for scores, wanted in zip(result.items["scores"], expected, strict=True):
+        np.testing.assert_allclose(scores, wanted, rtol=0, atol=2e-4)
+    is_right = np.array([np.argmax(wanted) == 0 for wanted in expected])
+    operations = np.array([row["numops"] for row in rows])
+    assert ((result.items["margin"] > 0) == is_right).all()
+    assert result.items["num_operations"].tolist() == operations.tolist()
+    assert result.metrics["accuracy"] == pytest.approx(100 * is_right.mean())
+    of_each = [is_right[operations == number].mean() for number in np.unique(operations)]
+    assert result.metrics["accuracy_by_operations"] == pytest.approx(100 * np.mean(of_each))
+
+
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_wug_correlates_as_in_the_pipeline(models, tokenizer, shared_data, completion_score, objective):
+    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=20)
+    (task,) = find_suite_tasks("wug", config)
+    result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
+    rows = evenly_spaced(task.load_rows(), 20)
+    pairs = [[completion_score(objective, "", text) for text in row["sentences"].split("\t")] for row in rows]
+    probabilities = softmax(np.array(pairs, np.float32), 1)[:, 0]
+    expected = spearmanr(probabilities, [row["ratio"] for row in rows])[0]
+    assert result.metrics == {"spearman_correlation": pytest.approx(100 * expected, abs=1e-6)}
+    np.testing.assert_allclose(result.items["preference"], probabilities, atol=1e-4)
+    assert len(result.items) == 20
+
+
+def test_preferences_are_a_softmax_in_fp32():
+    first, second = np.array([0.0, -3.0, -100.0, -1.0]), np.array([0.0, -4.0, -120.0, -121.0])
+    expected = torch.softmax(torch.tensor(np.stack([first, second], 1), dtype=torch.float32), 1)[:, 0]
+    np.testing.assert_allclose(preference(first, second), expected, rtol=1e-6)
+    assert preference(first, second)[3] == preference(first, second)[2] == 1  # which share a rank
+
+
+class Told:
+    """A scorer that gives every text the score it is told, to see what a task makes of it."""
+
+    objective = "causal"
+
+    def __init__(self, scores: list[float]) -> None:
+        self._scores = scores
+
+    def score_continuations(self, pairs):
+        assert len(pairs) == len(self._scores)
+        return ContinuationScores(np.array(self._scores), np.zeros(len(pairs), bool), [1 for _ in pairs])
+
+
+def test_options_that_tie_share_the_point_and_are_counted():
+    row = {"input_prefix": "Box 0 contains ", "options": ["a.", "b.", "c."], "numops": 0}
+    rows = [row, row, {**row, "numops": 1}]
+    result = choice_task("entity-tracking", rows).measure(Told([-1, -1, -2, -3, -1, -2, -1, -2, -3]), print)
+    assert result.items["correct"].tolist() == [0.5, 0, 1]
+    assert result.items["tie"].tolist() == [True, False, False]
+    assert result.items["prediction"].tolist() == [0, 1, 0]
+    # Numbers of operations count the same, of however many items.
+    third = pytest.approx(100 / 3)
+    assert result.metrics == {"accuracy": 50, "ties": third, "accuracy_by_operations": (25 + 100) / 2}
+
+
+def test_no_preference_at_all_correlates_with_nothing():
+    rows = [{"sentences": "a\tb", "ratio": 0.1}, {"sentences": "c\td", "ratio": 0.9}]
+    with pytest.raises(UsageError, match="all 2 preferences are equal"):
+        choice_task("wug", rows).measure(Told([-1, -1, -2, -2]), print)
+
+
+@pytest.mark.parametrize(
+    ("suite", "changes", "message"),
+    [
+        ("entity-tracking", {"options": ["b"]}, "options must be two or more"),
+        ("entity-tracking", {"input_prefix": ""}, "input_prefix is not a text"),
+        ("entity-tracking", {"numops": "x"}, "numops is not a whole"),
+        ("wug", {"sentences": "a b"}, "two texts with a tab"),
+        ("wug", {"sentences": "a\t"}, "two texts with a tab"),
+        ("wug", {"ratio": "half"}, "ratio is not a number from 0 to 1"),
+        ("wug", {"ratio": 1.5}, "ratio is not a number from 0 to 1"),
+    ],
+)
+def test_faulty_items_are_named(suite, changes, message):
+    right = {"input_prefix": "a", "options": ["b", "c"], "numops": 0, "sentences": "a\tb", "ratio": 0.5}
+    with pytest.raises(UsageError, match=f"{suite}/task, row 1: .*{message}"):
+        read_items(choice_task(suite, [right | changes]))
+
+
+DOCUMENTS = ["Anna saw a dog.", "Once upon a time there was a very long story. " * 60, "naïve café"]
+
+
+def test_perplexity_is_that_of_each_token_once(models, tokenizer, whole_passes):
+    task = PerplexityTask("perplexity", "held-out", "three", partial(given, [{"text": t} for t in DOCUMENTS]))
+    result = task.measure(SCORERS["causal"](models["causal"], tokenizer), print)
+    nats, num_tokens = 0.0, 0
+    for text in DOCUMENTS:
+        ids = [1, *tokenizer(text, add_special_tokens=False)["input_ids"]]
+        # Windows as lm-eval cuts them: the first begins with <s>; each later one has as many tokens before
+        # what it scores as fit, at least one.
+        for first in range(1, len(ids), 512):
+            end = min(first + 512, len(ids))
+            begin = max(end - 513, 0)
+            nats -= whole_passes(models["causal"], ids[begin:end], range(first - begin, end - begin))
+        num_tokens += len(ids) - 1
+    num_bytes = sum(len(text.encode()) for text in DOCUMENTS)
+    assert result.metrics["perplexity"] == pytest.approx(math.exp(nats / num_tokens), rel=1e-5)
+    assert result.metrics["bits_per_byte"] == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-5)
+    assert result.items["num_tokens"].sum() == num_tokens > 513
+    assert result.items["num_bytes"].tolist()[2] == 12
+
+
+def test_a_masked_model_has_a_pseudo_perplexity(models, tokenizer, completion_score):
+    task = PerplexityTask("perplexity", "held-out", "masked", partial(given, [{"text": DOCUMENTS[0]}]))
+    result = task.measure(SCORERS["masked"](models["masked"], tokenizer), print)
+    num_tokens = len(tokenizer(DOCUMENTS[0])["input_ids"]) - 2
+    score = completion_score("masked", "", DOCUMENTS[0])
+    assert set(result.metrics) == {"pseudo_perplexity", "pseudo_bits_per_byte"}
+    assert result.metrics["pseudo_perplexity"] == pytest.approx(math.exp(-score / num_tokens), rel=1e-5)
+
+
+def test_windows_of_a_masked_model_hold_the_frame_and_score_every_token_once(models, tokenizer):
+    scorer = SCORERS["masked"](models["masked"], tokenizer)
+    text = DOCUMENTS[1]
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    windows = scorer.texts.windows(text)
+    assert len(windows) == 2
+    assert [t for w in windows for t in w.input_ids[w.start : w.end]] == ids
+    for window in windows:
+        assert len(window.input_ids) <= 512
+        assert (window.input_ids[0], window.input_ids[-1]) == (1, 2)
+
+
+def test_an_end_token_that_is_scored_ends_a_document_once(models, tokenizer):
+    plain = SCORERS["causal"](models["causal"], tokenizer).score_documents(DOCUMENTS)
+    ended = SCORERS["causal"](models["causal"], tokenizer, end_token="scored").score_documents(DOCUMENTS)
+    assert [e.num_tokens - p.num_tokens for p, e in zip(plain, ended, strict=True)] == [1, 1, 1]
+    assert all(e.log_likelihood < p.log_likelihood for p, e in zip(plain, ended, strict=True))
+
+
+def test_text_files_are_read_and_their_absence_named(tmp_path):
+    path = tmp_path / "stories.jsonl"
+    path.write_text('{"text": "One."}\n{"text": "Two."}\n')
+    (task,) = find_tasks("perplexity", EvalConfig(text_file=path), tmp_path)
+    assert (task.name, len(read_texts(task))) == ("stories", 2)
+    with pytest.raises(UsageError, match="--text-file"):
+        find_tasks("perplexity", EvalConfig(text_file=tmp_path / "absent.txt"), tmp_path)
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(UsageError, match="no document with text"):
+        read_texts(find_tasks("perplexity", EvalConfig(text_file=tmp_path / "empty.txt"), tmp_path)[0])
+
+
+def test_scores_that_are_no_numbers_are_refused(models, tokenizer):
+    scorer = SCORERS["causal"](models["causal"], tokenizer)
+    scorer.score = lambda texts: Scores(np.array([-1.0, np.nan]), np.zeros(2, dtype=bool))
+    with pytest.raises(UsageError, match="score of 'broken' is not finite"):
+        scorer.score_continuations([("", "fine"), ("", "broken")])
+    scorer.score = lambda texts: Scores(np.full(len(texts), -np.inf), np.zeros(len(texts), dtype=bool))
+    with pytest.raises(UsageError, match="not finite"):
+        scorer.score_documents(["a document"])
