@@ -12,8 +12,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -73,7 +72,9 @@ class StandIn:
         self.troubles: list[Trouble] = []
         self.requests: list[str] = []
         """What was asked for: method and path."""
-        self._server = self._listen(0)
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
 
     def __enter__(self) -> StandIn:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -82,22 +83,6 @@ class StandIn:
     def __exit__(self, *exc: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-    def _listen(self, port: int) -> ThreadingHTTPServer:
-        server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"hub": self}))
-        server.daemon_threads = True
-        return server
-
-    @contextmanager
-    def gone(self) -> Iterator[None]:
-        """Have nobody listen at the endpoint for a while."""
-        port = self._server.server_address[1]
-        self.__exit__()
-        try:
-            yield
-        finally:
-            self._server = self._listen(port)
-            self.__enter__()
 
     @property
     def endpoint(self) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.slurm.cluster import Cluster
-from tests.slurm.cluster_config import INSTALL, missing_programs
+from tests.slurm.cluster import INSTALL, Cluster, missing_programs
 from tests.slurm.studies import SubmittedStudy, TinyStudy, run_here
 
 HERE = Path(__file__).parent

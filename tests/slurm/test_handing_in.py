@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,6 @@ echo $((number + 1)) > {folder}/count
 case {how} in
     before) kill -9 $PPID ;;
     after) {real} "$@" > /dev/null; kill -9 $PPID ;;
-    lost) {real} "$@" > /dev/null; echo Socket timed out >&2; exit 1 ;;
 esac
 """
 
@@ -80,20 +78,6 @@ def test_killed_while_sbatch_is_called(
 
 
 @pytest.mark.slow
-def test_jobs_whose_command_was_told_that_they_were_refused(
-    on_cluster: Make, undisturbed: TinyStudy, monkeypatch: pytest.MonkeyPatch, stopped_queue
-) -> None:
-    """Their cells are handed in again, and the first jobs find no file that says what to run."""
-    submitted = on_cluster()
-    wrap_sbatch(submitted, monkeypatch, "lost", 1)
-    with pytest.raises(ValueError, match="sbatch refused the jobs: Socket timed out"):
-        submitted.submit("--cells-per-job", 2)
-    submitted.submit("--cells-per-job", 2)
-    stopped_queue()
-    assert_finished_once(submitted, undisturbed)
-
-
-@pytest.mark.slow
 def test_cells_that_were_handed_in_twice_are_run_once(
     on_cluster: Make, undisturbed: TinyStudy, stopped_queue
 ) -> None:
@@ -138,34 +122,3 @@ def test_the_report_waits_for_all_cells_and_is_replaced_where_it_was_cancelled(
     arrays = {job.split("_")[0] for job in submitted.ids(cells_name(study), "-t", "PENDING")}
     assert len(arrays) == 2
     assert all(f"afterany:{array}" in awaited for array in arrays)
-
-
-@pytest.mark.slow
-def test_cancel_takes_only_jobs_of_the_study(on_cluster: Make, stopped_queue, tmp_path: Path) -> None:
-    submitted = on_cluster()
-    name = submitted.study.folder.name
-    foreign = submitted.cluster.run("sbatch", "--parsable", "-J", name, "--wrap", "true").strip()
-    submitted.submit()
-    assert submitted.cancel().startswith("cancelled: SLURM ")
-    assert submitted.is_over()
-    assert submitted.cluster.state(foreign) == "PENDING"
-    submitted.cluster.run("scancel", foreign)
-    assert "nothing of this study" in submitted.cancel()
-
-
-@pytest.mark.slow
-def test_a_silent_slurm_is_given_no_cell_twice(
-    on_cluster: Make, monkeypatch: pytest.MonkeyPatch, stopped_queue
-) -> None:
-    submitted = on_cluster()
-    submitted.submit("--no-report")
-    jobs = submitted.jobs()
-    wrap_sbatch(submitted, monkeypatch, "none", 99)
-    silent = submitted.study.file.with_name("bin") / "squeue"
-    silent.write_text("#!/bin/sh\nexit 1\n")
-    silent.chmod(0o755)
-    said = submitted.submit("--no-report")
-    assert ": 2 queued" in said
-    assert "nothing to submit" in said
-    silent.unlink()
-    assert submitted.jobs() == jobs

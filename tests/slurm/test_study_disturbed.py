@@ -29,19 +29,6 @@ def assert_resumed(submitted: SubmittedStudy, variant: str = "gelu") -> None:
 
 
 @pytest.mark.slow
-def test_requeued_by_scontrol(on_cluster: Make, undisturbed: TinyStudy) -> None:
-    submitted = on_cluster()
-    submitted.submit(*ONE_JOB)
-    process = submitted.hold("gelu")
-    submitted.cluster.run("scontrol", "requeue", job_of(submitted, "gelu"))
-    submitted.release(process)
-    submitted.wait_until_over()
-    assert_as_undisturbed(submitted.study, undisturbed)
-    assert_resumed(submitted)
-    assert "2 of 2 cells done" in submitted.last_words()
-
-
-@pytest.mark.slow
 def test_out_of_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
     """SLURM looks every half a minute for jobs that may need the signal before it looks again.
 
