@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,31 +15,24 @@ from tests.hub.stand_in import StandIn
 from tests.processes import words_of
 
 
-@pytest.fixture(scope="session")
-def _hub() -> Iterator[StandIn]:
+@pytest.fixture
+def hub() -> Iterator[StandIn]:
+    """A hub with nothing published."""
     with StandIn() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
-def variables(_hub: StandIn, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Of the environment of a process that asks the hub."""
+@pytest.fixture
+def variables(hub: StandIn, tmp_path: Path) -> dict[str, str]:
+    """Of the environment of a process that asks this hub, with nothing in its cache."""
     return {
-        "HF_ENDPOINT": _hub.endpoint,
-        "HF_HOME": str(tmp_path_factory.mktemp("hub") / "home"),
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HOME": str(tmp_path / "hf-home"),
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
         "NO_PROXY": "127.0.0.1,localhost",
     }
-
-
-@pytest.fixture
-def hub(_hub: StandIn, variables: dict[str, str]) -> StandIn:
-    """The hub, with nothing published, and nothing in the cache of whoever reads it."""
-    _hub.forget()
-    shutil.rmtree(variables["HF_HOME"], ignore_errors=True)
-    return _hub
 
 
 def run_in(variables: dict[str, str], module: str, *args: object) -> subprocess.CompletedProcess[str]:
@@ -58,12 +50,12 @@ def run_in(variables: dict[str, str], module: str, *args: object) -> subprocess.
 
 
 @pytest.fixture
-def run(hub: StandIn, variables: dict[str, str]) -> Callable:
+def run(variables: dict[str, str]) -> Callable:
     """Run a command that asks the hub."""
     return partial(run_in, variables)
 
 
 @pytest.fixture
-def run_offline(hub: StandIn, variables: dict[str, str]) -> Callable:
+def run_offline(variables: dict[str, str]) -> Callable:
     """Run a command that is told not to (``HF_HUB_OFFLINE=1``)."""
     return partial(run_in, {**variables, "HF_HUB_OFFLINE": "1"})

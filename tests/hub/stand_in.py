@@ -106,11 +106,6 @@ class StandIn:
         self._branches.setdefault((kind, name), {})[branch] = commit
         return commit
 
-    def forget(self) -> None:
-        """Have no repositories, no troubles and no memory of requests."""
-        for content in (self._commits, self._branches, self.troubles, self.requests):
-            content.clear()
-
     def find(self, kind: str, name: str, revision: str) -> tuple[str, Path]:
         """Return the commit and the folder of a revision."""
         if (kind, name) not in self._commits:
@@ -140,15 +135,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: StandIn
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -168,6 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(json.dumps({"error": refusal.message}).encode(), headers, refusal.status)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client has given up
+
+    do_GET = do_HEAD = do_POST = _answer  # noqa: N815  the names that http.server calls
 
     def _serve(self, url: Any, body: bytes, cut_at: int | None) -> None:
         if found := _STORAGE.fullmatch(url.path):

@@ -286,7 +286,7 @@ def test_a_read_only_archive_is_read_and_what_would_write_says_so(scored_runs, t
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
-def test_a_file_that_a_disk_cannot_read_is_one_line(tmp_path):
+def test_a_file_that_cannot_be_read_and_a_name_that_is_too_long_are_one_line(tmp_path):
     """The memory of a process is a file whose first bytes are an input/output error."""
     corpus = tmp_path / "corpus.jsonl"
     corpus.symlink_to("/proc/self/mem")
@@ -294,3 +294,5 @@ def test_a_file_that_a_disk_cannot_read_is_one_line(tmp_path):
     done = run_command(*training(tmp_path / "runs"), *flags)
     assert_one_line(done, f"{corpus}: Input/output error")
     assert not (tmp_path / "runs").exists()
+    done = run_command(*training(tmp_path / ("x" * 300)))
+    assert_one_line(done, ": File name too long; mend that or name another place")
