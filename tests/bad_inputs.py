@@ -10,7 +10,6 @@ import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -19,41 +18,6 @@ from base.config_input import deep_merge
 LONG = "x" * 5000
 DIGITS = "9" * 4000
 
-SIZES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-CONFIG: dict[str, Any] = {
-    "model": SIZES,
-    "data": {"num_stories": 60, "vocab_size": 300, "block_size": 64},
-    "optim": {"max_steps": 2},
-    "train": {"torch_compile": False},
-    "output": {"runs_dir": "out"},
-}
-STUDY: dict[str, Any] = {
-    "name": "study",
-    "families": {"gpt_neo": "tiny.yaml"},
-    "variants": ["gelu", "relu"],
-    "seeds": [1, 2],
-    "evaluation": {"suites": ["embedded-pairs"]},
-}
-TASK: dict[str, Any] = {
-    "files": {"train": "train.jsonl", "validation": "validation.jsonl"},
-    "text": ["sentence"],
-    "label": "label",
-    "labels": ["no", "yes"],
-}
-TURNS: dict[str, Any] = TASK | {"multi_label": True, "metrics": ["micro_f1"], "segment_labels": "own"}
-
-MINE = """from torch import nn
-from ffn_variants import FFNSpec
-
-MINE = FFNSpec(
-    name="mine",
-    kind="activation",
-    build=lambda f: nn.Tanh(),
-    formula="tanh x",
-    reference="none",
-    multiply_adds=lambda d, f: 2 * d * f,
-)
-"""
 
 UNREADABLE = {
     "empty.bin": b"",
@@ -81,34 +45,21 @@ NO_JSON = {
 
 
 ROWS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-BACKBONES = {
-    "families": {},
-    "variants": [],
-    "backbones": ["mine"],
-    "evaluation": {"suites": [], "classify": ["task.yaml"]},
-    "report": {"factor": "head", "baseline": "default"},
-}
+VALID = ROWS["valid"]
+"""Files that are well by themselves."""
 HEADER = "family,variant,seed,benchmark,score\n"
 SCORES = "".join(f"f,{v},{s},blimp,{50 + s}\n" for v in ("gelu", "kan") for s in range(3))
-
 CORPORA: dict[str, tuple[bytes, str]] = {
-    "broken.jsonl": (b'{"text": "a"}\n{"text"\n', "line 2: is not JSON"),
-    "list.jsonl": (b"[1]\n", "is a JSON list"),
-    "field.jsonl": (b'{"story": "a"}\n', "has no field 'text'"),
-    "half.jsonl": (b'{"text": "\\ud800"}\n', "is no character"),
+    **{name: (text.encode(), words) for name, (text, words) in ROWS["corpora"].items()},
     "latin1.txt": ("é\n".encode("latin-1") * 3, "is not UTF-8 text"),
-    "nul.txt": (b"a\x00b\n", "NUL byte"),
     "cut.jsonl.gz": (bytes.fromhex("1f8b0800000000000003ab56"), "broken gzip file"),
-    "not.jsonl.gz": (b"text\n", "broken gzip file"),
-    "not.parquet": (b"text\n", "is not a readable parquet file"),
-    "table.csv": (b"text\nalone\n", "orient='records', lines=True"),
     "utf16.txt": ("text\n".encode("utf-16"), "this is not a text file"),
     "zipped.txt": (bytes.fromhex("1f8b080000000000"), "is not a text file"),
     "few-lines.txt": (b"word " * 15_000 + b"\n" + b"word " * 15_000, "1 document in 2 lines"),
-    "empty.jsonl": (b"", "no train document"),
     "lines.txt": ("".join(f"Story number {i}.\n" for i in range(3000)).encode(), "--data.txt-split lines"),
 }
 """Text files that no corpus can be read from, and words of what is said of them."""
+
 
 YAML_READERS = (
     "pretrain.train {}",
@@ -139,34 +90,34 @@ READERS = {
 def files() -> dict[str, bytes]:
     """Every file that the cases name, by its name."""
     rows = "\n".join(json.dumps({"sentence": f"a story {i}", "label": i % 2}) for i in range(20))
-    values = {
-        "tiny.yaml": CONFIG,
-        "study.yaml": STUDY,
-        "task.yaml": TASK,
-        "turns.yaml": TURNS,
-        **{
-            f"{name}.config.yaml": deep_merge(CONFIG, change) for name, (change, _) in ROWS["configs"].items()
+    study, task = VALID["study.yaml"], VALID["task.yaml"]
+    changed = {
+        "config": {
+            name: deep_merge(VALID["tiny.yaml"], change) for name, (change, _) in ROWS["configs"].items()
         },
-        **{f"{name}.study.yaml": STUDY | change for name, (change, _) in ROWS["studies"].items()},
-        **{
-            f"{name}.backbones.yaml": STUDY | BACKBONES | change
-            for name, (change, _) in ROWS["backbones"].items()
+        "study": {name: study | change for name, (change, _) in ROWS["studies"].items()},
+        "backbones": {
+            name: study | VALID["backbones.yaml"] | change for name, (change, _) in ROWS["backbones"].items()
         },
-        **{f"{name}.task.yaml": TASK | change for name, (change, _) in ROWS["tasks"].items()},
-        **{f"{name}.preset.yaml": preset for name, (preset, _) in ROWS["presets"].items()},
+        "task": {name: task | change for name, (change, _) in ROWS["tasks"].items()},
+        "preset": {name: preset for name, (preset, _) in ROWS["presets"].items()},
+    }
+    values = VALID | {
+        f"{name}.{kind}.yaml": content for kind, own in changed.items() for name, content in own.items()
     }
     tables = {
         f"{name}.csv": table.format(header=HEADER, rows=SCORES, relu=SCORES.replace("gelu", "relu"))
         for name, (table, _) in ROWS["tables"].items()
     }
+    mine = ROWS["variant"]
     texts = {
         **{name: yaml.safe_dump(content).replace("{long}", LONG) for name, content in values.items()},
         **tables,
         "scores.csv": HEADER + SCORES,
-        "mine.py": MINE,
+        "mine.py": mine,
         "fails.py": "x = 1\ny = x.z\n",
-        "taken.py": MINE.replace('"mine"', '"gelu"'),
-        "neighbour.py": f"import fails\n{MINE}",
+        "taken.py": mine.replace('"mine"', '"gelu"'),
+        "neighbour.py": f"import fails\n{mine}",
         "train.jsonl": rows,
         "validation.jsonl": rows,
         "text.txt": "One document.\n",

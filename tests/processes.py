@@ -67,17 +67,6 @@ def forkserver() -> ForkServerContext:
     return context
 
 
-def start_command(module: str, *args: object, output: Path) -> ForkServerProcess:
-    """Start a command in this folder and environment.
-
-    Args:
-        module: The command, such as ``report``.
-        args: Of the command line.
-        output: A file to which everything printed is added, standard error too.
-    """
-    return _start(module, args, output, output)
-
-
 def run_command(module: str, *args: object, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     """Run a command here, as ``subprocess.run`` would."""
     with tempfile.TemporaryDirectory() as folder:

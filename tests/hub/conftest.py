@@ -2,62 +2,60 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.hub.push_stand_in import TOKEN, PushStandIn
-from tests.hub.warm_commands import WarmCommands
+from tests.hub.stand_in import StandIn
+from tests.processes import words_of
 
 
-@pytest.fixture(scope="session")
-def _hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushStandIn]:
-    with PushStandIn(tmp_path_factory.mktemp("server")) as server:
+@pytest.fixture
+def hub() -> Iterator[StandIn]:
+    """A hub with nothing published."""
+    with StandIn() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
-def variables(_hub: PushStandIn, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Of the environment of a process that asks the hub."""
+@pytest.fixture
+def variables(hub: StandIn, tmp_path: Path) -> dict[str, str]:
+    """Of the environment of a process that asks this hub, with nothing in its cache."""
     return {
-        "HF_ENDPOINT": _hub.endpoint,
-        "HF_HOME": str(tmp_path_factory.mktemp("hub") / "home"),
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HOME": str(tmp_path / "hf-home"),
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-        "HF_TOKEN": TOKEN,
         "NO_PROXY": "127.0.0.1,localhost",
     }
 
 
-@pytest.fixture
-def hub(_hub: PushStandIn, variables: dict[str, str]) -> PushStandIn:
-    """The hub, with nothing published, and nothing in the cache of whoever reads it."""
-    _hub.forget()
-    shutil.rmtree(variables["HF_HOME"], ignore_errors=True)
-    return _hub
-
-
-@pytest.fixture(scope="session")
-def _warm(variables: dict[str, str]) -> Iterator[WarmCommands]:
-    with WarmCommands(variables) as commands:
-        yield commands
-
-
-@pytest.fixture(scope="session")
-def _offline(variables: dict[str, str]) -> Iterator[WarmCommands]:
-    with WarmCommands({**variables, "HF_HUB_OFFLINE": "1"}) as commands:
-        yield commands
+def run_in(variables: dict[str, str], module: str, *args: object) -> subprocess.CompletedProcess[str]:
+    """Run a command in an environment of its own, as the client reads it when it is imported."""
+    place = [module] if module.startswith("tests.") else ["ffn_ablations", *words_of(module)]
+    environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    return subprocess.run(
+        [sys.executable, "-m", *place, *map(str, args)],
+        cwd=Path(__file__).parents[2],
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
 
 
 @pytest.fixture
-def run(hub: PushStandIn, _warm: WarmCommands) -> Callable:
+def run(variables: dict[str, str]) -> Callable:
     """Run a command that asks the hub."""
-    return _warm
+    return partial(run_in, variables)
 
 
 @pytest.fixture
-def run_offline(hub: PushStandIn, _offline: WarmCommands) -> Callable:
+def run_offline(variables: dict[str, str]) -> Callable:
     """Run a command that is told not to (``HF_HUB_OFFLINE=1``)."""
-    return _offline
+    return partial(run_in, {**variables, "HF_HUB_OFFLINE": "1"})

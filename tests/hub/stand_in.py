@@ -12,8 +12,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -73,7 +72,9 @@ class StandIn:
         self.troubles: list[Trouble] = []
         self.requests: list[str] = []
         """What was asked for: method and path."""
-        self._server = self._listen(0)
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
 
     def __enter__(self) -> StandIn:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -82,22 +83,6 @@ class StandIn:
     def __exit__(self, *exc: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-    def _listen(self, port: int) -> ThreadingHTTPServer:
-        server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"hub": self}))
-        server.daemon_threads = True
-        return server
-
-    @contextmanager
-    def gone(self) -> Iterator[None]:
-        """Have nobody listen at the endpoint for a while."""
-        port = self._server.server_address[1]
-        self.__exit__()
-        try:
-            yield
-        finally:
-            self._server = self._listen(port)
-            self.__enter__()
 
     @property
     def endpoint(self) -> str:
@@ -120,11 +105,6 @@ class StandIn:
         self._commits.setdefault((kind, name), {})[commit] = folder
         self._branches.setdefault((kind, name), {})[branch] = commit
         return commit
-
-    def forget(self) -> None:
-        """Have no repositories, no troubles and no memory of requests."""
-        for content in (self._commits, self._branches, self.troubles, self.requests):
-            content.clear()
 
     def find(self, kind: str, name: str, revision: str) -> tuple[str, Path]:
         """Return the commit and the folder of a revision."""
@@ -155,15 +135,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: StandIn
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -183,6 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(json.dumps({"error": refusal.message}).encode(), headers, refusal.status)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client has given up
+
+    do_GET = do_HEAD = do_POST = _answer  # noqa: N815  the names that http.server calls
 
     def _serve(self, url: Any, body: bytes, cut_at: int | None) -> None:
         if found := _STORAGE.fullmatch(url.path):

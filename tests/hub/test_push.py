@@ -1,25 +1,32 @@
-"""Pushing to the hub: what lands there, what others load from there, and each trouble as one line."""
+"""Pushing to the hub: what is sent, what others load from it, and each trouble as one line."""
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import httpx
 from transformers import AutoModelForCausalLM
 
+import base.hub
+import eval.model_card
+from base.errors import UsageError
 from base.run.folder_names import RunFolder
+from eval.push import main
 from ffn_variants import variant_files as files
 from ffn_variants.models.loading import load_pretrained
 from scores.rows import read_rows
 from tests.bare import run_bare
-from tests.hub.stand_in import Trouble
-from tests.hub.warm_commands import WarmCommands, error_of
 from tests.processes import run_command
 
 pytestmark = pytest.mark.slow
@@ -50,40 +57,69 @@ def kan(study: Path) -> Path:
     return run
 
 
+class Api:
+    """What the client's API is asked for; a repository that refuses raises what a test says."""
+
+    def __init__(self) -> None:
+        self.private: dict[str, bool] = {}
+        self.sent: dict[str, bytes] = {}
+        self.refusal: Exception | None = None
+
+    def create_repo(self, repo: str, *, private: bool, exist_ok: bool) -> None:
+        assert exist_ok
+        self.private[repo] = private
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> Any:
+        if self.refusal:
+            raise self.refusal
+        self.sent = content(folder_path)
+        return SimpleNamespace(commit_url=f"https://hub.example/{repo_id}/commit/1")
+
+
 @pytest.fixture
-def push(run: Callable) -> Callable:
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Stands in for the client, in a process that may ask the hub."""
+    api = Api()
+    monkeypatch.setattr(eval.model_card, "HfApi", lambda: api)
+    monkeypatch.setattr(base.hub, "is_offline_mode", lambda: False)
+    return api
+
+
+def push(run: Path, *flags: object) -> int:
     """Push to the repository of these tests; under a licence, unless other flags are given."""
-    return lambda path, *flags: run("eval.push", path, "--repo", REPO, *(flags or MIT))
+    return main([str(run), "--repo", REPO, *map(str, flags or MIT)])
 
 
 @pytest.fixture
-def dry(push: Callable, tmp_path: Path) -> Callable[..., Path]:
+def dry(api: Api, tmp_path: Path) -> Callable[..., Path]:
     """Write a dry run's folder."""
 
     def write(run: Path, *flags: str) -> Path:
-        done = push(run, *(flags or MIT), "--dry-run", tmp_path / "dry")
-        assert done.returncode == 0, done.stderr
-        assert "nothing was sent" in done.stdout
+        assert push(run, *(flags or MIT), "--dry-run", tmp_path / "dry") == 0
+        assert (api.private, api.sent) == ({}, {})
         return tmp_path / "dry"
 
     return write
 
 
-def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, dry, study: Path) -> None:
-    expected = content(dry(kan(study)))
-    assert hub.requests == []
-    done = push(kan(study))
-    assert done.returncode == 0, done.stderr
-    assert hub.visibility == {REPO: "private"}
-    there = content(hub.heads[REPO, "main"])
-    there.pop(".gitattributes")
-    assert there == expected
-    assert f"{REPO}: {hub.endpoint}/{REPO}/commit/" in done.stdout
-
-
 def content(folder: Path) -> dict[str, bytes]:
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_folder_of_a_dry_run_is_what_is_pushed(api, dry, study: Path, tmp_path: Path, capsys) -> None:
+    """Of what only lies beside the model nothing is."""
+    runs = shutil.copytree(study, tmp_path / "runs")
+    for name in ("optimizer.pt", "notes.md", ".DS_Store"):
+        (kan(runs) / "model" / name).write_bytes(b"own")
+    expected = content(dry(kan(runs)))
+    assert f"{len(expected)} files for {REPO}; nothing was sent" in capsys.readouterr().out
+    assert push(kan(runs)) == 0
+    assert api.private == {REPO: True}
+    assert api.sent == expected
+    assert f"{REPO}: https://hub.example/{REPO}/commit/1" in capsys.readouterr().out
+    names = {"model.safetensors", "config.json", "tokenizer.json", "README.md", "modeling_ffn.py"}
+    assert names < set(expected)
+    assert b"own" not in expected.values()
 
 
 def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(dry, study: Path) -> None:
@@ -104,33 +140,6 @@ def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(dry, study
     assert str(study) not in text
     assert "runs_dir" not in text
     assert f"| {primary.iloc[0].task}, accuracy | {primary.iloc[0].score:.1f} |" in text
-
-
-LOAD = """
-import json, torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-name = sys.argv[1]
-model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True).eval()
-tokenizer = AutoTokenizer.from_pretrained(name)
-ids = tokenizer("Once upon a time", return_tensors="pt")
-try:
-    AutoModelForCausalLM.from_pretrained(name)
-    refusal = ""
-except ValueError as error:
-    refusal = str(error)
-print("\\n" + json.dumps([ids["input_ids"].tolist(), model(**ids).logits.tolist(), refusal]))
-"""
-
-
-def test_somebody_else_loads_from_the_hub_with_consent_alone(
-    push, study: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    assert push(kan(study)).returncode == 0
-    environment = {**variables, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
-    ids, logits, refusal = run_bare(LOAD, REPO, home=tmp_path, **environment)
-    model = load_pretrained(AutoModelForCausalLM, kan(study) / "model")[0].eval()
-    assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
-    assert "trust_remote_code=True" in refusal
 
 
 ASKED = """
@@ -154,38 +163,38 @@ def test_the_lines_of_the_card_load_model_and_tokenizer_without_a_question(
     assert len(ids) > 0
 
 
-def test_a_run_without_scores_is_public_where_that_is_asked_for(hub, push, study: Path) -> None:
+def test_a_run_without_scores_is_public_where_that_is_asked_for(api, study: Path, capsys) -> None:
     (run,) = (study / "gpt_neo/relu").iterdir()
-    done = push(run, *MIT, "--public")
-    assert done.returncode == 0, done.stderr
-    assert hub.visibility == {REPO: "public"}
-    assert "## Scores" not in (hub.heads[REPO, "main"] / "README.md").read_text()
-    assert "has no scores, so its card has none" in done.stderr
+    assert push(run, *MIT, "--public") == 0
+    assert api.private == {REPO: False}
+    assert b"## Scores" not in api.sent["README.md"]
+    assert "has no scores, so its card has none" in capsys.readouterr().err
 
 
-def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
-    hub.troubles.append(Trouble("POST /api/models/.*/commit/main", status=403))
-    assert "log in (hf auth login) with a token that may write there" in error_of(push(kan(study)))
-    assert hub.commits == []
-    hub.troubles.clear()
-    assert push(kan(study)).returncode == 0
-    assert push(kan(study)).returncode == 0
-    assert len(hub.commits) == 1
-    sent = [request for request in hub.requests if request.startswith("PUT")]
-    assert len(sent) == len(set(sent)) == 1
-
-
-def test_a_model_that_was_pushed_is_read_and_writes_here_without_its_code(
-    hub, push, run, study: Path, tmp_path: Path
-) -> None:
-    assert push(kan(study)).returncode == 0
+def test_a_model_that_was_pushed_is_read_and_writes_here_without_its_code(hub, run, dry, study) -> None:
+    folder = dry(kan(study))
+    hub.publish("models", REPO, folder)
     done = run("tests.hub.read", "model", REPO)
     assert done.returncode == 0, done.stderr
     own = {path.name for path in (kan(study) / "model").iterdir()} - {"README.md"}
     assert set(json.loads(done.stdout)) == own
-    shutil.copytree(hub.heads[REPO, "main"], tmp_path / "model")
-    done = run_command("pretrain.generate", tmp_path / "model", "--max-new-tokens", "3")
+    done = run_command("pretrain.generate", folder, "--max-new-tokens", "3")
     assert done.returncode == 0, done.stderr
+
+
+LOAD = """
+import json, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+name = sys.argv[1]
+model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True).eval()
+ids = AutoTokenizer.from_pretrained(name)("Once upon a time", return_tensors="pt")
+try:
+    AutoModelForCausalLM.from_pretrained(name)
+    refusal = ""
+except ValueError as error:
+    refusal = str(error)
+print("\\n" + json.dumps([ids["input_ids"].tolist(), model(**ids).logits.tolist(), refusal]))
+"""
 
 
 @pytest.mark.usefixtures("own_variants")
@@ -208,78 +217,53 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(dry, repository: Path, 
     assert "trust_remote_code=True" in refusal
 
 
-@pytest.mark.parametrize(
-    ("trouble", "words"),
-    [
-        (Trouble("POST /api/repos/create", status=401), "log in (hf auth login)"),
-        (Trouble("POST /api/models/.*/commit/", status=409), "409"),
-        (Trouble("POST /api/models/.*/commit/", status=500), "answers with status 500"),
-        (Trouble("PUT /uploads/", status=403), "a token that may write there"),
-        (Trouble("POST /api/models/.*/preupload/", status=404), "404"),
-    ],
-    ids=lambda value: f"{value.where} {value.status}" if isinstance(value, Trouble) else "",
-)
-def test_each_trouble_is_one_line_and_leaves_no_half_of_a_model(
-    hub, push, study, trouble, words: str
-) -> None:
-    hub.troubles.append(Trouble(**vars(trouble)))
-    line = error_of(push(kan(study)))
-    assert line.startswith(f"error: cannot push to {REPO}")
-    assert words in line
-    assert hub.commits == []
-    hub.troubles.clear()
-    assert push(kan(study)).returncode == 0
-    assert (hub.heads[REPO, "main"] / "model.safetensors").is_file()
-
-
-def test_a_card_that_the_hub_does_not_take_is_told_with_its_reason(hub, push, study) -> None:
-    line = error_of(push(kan(study), "--license", "other"))
-    assert '"license_name" is required' in line
-    assert hub.commits == []
-
-
-def test_nothing_is_sent_that_only_lies_there(dry, study: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    shutil.copytree(study, runs)
-    for name in ("optimizer.pt", "notes.md", ".DS_Store"):
-        (kan(runs) / "model" / name).write_bytes(b"own")
-    sent = content(dry(kan(runs)))
-    assert b"own" not in sent.values()
-    assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "modeling_ffn.py"} < set(sent)
-
-
-def test_a_hub_that_is_gone_is_one_line(hub, push, study) -> None:
-    with hub.gone():
-        line = error_of(push(kan(study)))
-    assert "cannot be reached" in line
-    assert "give the same command again later: what is uploaded is kept" in line
+def answer(status: int) -> HfHubHTTPError:
+    """What the client raises for an answer."""
+    request = httpx.Request("POST", "https://hub.example/api")
+    return HfHubHTTPError(f"An answer {status}.", response=httpx.Response(status, request=request))
 
 
 @pytest.mark.parametrize(
-    ("variable", "words"),
+    ("refusal", "words"),
     [
-        ({"HF_TOKEN": "hf_reads"}, "a token that may write there"),
-        ({"HF_TOKEN": ""}, "log in (hf auth login)"),
-        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE forbids"),
+        (answer(401), "An answer 401; log in (hf auth login) with a token that may write there"),
+        (answer(400), "An answer 400; log in"),
+        (answer(500), "answers with status 500; give the same command again later: what is uploaded is kept"),
+        (httpx.ConnectError("no name"), "cannot be reached (no name); give the same command again later"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), "/x: No space left on device; "),
     ],
+    ids=str,
 )
-def test_who_may_not_write_is_told(hub, study, variables, variable: dict[str, str], words: str) -> None:
-    with WarmCommands(variables | variable) as commands:
-        assert words in error_of(commands("eval.push", kan(study), "--repo", REPO))
+def test_each_trouble_is_one_line(api: Api, study: Path, refusal: Exception, words: str) -> None:
+    api.refusal = refusal
+    with pytest.raises(UsageError, match=re.escape(words)) as told:
+        push(kan(study))
+    assert "\n" not in str(told.value)
+    assert str(told.value).startswith((f"cannot push to {REPO}", "/x"))
 
 
-def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    shutil.copytree(study, runs)
-    run = RunFolder(kan(runs))
-    ledger = json.loads(run.ledger_file.read_text())
+def test_who_forbids_to_ask_the_hub_is_told_of_the_dry_run(api, study: Path, monkeypatch) -> None:
+    monkeypatch.setattr(base.hub, "is_offline_mode", lambda: True)
+    api.refusal = httpx.ConnectError("offline")
+    with pytest.raises(UsageError, match=r"HF_HUB_OFFLINE forbids .* use --dry-run FOLDER"):
+        push(kan(study))
+
+
+def test_what_is_damaged_or_of_other_weights_is_not_pushed(study: Path, tmp_path: Path) -> None:
+    run = RunFolder(kan(shutil.copytree(study, tmp_path / "runs")))
+
+    def assert_refused(words: str) -> None:
+        with pytest.raises(UsageError, match=words):
+            push(run.path, "--dry-run", tmp_path / "a")
+
+    ledger = run.ledger_file.read_bytes()
     run.ledger_file.unlink()
-    assert "evaluate it again" in error_of(push(run.path, "--dry-run", tmp_path / "a"))
-    run.ledger_file.write_text(json.dumps(ledger))
+    assert_refused("evaluate it again")
+    run.ledger_file.write_bytes(ledger)
     weights = run.model_dir / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors" in error_of(push(run.path, "--dry-run", tmp_path / "a"))
+    assert_refused(r"model\.safetensors")
     (run.model_dir / "README.md").unlink()
     run.completion_marker.unlink()
-    assert "is not finished" in error_of(push(run.path, "--dry-run", tmp_path / "a"))
+    assert_refused("is not finished")
     assert not (tmp_path / "a").exists()

@@ -235,25 +235,3 @@ def test_a_damaged_study_is_not_archived(name: str, words: str, elsewhere: Path)
     assert (kept.returncode, kept.stderr.count("\n")) == (2, 1)
     assert words in kept.stderr
     assert not (elsewhere / "again.tar.xz").exists()
-
-
-@pytest.mark.slow
-def test_archives_of_older_versions_are_brought_back(finished: Path, tmp_path: Path) -> None:
-    """A folder with a file for the runs of each variant."""
-    files = members_of(finished / "study.tar.xz")
-    for variant in ("gelu", "relu"):
-        place = tmp_path / f"archives/gpt_neo/{variant}.tar.xz"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(place, "w:xz") as tar:
-            for name, content in files.items():
-                if name.startswith(f"study/gpt_neo/{variant}/"):
-                    member = tarfile.TarInfo(name.removeprefix(f"study/gpt_neo/{variant}/"))
-                    member.size = len(content)
-                    tar.addfile(member, io.BytesIO(content))
-    for name in ("study.yaml", "tuning.json"):
-        (tmp_path / "archives" / name).write_bytes(files[f"study/{name}"])
-    done = run_in(tmp_path, "slurm.archive", "archives", "--restore")
-    assert "8 finished runs brought back" in done.stdout, done.stderr
-    again = run_in(tmp_path, "slurm.archive", "runs/study")
-    assert again.returncode == 0, again.stderr
-    assert (tmp_path / "study.tar.xz").read_bytes() == (finished / "study.tar.xz").read_bytes()

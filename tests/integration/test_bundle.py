@@ -46,9 +46,14 @@ for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     try:
         model = auto.from_pretrained(folder, trust_remote_code=True).eval()
         logits = model(input_ids=ids, **more).logits
-        found[folder.name] = [logits.tolist(), type(model).__module__.split(".")[0]]
+        autos = json.loads((folder / "config.json").read_text())["auto_map"]
+        names = {}
+        for name in autos:
+            own = getattr(transformers, name).from_pretrained(folder, trust_remote_code=True)
+            names[name] = type(own).__name__
+        found[folder.name] = [logits.tolist(), type(model).__module__.split(".")[0], names]
     except Exception as error:
-        found[folder.name] = [f"{type(error).__name__}: {error}", ""]
+        found[folder.name] = [f"{type(error).__name__}: {error}", "", {}]
 print('\\n' + json.dumps(found))
 """
 
@@ -95,56 +100,17 @@ def loaded(
 @pytest.mark.parametrize(("family", "variant"), CASES)
 @pytest.mark.ci
 def test_another_process_without_this_project_has_the_same_logits(loaded, family: str, variant: str) -> None:
-    logits, (found, module) = loaded[family, variant]
+    logits, (found, module, classes) = loaded[family, variant]
     assert module == "transformers_modules", found
     assert torch.equal(torch.tensor(found), logits)
-
-
-EACH_CLASS = """
-import json, os, pathlib, torch, transformers
-transformers.utils.logging.set_verbosity_error()
-for stock in ("GPTNeoModel", "RobertaModel", "T5Model", "LlamaModel"):
-    getattr(transformers, stock)  # imports torch's half of transformers, once
-found = {}
-for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
-    for auto in json.loads((folder / "config.json").read_text())["auto_map"]:
-        readable, writable = os.pipe()
-        if os.fork() == 0:  # a process in which no other class was loaded before
-            try:
-                one = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True)
-                if auto != "AutoConfig":
-                    one.save_pretrained(folder.parent.parent / "again")
-                    getattr(transformers, auto).from_pretrained(
-                        folder.parent.parent / "again", trust_remote_code=True
-                    )
-                text = type(one).__name__
-            except BaseException as error:
-                text = f"{type(error).__name__}: {error}"
-            os.write(writable, text.encode()[:60000])
-            os._exit(0)
-        os.close(writable)
-        with os.fdopen(readable) as pipe:
-            found[f"{folder.name} {auto}"] = pipe.read()
-        os.wait()
-print("\\n" + json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_each_auto_class_of_each_family_is_the_first_that_a_process_loads(tmp_path: Path) -> None:
-    for family in FAMILIES:
-        save(tmp_path / "models" / family, family, "kan")
-    found = run_bare(EACH_CLASS, tmp_path / "models", home=tmp_path)
-    assert found == {
-        f"{spec.name} {auto}": place.rpartition(":")[2]
-        for spec in FAMILIES.values()
-        for auto, place in (
-            ("AutoConfig", spec.config_class),
-            ("AutoModel", spec.backbone_class),
-            (AUTO_CLASSES[spec.objective], spec.model_class),
-            ("AutoModelForSequenceClassification", spec.classifier_class),
-        )
+    spec = FAMILIES[family]
+    places = {
+        "AutoConfig": spec.config_class,
+        "AutoModel": spec.backbone_class,
+        AUTO_CLASSES[spec.objective]: spec.model_class,
+        "AutoModelForSequenceClassification": spec.classifier_class,
     }
+    assert classes == {auto: place.rpartition(":")[2] for auto, place in places.items()}
 
 
 @pytest.mark.parametrize("variant", ["relu", "kan", "spline-kan"])
@@ -157,23 +123,6 @@ def test_transformers_finds_every_file_and_no_other(tmp_path: Path, variant: str
     assert "ffn_variants_variants_series_kan" not in names
     assert "ffn_variants_stand_ins" in names
     assert not {module.replace(".", "_") for module in REPLACED} & names
-
-
-@pytest.mark.usefixtures("own_variants")
-@pytest.mark.slow
-def test_variants_of_somebody_s_own_files_travel_too(tmp_path: Path, repository: Path) -> None:
-    places = {
-        "my-xielu": repository / "examples/xielu.py:XIELU",
-        "channel-elu": repository / "examples/channel_elu.py:CHANNEL_ELU",
-    }
-    here = {}
-    for name, place in places.items():
-        load_variant(str(place))
-        here[name] = save(tmp_path / "models" / name, "roberta", name)
-        assert (tmp_path / "models" / name / f"ffn_{name}.py").is_file()
-    there = run_bare(ELSEWHERE, tmp_path / "models", home=tmp_path)
-    for name, logits in here.items():
-        assert torch.equal(torch.tensor(there[name][0]), logits), there[name]
 
 
 def test_this_project_loads_it_without_consent_and_runs_none_of_it(tmp_path: Path) -> None:

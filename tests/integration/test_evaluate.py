@@ -1,4 +1,4 @@
-"""Evaluating saved runs: rows, items, resuming, and what a user sees of mistakes."""
+"""Evaluating runs and studies: rows, items, resuming, workers, names, and what a user sees of mistakes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+from safetensors.torch import load_file
 
+from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
+from eval.command import find_runs, study_config
 from eval.config import EvalConfig
-from eval.evaluate import evaluate_run
+from eval.evaluate import choose_workers, evaluate_run, evaluate_runs
 from eval.finetuning import FinetuneConfig
 from eval.identity import identify_run
 from eval.protocol import ProtocolConfig
 from eval.work_units import check_sources, is_evaluated
+from eval.zero_shot.during_training import TrainingScorer
 from eval.zero_shot.text_task import find_suite_tasks
-from ffn_variants import UsageError
+from pretrain.resolution import load_config
 from pretrain.run.run_folder import sole_writer
-from scores.rows import ROW_COLUMNS, read_rows
+from pretrain.training.training_run import train
+from report.inputs.sources import read_source
+from scores.rows import ROW_COLUMNS, read_rows, write_rows
 from scores.run_scores import summary
 from tests.cases import first_is_fast
 
@@ -269,3 +276,166 @@ def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
 def test_mistakes_are_told_and_end_with_status_two(evaluate, capsys, arguments, message):
     assert evaluate(*arguments.split()) == 2
     assert message in capsys.readouterr().err
+
+
+OF_STUDY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
+
+
+@pytest.fixture
+def study(tmp_path, write_run) -> Path:
+    """A study of two runs, one of each family, with untrained weights."""
+    for seed, family in enumerate(("gpt_neo", "roberta"), start=1):
+        write_run(tmp_path, family, "relu", seed, "two")
+    section = {"evaluation": OF_STUDY.model_dump(mode="json")}
+    (tmp_path / "two" / "study.yaml").write_text(yaml.safe_dump(section))
+    return tmp_path / "two"
+
+
+def results(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return (
+        pd.read_parquet(run / "eval" / "rows.parquet"),
+        pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet"),
+    )
+
+
+def forget(runs: list[Path]) -> None:
+    for run in runs:
+        shutil.rmtree(run / "eval")
+
+
+@pytest.mark.slow
+def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_them(study, tmp_path):
+    runs, _ = find_runs([study])
+    for run in runs:
+        evaluate_run(run, OF_STUDY, progress=False)
+    alone = [results(run) for run in runs]
+    forget(runs)
+    broken = tmp_path / "broken"
+    shutil.copytree(runs[0], broken)
+    (broken / "model" / "model.safetensors").write_bytes(b"broken")
+    outcome = evaluate_runs([broken, *runs], OF_STUDY, num_workers=2, progress=False)
+    for run, (rows, items) in zip(runs, alone, strict=True):
+        pd.testing.assert_frame_equal(outcome.rows[run], rows)
+        pd.testing.assert_frame_equal(results(run)[1], items)
+    assert len(outcome.failures) == 17
+    for failure in outcome.failures:
+        assert failure.run_dir == broken
+        assert isinstance(failure.error, UsageError)
+        assert "cannot load the model" in str(failure)
+
+
+def test_a_study_is_evaluated_as_its_file_says(study, tmp_path):
+    assert study_config([study]) == OF_STUDY
+    assert study_config([tmp_path]) == EvalConfig()
+    (study / "study.yaml").write_text("evaluation: {suites: [blmp]}")
+    with pytest.raises(
+        UsageError, match=r"does not say what to evaluate: unknown value of suites.0: 'blmp'; did"
+    ):
+        study_config([study])
+
+
+def test_a_study_names_what_is_not_trained(study, tmp_path):
+    runs, notes = find_runs([study])
+    assert [run.parent.parent.name for run in runs] == ["gpt_neo", "roberta"]
+    assert notes == []
+    shutil.rmtree(runs[0] / "model")
+    trained, notes = find_runs([study])
+    assert trained == runs[1:]
+    assert notes == [f"{study}: left out, not trained yet: {runs[0].relative_to(study)}"]
+    shutil.rmtree(runs[1] / "model")
+    with pytest.raises(UsageError, match="holds 2 runs and none is trained yet"):
+        find_runs([study])
+    with pytest.raises(UsageError, match="no run given"):
+        find_runs([])
+
+
+@pytest.mark.parametrize(("num_runs", "most"), [(0, 1), (1, 1), (3, 3)])
+def test_no_more_workers_than_runs(num_runs, most):
+    assert 1 <= choose_workers(num_runs, "cpu") <= most
+
+
+FOUR = ("--suites", "embedded-pairs", "--max-pairs", "4")
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory, write_run) -> Path:
+    """A study of two named runs and one other, scored; returns its folder."""
+    runs_dir = tmp_path_factory.mktemp("runs")
+    for ffn, seed, name in (("gelu", 1, "a-first"), ("gelu", 2, None), ("relu", 1, "seed-of-doubt")):
+        folder = write_run(runs_dir, ffn=ffn, seed=seed, run_name=name)
+        write_completion(RunFolder(folder), {}, "")
+    runs, notes = find_runs([runs_dir / "test"])
+    config = EvalConfig(suites=("embedded-pairs",), max_pairs=4)
+    outcome = evaluate_runs(runs, config, num_workers=1, progress=False)
+    assert (len(outcome.rows), outcome.failures, notes) == (3, [], [])
+    return runs_dir / "test"
+
+
+@pytest.fixture
+def named(scored, tmp_path) -> Path:
+    """A copy of that study."""
+    return shutil.copytree(scored, tmp_path / "test")
+
+
+@pytest.mark.ci
+def test_rows_of_earlier_versions_are_those_of_the_run_they_lie_in(named):
+    """They called a named run as if it had no name."""
+    expected = read_source(named).rows
+    run = RunFolder(named / "gpt_neo" / "gelu" / "a-first")
+    write_rows(read_rows(run.rows_file).assign(run_id="gpt_neo/gelu/seed1-0a1b2c3d"), run.rows_file)
+    pd.testing.assert_frame_equal(read_source(named).rows, expected)
+
+
+def test_two_runs_of_one_seed_are_refused_by_their_names(named):
+    shutil.copytree(named / "gpt_neo" / "gelu" / "a-first", named / "gpt_neo" / "gelu" / "again")
+    with pytest.raises(UsageError, match=r"2 runs \(gpt_neo/gelu/a-first, gpt_neo/gelu/again\)"):
+        read_source(named)
+
+
+def test_a_run_outside_of_any_study_is_scored_by_its_path(named, tmp_path, evaluate):
+    alone = tmp_path / "elsewhere"
+    shutil.move(named / "gpt_neo" / "relu" / "seed-of-doubt", alone)
+    scores = read_rows(alone / "eval" / "rows.parquet")
+    shutil.rmtree(alone / "eval")
+    assert evaluate(alone, *FOUR) == 0
+    pd.testing.assert_frame_equal(read_rows(alone / "eval" / "rows.parquet"), scores)
+    with pytest.raises(UsageError, match="it is one run: give its study's folder"):
+        read_source(alone)
+    assert find_runs([alone]) == ([alone], [])
+
+
+def settings(tmp_path, family: str, **chosen):
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    overrides = {
+        "family": family,
+        "model": {"ffn": "swish", **sizes},
+        "data": {"source": "embedded", "num_stories": 300, "vocab_size": 400, "block_size": 64},
+        "train": {"batch_size": 32, "torch_compile": False, **chosen},
+        "output": {"runs_dir": str(tmp_path), "study": "scored" if chosen else "plain"},
+    }
+    return load_config(None, overrides=overrides)
+
+
+@pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "roberta"]))
+@pytest.mark.ci
+def test_scores_on_the_way_are_those_of_the_command_and_change_nothing(tmp_path, family):
+    scored = train(settings(tmp_path, family, eval_every=3, eval_suite="embedded-pairs"), TrainingScorer)
+    plain = train(settings(tmp_path, family))
+    assert scored.name == plain.name
+    ours, theirs = (load_file(run / "model" / "model.safetensors") for run in (scored, plain))
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+    lines = [json.loads(line) for line in (scored / "metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if "embedded-pairs" in line]
+    last = lines[-1]["max_steps"]
+    assert [line["step"] for line in lines] == sorted({*range(3, last + 1, 3), last})
+    rows = evaluate_run(scored, EvalConfig(suites=("embedded-pairs",)), progress=False)
+    assert lines[-1]["embedded-pairs"] == pytest.approx(rows["score"].mean(), abs=1e-9)
+    for group, score in rows.groupby("group")["score"].mean().items():
+        assert lines[-1][f"embedded-pairs/{group}"] == pytest.approx(score, abs=1e-9)
+
+
+def test_a_suite_without_pairs_or_data_is_refused_before_the_first_step(tmp_path):
+    with pytest.raises(UsageError, match=r"train\.eval_suite 'blimp-fst'; did you mean 'blimp-fast'"):
+        train(settings(tmp_path, "gpt_neo", eval_every=3, eval_suite="blimp-fst"), TrainingScorer)
+    with pytest.raises(UsageError, match="blimp-fast is not on the hub"):
+        train(settings(tmp_path, "gpt_neo", eval_every=3), TrainingScorer)

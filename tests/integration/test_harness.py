@@ -48,43 +48,20 @@ def tasks(tmp_path) -> Path:
     """Task files as lm-eval reads them: a task of each kind that is scored, a group, and one that writes."""
     folder = tmp_path / "tasks"
     folder.mkdir()
-
-    def write(name: str, rows: list[dict], **settings: object) -> None:
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        data = {"data_files": {"test": str(folder / f"{name}.jsonl")}, "cache_dir": str(tmp_path / "cache")}
-        task = {
-            "task": name,
-            "dataset_path": "json",
-            "dataset_kwargs": data,
-            "test_split": "test",
-            **settings,
-        }
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(task))
-
-    pairs = [{key: row[key] for key in ("sentence_good", "sentence_bad")} for row in PAIRS]
-    write(
-        "my_pairs", pairs, output_type="multiple_choice", doc_to_text="", doc_to_target=0,
-        doc_to_choice="{{[sentence_good, sentence_bad]}}", metric_list=[{"metric": "acc"}],
-    )  # fmt: skip
-    write(
-        "my_questions", QUESTIONS, output_type="multiple_choice", doc_to_text="", doc_to_target="right",
-        doc_to_choice="choices", metric_list=[{"metric": "acc"}],
-    )  # fmt: skip
-    write(
-        "my_cloze", CLOZES, output_type="loglikelihood", doc_to_text="{{context}}", doc_to_target="{{word}}",
-        metric_list=[{"metric": "perplexity"}, {"metric": "acc"}],
-    )  # fmt: skip
-    write(
-        "my_texts", [{"text": text} for text in TEXTS], output_type="loglikelihood_rolling", doc_to_text="",
-        doc_to_target="{{text}}", metric_list=[{"metric": "word_perplexity"}, {"metric": "bits_per_byte"}],
-    )  # fmt: skip
-    write(
-        "my_writing", CLOZES, output_type="generate_until", doc_to_text="{{context}}",
-        doc_to_target="{{word}}", metric_list=[{"metric": "exact_match"}],
-    )  # fmt: skip
-    (folder / "group.yaml").write_text(
-        yaml.safe_dump({"group": "my_group", "task": ["my_pairs", "my_cloze"]})
-    )
+    rows: dict[str, list[dict]] = {
+        "my_pairs": [{key: row[key] for key in ("sentence_good", "sentence_bad")} for row in PAIRS],
+        "my_questions": QUESTIONS,
+        "my_cloze": CLOZES,
+        "my_texts": [{"text": text} for text in TEXTS],
+        "my_writing": CLOZES,
+    }
+    for name, settings in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items():
+        path = folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows[name]))
+        data = {"data_files": {"test": str(path)}, "cache_dir": str(tmp_path / "cache")}
+        task = {"task": name, "dataset_path": "json", "dataset_kwargs": data, "test_split": "test"}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(task | settings))
+    (folder / "group.yaml").write_text("group: my_group\ntask: [my_pairs, my_cloze]\n")
     return folder
 
 

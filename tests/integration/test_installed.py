@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import time
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -112,20 +111,6 @@ def test_the_light_installation_writes_a_report_and_names_what_it_lacks(light: I
     seconds = min(float(light.python("-c", code).stdout) for _ in range(3))
     print(f"light: {light.megabytes():.0f} MB of packages, report imported in {seconds:.2f} s")
     assert seconds < IMPORTED_S
-
-
-def test_the_lowest_versions_train_and_compare(tmp_path: Path, wheel: Path, repository: Path) -> None:
-    """As pyproject allows them; what these bring in turn is as new as they let it be."""
-    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["torch"]]
-    lowest = tmp_path / "lowest.txt"
-    lowest.write_text("\n".join(line.replace(">=", "==") for line in lines))
-    place = Installation(tmp_path, wheel, "[torch]", lowest)
-    done = place.command("train", "tiny", "--optim.max-steps", 2, "--train.no-torch-compile")
-    assert done.returncode == 0, done.stderr
-    (place.work / "scores.csv").write_text(TABLE)
-    done = place.command("report", "scores.csv", "--out", "report")
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_quickstart_runs_from_any_folder(full: Installation, light: Installation) -> None:

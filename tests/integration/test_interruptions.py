@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, starved of disk or started twice, in processes of their own."""
+"""Runs that are killed, stopped, starved of disk or started twice, and commands on disks that fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +22,7 @@ from base.errors import run_cli
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
 from tests.cases import first_is_fast
-from tests.processes import forkserver, write_output_to
+from tests.processes import forkserver, run_command, write_output_to
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
@@ -233,3 +235,64 @@ def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_r
     finish(start(flags, log))
     assert re.findall(r"continued at step \d+", log.read_text())
     assert_same_result(undisturbed(), path)
+
+
+def training(runs: Path, ffn: str = "gelu") -> tuple[str, ...]:
+    """The command that trains one run of four steps."""
+    short = ("--optim.max-steps", "4", "--train.save-steps", "2", "--study", "s", "--run-name", "r")
+    return ("pretrain.train", *TINY, *short, "--runs-dir", str(runs), "--ffn", ffn)
+
+
+@pytest.fixture(scope="module")
+def scored_runs(tmp_path_factory) -> Path:
+    """A study on a disk with room."""
+    runs = tmp_path_factory.mktemp("undisturbed") / "runs"
+    score = ("eval", str(runs / "s"), "--suites", "embedded-pairs", "--max-pairs", "4", "--workers", "1")
+    for command in (training(runs), training(runs, "relu"), score):
+        done = run_command(*command)
+        assert done.returncode == 0, done.stderr
+    return runs
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
+    """It ended with 2, and told in one line that begins with ``error:`` what is wrong."""
+    assert "Traceback" not in done.stderr, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert (done.returncode, len(errors)) == (2, 1), done.stderr
+    assert words in errors[0], done.stderr
+
+
+@pytest.mark.slow
+def test_a_read_only_archive_is_read_and_what_would_write_says_so(scored_runs, tmp_path, mount):
+    runs = tmp_path / "runs"
+    mount(runs, "size=64m")
+    shutil.copytree(scored_runs, runs, dirs_exist_ok=True)
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    mount(runs, "ro")
+    reading = {
+        "is finished; nothing to do": training(runs),
+        "token budget": (*training(runs, "silu"), "--dry-run"),
+        "report.md": ("report", f"{runs}/s", "--out", str(tmp_path / "elsewhere")),
+    }
+    for words, command in reading.items():
+        done = run_command(*command)
+        assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)
+    other_texts = (*training(runs, "silu"), "--data.validation-fraction", "0.1")
+    more_pairs = ("eval", f"{runs}/s", "--suites", "embedded-pairs", "--max-pairs", "5", "--workers", "1")
+    report = ("report", f"{runs}/s", "--out", f"{runs}/out")
+    for command in (training(runs, "silu"), other_texts, more_pairs, report):
+        assert_one_line(run_command(*command), "Read-only file system")
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_a_file_that_cannot_be_read_and_a_name_that_is_too_long_are_one_line(tmp_path):
+    """The memory of a process is a file whose first bytes are an input/output error."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.symlink_to("/proc/self/mem")
+    flags = ("--data.source", "files", "--data.train-files", str(corpus))
+    done = run_command(*training(tmp_path / "runs"), *flags)
+    assert_one_line(done, f"{corpus}: Input/output error")
+    assert not (tmp_path / "runs").exists()
+    done = run_command(*training(tmp_path / ("x" * 300)))
+    assert_one_line(done, ": File name too long; mend that or name another place")

@@ -1,13 +1,10 @@
-"""Every command of the README in its order: on a small model before each change, nightly in a fresh clone."""
+"""Every command of the README in its order, on a small model; .ci/run runs the first in a fresh clone."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,15 +13,8 @@ import yaml
 
 from tests.processes import run_command
 
-RUN_BY_CI = ("make ", ". .venv/bin/activate")
-"""How commands begin that .ci/run calls by itself."""
-DRY_RUN = {
-    "ffn-ablations train gpt-neo": "reads TinyStories from the hub",
-    "accelerate launch": "is for four GPUs, and reads TinyStories from the hub",
-}
-"""How commands begin that cannot be run here: they are given ``--dry-run``, for this reason."""
-
-
+READS_THE_HUB = "ffn-ablations train gpt-neo"
+"""How the command begins that reads TinyStories from the hub: here it is given ``--dry-run``."""
 STORIES = "\n".join(["Once upon a time.", "<|endoftext|>"] * 200)
 
 
@@ -41,37 +31,6 @@ def commands(readme: str) -> list[str]:
 @pytest.fixture(scope="module")
 def readme(repository: Path) -> str:
     return (repository / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of what is committed, with the texts of a user in it."""
-    folder = tmp_path_factory.mktemp("readme") / "clone"
-    subprocess.run(["git", "clone", "-q", "--no-hardlinks", repository, folder], check=True)
-    (folder / "my-texts").mkdir()
-    (folder / "my-texts/stories.txt").write_text(STORIES)
-    return folder
-
-
-def run(command: list[str], clone: Path) -> str:
-    home = clone.parent / "home"
-    home.mkdir(exist_ok=True)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    ours = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(clone)}
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_"))}
-    done = subprocess.run(command, cwd=clone, env=bare | ours, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-@pytest.mark.slow
-def test_every_command_runs_in_a_clone(readme: str, clone: Path) -> None:
-    for command in commands(readme):
-        if not command.startswith(RUN_BY_CI):
-            dry_run = ["--dry-run"] if command.startswith(tuple(DRY_RUN)) else []
-            run([*shlex.split(command), *dry_run], clone)
-    for block in blocks(readme, "python"):
-        run([sys.executable, "-c", block], clone)
 
 
 @pytest.fixture
@@ -97,7 +56,7 @@ def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.ci
 @pytest.mark.usefixtures("own_variants")
 def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study: Callable[..., int]) -> None:
-    """Without those about the zoo, which test_zoo.py has, and those of accelerate."""
+    """Without those about the zoo, which test_shipped_studies.py has, and those of accelerate."""
     for command in commands(readme):
         words = shlex.split(command)
         if words[0] != "ffn-ablations" or "zoo" in command:
@@ -105,9 +64,11 @@ def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study
         if words[1:3] == ["study", "run"]:
             assert run_study(*words[3:]) == 0, command
             continue
-        dry_run = ["--dry-run"] if command.startswith(tuple(DRY_RUN)) else []
+        dry_run = ["--dry-run"] if command.startswith(READS_THE_HUB) else []
         done = run_command("ffn_ablations", *words[1:], *dry_run)
         assert done.returncode == 0, (command, done.stderr)
+    for block in blocks(readme, "python"):
+        exec(block, {})
     assert (small / "runs/my-study/report/report.md").is_file()
     assert (small / "runs/default/gpt_neo/kan/my-kan/eval/rows.parquet").is_file()
     assert (small / "my-study.tar.xz").is_file()

@@ -1,17 +1,23 @@
-"""Every shipped study in a folder that has nothing beside it: its plan, and what a run needs first."""
+"""Every shipped study in an empty folder, and the leaderboard, whose runs lead to its numbers."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from base.errors import AbsentError
+from base.run.folder_names import RunFolder, StudyFolder
+from ffn_variants.registry import FFN_VARIANTS
+from pretrain.run.provenance import source_change
 from slurm.commands import study_run
+from tests.processes import run_command
 
 STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
-SLOW = ("zoo", "grids", "tuned")
+OF_HUNDREDS = ("zoo", "grids", "tuned")
 """Those of hundreds of cells."""
 
 
@@ -32,7 +38,7 @@ def local_places(study: Path) -> set[str]:
 @pytest.mark.parametrize(
     "study",
     [
-        pytest.param(study, id=study.stem, marks=[pytest.mark.slow] if study.stem in SLOW else [])
+        pytest.param(study, id=study.stem, marks=[pytest.mark.slow] if study.stem in OF_HUNDREDS else [])
         for study in STUDIES
     ],
 )
@@ -51,3 +57,77 @@ def test_a_plan_needs_no_data_and_a_run_says_which(
             study_run([study.stem])
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+PUBLISHED = {
+    "zoo": "docs/zoo",
+    "zoo-roberta": "docs/zoo/roberta",
+    "zoo-sizes": "docs/zoo/sizes",
+    "zoo-flops": "docs/zoo/flops",
+}
+"""Where the runs of each study lie; the report of the first lies there too."""
+SECTIONS = {"zoo-roberta": "RoBERTa", "zoo-sizes": "Larger and smaller", "zoo-flops": "At equal FLOPs"}
+"""Where the page has the numbers of a study whose report does not lie beside it."""
+
+
+@pytest.fixture(scope="module")
+def zoo(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the studies were brought back."""
+    folder = tmp_path_factory.mktemp("zoo")
+    for place in PUBLISHED.values():
+        with contextlib.chdir(folder):
+            done = run_command("slurm.archive", repository / place / "runs", "--restore")
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def top(report: str) -> str:
+    """What a report says first: its card, its table and warnings."""
+    return report[: report.index("<details>")]
+
+
+def report_of(study: str, zoo: Path) -> str:
+    """The report of restored runs."""
+    with contextlib.chdir(zoo):
+        done = run_command("report", f"runs/{study}", "--out", study)
+    assert done.returncode == 0, done.stderr
+    return (zoo / study / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_published_report_follows_from_the_published_runs(zoo: Path, repository: Path) -> None:
+    published = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    assert top(report_of("zoo", zoo)) == top(published)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", SECTIONS)
+def test_differences_on_the_page_follow_from_the_published_runs(
+    zoo: Path, repository: Path, study: str
+) -> None:
+    """Each is in the study's report, or in that of all variants, which a table has beside it."""
+    page = (repository / "docs/zoo/README.md").read_text(encoding="utf-8")
+    section = " ".join(page.split(f"## {SECTIONS[study]}\n")[1].split("\n## ")[0].replace("**", "").split())
+    reports = report_of(study, zoo) + (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    differences = re.findall(r"([+-]\d\.\d{3})(?: \|)? (\[[+-]\d\.\d{3}, [+-]\d\.\d{3}\])", section)
+    assert len(differences) >= 2
+    assert [pair for pair in differences if " | ".join(pair) not in reports] == []
+
+
+def test_its_page_tells_as_many_variants_and_runs_as_there_are(zoo: Path, repository: Path) -> None:
+    page = " ".join((repository / "docs/zoo/README.md").read_text(encoding="utf-8").split())
+    report = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    variants = set(re.findall(r"^\| `([\w-]+)` \|", top(report), flags=re.MULTILINE))
+    assert variants <= FFN_VARIANTS.keys()
+    is_whole = variants == FFN_VARIANTS.keys()
+    told = f"All {len(variants)}" if is_whole else f"{len(variants)} of the {len(FFN_VARIANTS)}"
+    assert f"**{told} variants" in page
+    assert f"{len(StudyFolder(zoo / 'runs/zoo').run_folders())} runs" in page
+
+
+@pytest.mark.parametrize("study", PUBLISHED)
+def test_every_variant_still_computes_what_its_published_runs_computed(zoo: Path, study: str) -> None:
+    """A changed source names the one before in ``earlier_sources``, or the runs are made anew."""
+    runs: list[RunFolder] = StudyFolder(zoo / "runs" / study).run_folders()
+    changes = {run.run_id: source_change(run.path, run.path.parent.name) for run in runs}
+    assert not {run_id: change for run_id, change in changes.items() if change}

@@ -1,4 +1,4 @@
-"""A small study from one command to its report, as a user runs it, and what may come in between."""
+"""Small studies from one command to their report: of trainings, tuned, and of pretrained models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
+import yaml
+from transformers import BertConfig, BertForMaskedLM
 
+from base.errors import UsageError
+from eval.backbones import backbone_runs
+from eval.config import EvalConfig
+from eval.evaluate import evaluate_run
 from slurm.cell_state import read_state
 from slurm.commands import study_status as status
 from slurm.study.study import load_study
@@ -128,3 +137,136 @@ def test_a_diverged_cell_is_failed_and_not_trained_again(
     status([str(study.folder)])
     assert "failed" in (shown := capfd.readouterr().out)
     assert "had to stay below" in shown
+
+
+TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1}
+
+
+def told(study: Path) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
+    """What was tuned, which cells there are, and the comparison that the choice of values blurs."""
+    tuning = json.loads((study / "tuning.json").read_text())
+    cells = yaml.safe_load((study / "study.yaml").read_text())["cells"]
+    report = json.loads((study / "report" / "report.json").read_text())
+    (blurred,) = (x for x in report["comparisons"] if x["choice_error"] is not None)
+    return tuning, set(cells), blurred
+
+
+@pytest.mark.slow
+def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(
+    tmp_path: Path,
+    write_study: Callable[..., Path],
+    run_study: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = write_study(tmp_path, tune=TUNE, evaluation={"suites": []})
+    study = tmp_path / "runs" / "study"
+
+    def run(*flags: str) -> str:
+        assert run_study(file, *flags) == 0
+        return capsys.readouterr().out
+
+    with pytest.raises(UsageError, match="4 of 4 cells of study are not done"):
+        run("--decide", "1")
+    run()
+    tuning, cells, blurred = told(study)
+    assert "to be tuned further" in run("--decide", "1", "--dry-run")
+    assert told(study)[0] == tuning
+
+    assert "to be tuned further: relu, " in run("--decide", "1")
+    after, more_cells, sharper = told(study)
+    (added,) = after["further"]
+    assert (after["chosen"], after["rounds"]) == (tuning["chosen"], tuning["rounds"])
+    assert added["seeds"] == [102, 103]
+    assert np.isfinite(added["losses"]).all()
+    assert len(more_cells) == len(cells) + 2 * len(added["values"])
+    assert cells < more_cells
+    assert sharper["choice_error"] < blurred["choice_error"]
+    assert sharper["estimate"] == blurred["estimate"]
+    assert "0 cells run" in run("--no-report")
+
+
+EVALUATION = {
+    "suites": ["embedded-glue"],
+    "finetune": {
+        "head": ["linear frozen", "fourier-kan frozen"],
+        "num_train_epochs": 2,
+        "max_train_examples": 64,
+        "max_validation_examples": 24,
+        "learning_rate": 0.01,
+    },
+}
+
+
+@pytest.fixture
+def bert(tmp_path: Path, tokenizer) -> Path:
+    """A model that is none of this project's."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, **sizes)
+    folder = tmp_path / "models/tiny-bert"
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def study(tmp_path: Path, bert: Path, write_run) -> Path:
+    own = write_run(tmp_path / "other", study="own")
+    content = {
+        "name": "published",
+        "backbones": [str(bert), str(own)],
+        "seeds": [1, 2],
+        "evaluation": EVALUATION,
+        "report": {"factor": "head", "baseline": "linear frozen"},
+    }
+    path = tmp_path / "published.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.ci
+def test_heads_on_pretrained_models_arrive_at_a_report(
+    study: Path,
+    bert: Path,
+    tmp_path: Path,
+    run_study: Callable[..., int],
+    evaluate: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = tmp_path / "runs"
+    assert run_study(study, "--runs-dir", runs, "--dry-run") == 0
+    plan = capsys.readouterr().out
+    assert f"  backbone  {bert} (folder)" in plan
+    assert "4 cells" in plan
+    assert "no training" in plan
+    assert not runs.exists()
+
+    assert run_study(study, "--runs-dir", runs) == 0
+    assert "4 of 4 cells done" in capsys.readouterr().out
+    names = ["tiny-bert", "gpt_neo-swish-seed3"]
+    found = sorted(path.parts[-4] for path in (runs / "published/pretrained").glob("*/seed*/eval/rows.csv"))
+    assert found == sorted(names * 2)
+    report = json.loads((runs / "published/report/report.json").read_text())
+    assert {c["contrast"] for c in report["comparisons"]} == {"fourier-kan frozen - linear frozen"}
+    page = (runs / "published/report/report.md").read_text()
+    assert "are seeds of fine-tuning" in page
+    assert "| tiny-bert |" in page
+    assert "without a score" not in page.lower()
+
+    # The same model, named to the evaluation by hand: the same scores at the same seed.
+    (by_hand,) = backbone_runs(bert, (2,), tmp_path / "hand")
+    expected = evaluate_run(by_hand, EvalConfig.model_validate(EVALUATION), progress=False)
+    (own,) = (runs / "published/pretrained/tiny-bert").glob("seed2-*")
+    rows = pd.read_parquet(own / "eval/rows.parquet")
+    keys = ["task", "metric", "head"]
+    pd.testing.assert_series_equal(rows.set_index(keys)["score"], expected.set_index(keys)["score"])
+    assert set(rows["family"]) == {"pretrained"}
+    assert set(rows["variant"]) == {"tiny-bert"}
+
+    assert run_study(study, "--runs-dir", runs, "--no-report") == 0
+    assert "0 cells run" in capsys.readouterr().out
+
+    bert.rename(bert.with_name("elsewhere"))
+    assert evaluate(runs / "published", "--workers", 1) == 2
+    told = f"{bert}, which {runs}/published/pretrained/tiny-bert/seed1-"
+    assert told in capsys.readouterr().err

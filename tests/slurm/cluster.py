@@ -1,30 +1,64 @@
 """A real SLURM for tests: its daemons run as child processes on this host and end with whoever started them.
 
-    python -m tests.slurm.cluster --dir /tmp/mini --nodes 2
-
-runs one until Ctrl-C. It needs no systemd, no cgroups, no accounting and no root.
+It needs no systemd, no cgroups, no accounting and no root.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import os
+import pwd
+import random
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from tests.slurm import leftovers
-from tests.slurm.cluster_config import INSTALL, find_program, missing_programs, user_name, write_config
-from tests.slurm.leftovers import is_step, kill, parent_of, processes_of
+from tests.slurm.leftovers import is_step, parent_of, processes_of
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
+INSTALL = (
+    "no SLURM on this machine; as root: make slurm-packages, "
+    "which is apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge"
+)
+
+# cred_expire: how long a requeued job waits before it starts again; 121 s by default.
+SLURM_CONF = """\
+ClusterName=mini
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+MailProg=/bin/true
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,bf_interval=1
+JobRequeue=1
+ReturnToService=2
+"""
+
 
 # Options of slurm.conf that a test may want otherwise; times in seconds.
 DEFAULTS = {"KillWait": 2, "MinJobAge": 300, "SlurmdTimeout": 30, "MaxArraySize": 1001}
@@ -54,7 +88,6 @@ class Cluster:
         num_nodes: Nodes n0, n1, ...; all of them are this host.
         cpus_per_node: Processors of a node, whatever this host really has.
         options: Lines of slurm.conf to add or replace, such as ``{"MaxArraySize": 5}``.
-        folder: Where everything lies, and stays afterwards; a temporary folder by default.
     """
 
     def __init__(
@@ -63,14 +96,12 @@ class Cluster:
         *,
         cpus_per_node: int = 2,
         options: Mapping[str, object] | None = None,
-        folder: Path | None = None,
     ) -> None:
         self.nodes = [f"n{index}" for index in range(num_nodes)]
         self._cpus_per_node = cpus_per_node
         self._options = DEFAULTS | dict(options or {})
-        self._keep = folder is not None
         # A socket's path may have 107 characters, which pytest's own folders can exceed.
-        self.folder = (folder or Path(tempfile.mkdtemp(prefix="slurm-"))).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix="slurm-")).resolve()
         self.conf = self.folder / "slurm.conf"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -92,13 +123,13 @@ class Cluster:
             raise RuntimeError(f"{INSTALL} (absent: {', '.join(missing)})")
         write_config(self.folder, self.nodes, cpus=self._cpus_per_node, options=self._options)
         # Whatever ends this process, also SIGKILL, closes the pipe that the reaper reads.
-        reap = [sys.executable, leftovers.__file__, str(self.conf), *([] if self._keep else ["--remove"])]
+        reap = [sys.executable, leftovers.__file__, str(self.conf)]
         self._reaper = subprocess.Popen(reap, stdin=subprocess.PIPE, start_new_session=True)
         self._start_munged()
         self._start_daemon("slurmctld", "-D", "-f", self.conf)
         for node in self.nodes:
-            self.start_slurmd(node, wait=False)
-        self.wait_until_ready()
+            self._start_daemon(f"slurmd-{node}", "-D", "-f", self.conf, "-N", node)
+        self.wait_until(lambda: self._responding() >= set(self.nodes), 30, "node that answers")
 
     def stop(self) -> None:
         """End the jobs, the daemons and whatever else still belongs to this cluster."""
@@ -112,7 +143,7 @@ class Cluster:
         if self._reaper and self._reaper.stdin:
             self._reaper.stdin.close()
             self._reaper.wait(timeout=30)
-        elif not self._keep:
+        else:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -153,10 +184,6 @@ class Cluster:
                 raise TimeoutError(f"no {what} after {timeout_s:g} s\n{self.describe()}")
             time.sleep(0.1)
 
-    def wait_until_ready(self, timeout_s: float = 30) -> None:
-        """Wait until every node answers."""
-        self.wait_until(lambda: self._responding() >= set(self.nodes), timeout_s, "node that answers")
-
     def describe(self) -> str:
         """The queue and the end of each daemon's log, for the message of a failing test."""
         parts = [self.run("squeue", "-r", "-t", "all", check=False)]
@@ -164,36 +191,17 @@ class Cluster:
             parts.append(f"{log.name}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-8:]))
         return "\n".join(parts)
 
-    def start_slurmd(self, node: str, *, wait: bool = True) -> None:
-        """Start a node's daemon, and wait until the node answers."""
-        self._start_daemon(f"slurmd-{node}", "-D", "-f", self.conf, "-N", node)
-        if wait:
-            self.wait_until(lambda: node in self._responding(), 30, f"answer of {node}")
-
     def kill_slurmd(self, node: str) -> None:
         """Kill a node's daemon; its jobs run on, which SLURM cannot know."""
         self._end_daemon(f"slurmd-{node}", signal.SIGKILL)
 
-    def kill_node(self, node: str) -> None:
-        """Kill a node's daemon and all its jobs, as a loss of power does."""
-        self.kill_slurmd(node)
-        kill(self.job_processes(node))
-
-    def restart_slurmctld(self) -> None:
-        """End the controller and start it again; it knows its jobs from its files."""
-        self._end_daemon("slurmctld", signal.SIGTERM)
-        self._start_daemon("slurmctld", "-D", "-f", self.conf)
-        self.wait_until_ready()
-
-    def job_processes(self, node: str | None = None, job_id: str | None = None) -> list[psutil.Process]:
-        """The processes inside jobs, and the slurmstepd above them: all, of a node or of a job."""
-        wanted = {"SLURMD_NODENAME": node, "SLURM_JOB_ID": job_id}
-        found = []
-        for process, variables in processes_of(self.conf):
-            if variables.get("SLURM_JOB_ID") and all(
-                value is None or variables.get(name) == value for name, value in wanted.items()
-            ):
-                found.append(process)
+    def job_processes(self, node: str) -> list[psutil.Process]:
+        """The processes inside the jobs of a node, and the slurmstepd above them."""
+        found = [
+            process
+            for process, variables in processes_of(self.conf)
+            if variables.get("SLURM_JOB_ID") and variables.get("SLURMD_NODENAME") == node
+        ]
         parents = {parent for process in found if (parent := parent_of(process)) and is_step(parent)}
         return [*parents, *found]
 
@@ -235,18 +243,68 @@ class Cluster:
             daemon.wait()
 
 
-def main() -> None:
-    """Run a cluster until Ctrl-C."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--dir", type=Path, help="its folder, which stays afterwards")
-    parser.add_argument("--nodes", type=int, default=1)
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with Cluster(args.nodes, folder=args.dir) as cluster:
-        print(f"export SLURM_CONF={cluster.conf}", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+def missing_programs() -> list[str]:
+    """The programs of SLURM and MUNGE that are not installed here."""
+    return [name for name in PROGRAMS if find_program(name) is None]
 
 
-if __name__ == "__main__":
-    main()
+def find_program(name: str) -> str | None:
+    """Where a program of SLURM lies; None if it is not installed."""
+    # The daemons' folder is often not on an ordinary user's PATH.
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+
+
+def _version() -> tuple[int, int]:
+    program = find_program("slurmctld")
+    assert program
+    words = subprocess.run([program, "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+)\.(\d+)", words)
+    assert found, words
+    return int(found[1]), int(found[2])
+
+
+def _host() -> str:
+    return socket.gethostname().split(".")[0]
+
+
+def user_name() -> str:
+    """The user of this process, who owns the daemons."""
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports below the range from which the system gives ports to outgoing connections."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            ports += [port] * (port not in ports)
+    return ports
+
+
+def write_config(folder: Path, nodes: Sequence[str], *, cpus: int, options: Mapping[str, object]) -> None:
+    """Write slurm.conf, cgroup.conf and a key for MUNGE, with free ports.
+
+    Args:
+        folder: Where they are written, and where the daemons keep their files.
+        nodes: Names of the nodes; all are this host.
+        cpus: Processors per node.
+        options: More lines of slurm.conf.
+    """
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    ports = iter(_free_ports(1 + len(nodes)))
+    lines = [SLURM_CONF.format(host=_host(), user=user_name(), folder=folder, port=next(ports))]
+    lines += [f"{name}={value}\n" for name, value in options.items()]
+    for node in nodes:
+        lines.append(
+            f"NodeName={node} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={next(ports)} "
+            f"CPUs={cpus} RealMemory=4000\n"
+        )
+    lines.append("PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
+    (folder / "slurm.conf").write_text("".join(lines))
+    plugin = "cgroup/v1" if _version() < (24, 5) else "disabled"  # "disabled" is fatal before 24.05
+    (folder / "cgroup.conf").write_text(f"CgroupPlugin={plugin}\n")
+    key = folder / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(random.SystemRandom().randbytes(1024))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
-from tests.slurm.cluster import Cluster
-from tests.slurm.cluster_config import INSTALL, missing_programs
+from tests.slurm.cluster import INSTALL, Cluster, missing_programs
 from tests.slurm.studies import SubmittedStudy, TinyStudy, run_here
 
 HERE = Path(__file__).parent
@@ -50,14 +47,9 @@ def base_config(repository: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, base_config: Path) -> TinyStudy:
-    """The study run on this machine without SLURM, once for all workers: what must come out."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "undisturbed"
-    folder.mkdir(exist_ok=True)
-    study = TinyStudy(folder, base_config)
-    with FileLock(folder / ".lock"):
-        if not study.folder.exists():
-            run_here(study, "--cells-per-job", 2, "--no-report")
+    """The study run on this machine without SLURM: what must come out."""
+    study = TinyStudy(tmp_path_factory.mktemp("undisturbed"), base_config)
+    run_here(study, "--cells-per-job", 2, "--no-report")
     return study
 
 

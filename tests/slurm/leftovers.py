@@ -37,7 +37,7 @@ def kill(processes: list[psutil.Process]) -> None:
     psutil.wait_procs(processes, timeout=1)
 
 
-def reap(conf: Path, *, remove: bool) -> None:
+def reap(conf: Path) -> None:
     """Wait until whoever started this is gone or says so, then kill what is left of the cluster."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
@@ -48,8 +48,7 @@ def reap(conf: Path, *, remove: bool) -> None:
         if not left:
             break
         kill(left)
-    if remove:
-        shutil.rmtree(conf.parent, ignore_errors=True)
+    shutil.rmtree(conf.parent, ignore_errors=True)
 
 
 def parent_of(process: psutil.Process) -> psutil.Process | None:
@@ -67,4 +66,4 @@ def is_step(process: psutil.Process) -> bool:
 
 
 if __name__ == "__main__":
-    reap(Path(sys.argv[1]), remove="--remove" in sys.argv[2:])
+    reap(Path(sys.argv[1]))

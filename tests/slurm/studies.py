@@ -18,7 +18,7 @@ import psutil
 import yaml
 
 from slurm.cluster import cells_name, report_name
-from slurm.commands import study_cancel, study_run, study_status
+from slurm.commands import study_run, study_status
 from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
@@ -152,10 +152,6 @@ class SubmittedStudy:
         """Submit what is to do; returns what the command prints."""
         where = ("--runs-dir", self.study.runs, "--cluster", "slurm", "--preset", self.preset)
         return self._said_by(study_run, self.study.file, *where, *flags)
-
-    def cancel(self) -> str:
-        """What the command that cancels it prints."""
-        return self._said_by(study_cancel, self.study.folder)
 
     def status(self) -> str:
         """What the status command prints."""

@@ -9,20 +9,56 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import load
 
+from slurm.arguments import SubmitArgs
+from slurm.cluster import ClusterPreset
+from slurm.jobs import SlurmSubmitter
 from tests.slurm.cluster import Cluster
 from tests.slurm.studies import (
     MAX_STEPS,
+    SHORT,
     SubmittedStudy,
     TinyStudy,
     assert_as_undisturbed,
+    run_here,
 )
 
 Make = Callable[..., SubmittedStudy]
+
+
+@pytest.mark.ci
+def test_a_step_has_the_cores_and_the_variables_of_its_preset(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing here binds tasks to cores, so it is only seen that srun was told how many a task has."""
+    preset = ClusterPreset(
+        gpus_per_node=0,
+        cpus_per_task=2,
+        setup=(f"export SCRATCH={tmp_path}/scratch",),
+        environment={"HF_HOME": "$SCRATCH/hf", "OTHER": "$(touch ran)"},
+        additional_parameters={"reservation": None, "exclusive": False, "comment": "a b"},
+    )
+    submitter = SlurmSubmitter.__new__(SlurmSubmitter)
+    submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=tmp_path / "s")
+    submitter.preset, submitter.snapshot = preset, tmp_path
+    submitter.options = SubmitArgs(study=Path("s"))
+    for name, value in cluster.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    names = ("SRUN_CPUS_PER_TASK", "OMP_NUM_THREADS", "HF_HOME", "OTHER")
+    code = f"[__import__('os').getenv(name) for name in {names}]"
+    job = submitter._cells_executor(1, []).submit(eval, code)
+    cluster.wait_until(lambda: cluster.state(job.job_id) == "COMPLETED", 30, f"end of job {job.job_id}")
+    assert job.result() == ["2", "2", f"{tmp_path}/scratch/hf", "$(touch ran)"]
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.slow
@@ -51,28 +87,6 @@ def test_an_array_is_throttled_and_a_second_command_submits_nothing(
     # One began after the other had ended, although the node has a processor for each.
     states = sorted(submitted.study.states().values(), key=lambda state: state["started_s"])
     assert states[0]["finished_s"] < states[1]["started_s"]
-
-
-@pytest.mark.slow
-def test_a_cell_that_cannot_succeed_stops_no_other_and_is_named(
-    on_cluster: Make, undisturbed: TinyStudy
-) -> None:
-    diverging = {"variants": {"silu": {"optim": {"learning_rate": 50.0}}}}
-    submitted = on_cluster(variants=("gelu", "silu", "relu"), config=diverging)
-    submitted.submit("--cells-per-job", 3)
-    submitted.wait_until_over()
-
-    assert_as_undisturbed(submitted.study, undisturbed)
-    words = submitted.last_words()
-    assert "2 of 3 cells done" in words
-    assert "not done: gpt_neo/silu/seed1: failed: " in words
-    assert "had to stay below" in words
-    assert (submitted.study.folder / "report" / "report.md").is_file()
-    assert submitted.study.states()["silu"]["attempts"] == 1
-
-    said = submitted.submit()
-    assert "not done: gpt_neo/silu/seed1" in said
-    assert "nothing to submit" in said
 
 
 @pytest.mark.slow
@@ -123,3 +137,68 @@ def test_a_cell_on_two_nodes_trains_as_one_process_does(
     for name in one:
         np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5, err_msg=name)
     assert len(submitted.study.rows("gelu")) == len(undisturbed.rows("gelu"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_variants")
+def test_the_last_job_submits_what_the_next_look_needs(
+    on_cluster: Make, repository: Path, tmp_path: Path
+) -> None:
+    """Jobs, the last one and those that it submits run the variant that was read when it was submitted."""
+    mine = tmp_path / "mine.py"
+    mine.write_text((repository / "examples/xielu.py").read_text())
+    submitted = on_cluster(variants=("gelu", f"{mine}:XIELU"), config=SHORT, seeds={"first": 2, "most": 4})
+    assert "submitted 4 cells in 1 jobs" in submitted.submit("--cells-per-job", 4, "--trust-remote-code")
+    mine.unlink()
+    submitted.wait_until_over()
+
+    words = submitted.last_words()
+    assert "look 1 of 2, at 2 seeds" in words
+    assert "gelu, my-xielu go on to 4 seeds" in words  # two runs and four pairs decide nothing
+    assert "4 cells are submitted for what comes next" in words
+    assert "8 of 8 cells done" in words
+    assert "look 2 of 2, at 4 seeds" in words
+    assert submitted.status().splitlines()[-1] == "8 cells: 8 done"
+    looks = json.loads((submitted.study.folder / "decisions.json").read_text())["looks"]
+    assert [look["seeds"] for look in looks] == [2, 4]
+
+
+def told(study: TinyStudy) -> dict[str, Any]:
+    """What the study came to, without days and places: its cells, what was tried and chosen, and losses."""
+    tuning = json.loads((study.folder / "tuning.json").read_text())
+    written = yaml.safe_load((study.folder / "study.yaml").read_text())
+    ends = sorted(study.folder.glob("*/*/*/COMPLETED"))
+    losses = {path.parent.name: json.loads(path.read_text())["results"]["eval_loss"] for path in ends}
+    rounds = [{name: value for name, value in each.items() if name != "made"} for each in tuning["rounds"]]
+    return {
+        "cells": sorted(written["cells"]),
+        "stages": {stage: sorted(ids) for stage, ids in written["stages"].items()},
+        "rounds": sorted(rounds, key=json.dumps),  # they end in any order where variants are tuned apart
+        "chosen": sorted(tuning["chosen"], key=json.dumps),
+        "losses": losses,
+    }
+
+
+@pytest.mark.slow
+def test_the_last_jobs_of_a_tuning_choose_and_hand_in_what_was_chosen(
+    on_cluster: Make, tmp_path_factory: pytest.TempPathFactory, base_config: Path
+) -> None:
+    """The same comes out on this machine by one command."""
+    tuned: dict[str, Any] = {
+        "config": SHORT,
+        "tune": {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1},
+    }
+    here = TinyStudy(tmp_path_factory.mktemp("here"), base_config, **tuned)
+    run_here(here, "--cells-per-job", 6)
+    submitted = on_cluster(**tuned)
+    assert "submitted 4 cells in 2 jobs" in submitted.submit("--cells-per-job", 2)
+    submitted.wait_until_over()
+    assert told(submitted.study) == told(here)
+    words = submitted.last_words()
+    assert "cells are submitted for what comes next" in words
+    assert "report.md" in words
+    num_cells = len(told(here)["cells"])
+    assert submitted.status().splitlines()[-1] == f"{num_cells} cells: {num_cells} done"
+    jobs = submitted.jobs().keys()
+    assert "nothing to submit" in submitted.submit("--cells-per-job", 2)
+    assert submitted.jobs().keys() == jobs

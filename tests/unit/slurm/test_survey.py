@@ -1,10 +1,12 @@
-"""Where a study stands: its cells by what workers wrote and what SLURM says, lists, and the time left."""
+"""Where a study stands: its cells by what workers wrote and SLURM says, lists, time left, who may submit."""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from base.errors import UsageError
 from slurm.cell_state import CellState, queued_state, read_state, write_state
 from slurm.cluster import cells_name, read_queue, report_name
 from slurm.commands import study_status
+from slurm.jobs import _asking_slurm
 from slurm.survey import (
     SILENT,
     describe_levels,
@@ -21,7 +24,7 @@ from slurm.survey import (
     studies_table,
     survey,
 )
-from slurm.todo import sole_submitter
+from slurm.todo import describe_unfinished, sole_submitter
 
 CELL = "gpt_neo/gelu/seed1-0a1b2c3d"
 
@@ -251,3 +254,42 @@ def done(took_s: float) -> CellState:
 )
 def test_what_is_left_is_shared_among_cells_at_work(states, at_work: int | None, words: str) -> None:
     assert describe_time_left(states, at_work) == words
+
+
+def unfinished_cell(seed: int) -> Any:
+    run_id = f"gpt_neo/gelu/seed{seed}-abc"
+    return SimpleNamespace(run_id=run_id, run_dir=Path("runs/s") / run_id, label=f"gpt_neo/gelu/seed{seed}")
+
+
+def test_cells_with_the_same_reason_share_a_line() -> None:
+    def failed(seed: int, words: str) -> tuple[Any, CellState]:
+        return unfinished_cell(seed), CellState(name="failed", error=words, log=f"{seed}.log")
+
+    same = [
+        failed(seed, f"UsageError: {unfinished_cell(seed).run_dir}: the disk is full") for seed in (1, 2, 3)
+    ]
+    other = (unfinished_cell(4), CellState(name="missing"))
+    assert describe_unfinished([*same, other]) == [
+        "not done: gpt_neo/gelu/seed1 and 2 more: failed: UsageError: runs/s/gpt_neo/gelu/seed1-abc: "
+        "the disk is full (log: 1.log)",
+        "not done: gpt_neo/gelu/seed4: missing (log: none)",
+    ]
+
+
+def test_two_commands_do_not_submit_at_once(tmp_path: Path) -> None:
+    with sole_submitter(tmp_path), pytest.raises(UsageError, match="nothing was submitted"):
+        sole_submitter(tmp_path).__enter__()
+    with sole_submitter(tmp_path):
+        pass
+
+
+def test_a_job_submits_as_a_login_shell_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"SLURM_JOB_ID", "SBATCH_PARTITION", "SUBMITIT_EXECUTOR", "SLURM_CONF", "HOME_OF_MINE"}
+    for name in names:
+        monkeypatch.setenv(name, "x")
+    with _asking_slurm():
+        assert names & os.environ.keys() == {"SLURM_CONF", "HOME_OF_MINE"}
+    assert names <= os.environ.keys()
+    refused = pytest.raises(UsageError, match="sbatch refused the jobs: no such file; check the preset")
+    with refused, _asking_slurm():
+        raise OSError("no such file")

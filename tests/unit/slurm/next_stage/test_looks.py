@@ -31,7 +31,7 @@ from slurm.next_stage import take_look
 from slurm.study.cells import Cell
 from slurm.study.study import load_study
 from tests.cases import first_is_fast
-from tests.unit.slurm.next_stage.runner import Runner
+from tests.unit.slurm.next_stage.conftest import Runner
 
 SCORES = {
     "gelu": (75.0, 0.2),

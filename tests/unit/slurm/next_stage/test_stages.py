@@ -23,7 +23,7 @@ from slurm import worker as cell_module
 from slurm.commands import study_status as show_status
 from slurm.study.study import load_study
 from tests.cases import first_is_fast
-from tests.unit.slurm.next_stage.runner import Runner
+from tests.unit.slurm.next_stage.conftest import Runner
 
 RATE = "optim.learning_rate"
 RATES = [1e-3, 3e-3, 1e-2]
