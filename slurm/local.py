@@ -71,7 +71,8 @@ class LocalRunner:
                     processes[slot] = self._start(waiting.popleft(), slot)
                 time.sleep(POLL_S)
                 self.progress.update()
-                processes = {slot: process for slot, process in processes.items() if process.poll() is None}
+                for slot in [slot for slot, process in processes.items() if process.poll() is not None]:
+                    processes.pop(slot).communicate()  # which closes its pipe
         finally:
             _stop(list(processes.values()))
 

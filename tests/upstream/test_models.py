@@ -95,6 +95,7 @@ OF_FAMILY: dict[str, dict[str, Any]] = {
 class Tester:
     """Makes configs and inputs, by the names that the tests have for them."""
 
+    __test__ = False
     batch_size, is_training = 3, True
     seq_length = encoder_seq_length = decoder_seq_length = 7
     hidden_size, num_hidden_layers, num_attention_heads = 32, 2, 4

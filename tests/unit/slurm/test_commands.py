@@ -48,7 +48,7 @@ def start() -> Iterator[Start]:
     yield make
     for process in started:
         process.kill()
-        process.wait()
+        process.communicate()  # which closes its pipe, too
 
 
 def test_the_command_of_the_study_is_told_to_stop_and_that_of_another_is_not(
@@ -68,7 +68,7 @@ def test_a_process_that_has_the_file_of_a_lock_that_nobody_holds_is_left_alone(
 ) -> None:
     file = StudyFolder(tmp_path).submit_lock_file
     file.touch()
-    with subprocess.Popen(["sleep", "100"], stdin=file.open()) as process:
+    with file.open() as opened, subprocess.Popen(["sleep", "100"], stdin=opened) as process:
         cancel_study(tmp_path)
         assert capsys.readouterr().out == NOTHING
         assert process.poll() is None

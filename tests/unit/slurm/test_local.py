@@ -100,6 +100,9 @@ class FakeProcess:
         FakeProcess.alive -= self.polls == 3
         return 0 if self.polls > 2 else None
 
+    def communicate(self) -> None:
+        pass
+
 
 def test_so_many_work_at_a_time_in_the_order_of_the_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -343,9 +343,10 @@ def test_predictions_do_not_depend_on_what_fits(head):
         data = segmented(data, [1, 2, 3] * 7)
     data = data.take(range(21))
     expected, tried = predict(classifier, data, 1), list[int]()
-    with room_for(classifier, 3, tried), pytest.warns(UserWarning, match="memory ran out with 16 at a time"):
+    with room_for(classifier, 3, tried), pytest.warns(UserWarning, match="memory ran out with") as warned:
         found = predict(classifier, data, 16)
     assert tried == [16, 8, 4, *[2] * 10, 1]  # the size that fits is kept
+    assert [str(each.message).split()[4] for each in warned] == ["16", "8", "4"]
     np.testing.assert_allclose(found.logits, expected.logits, rtol=0, atol=1e-5)
     assert (found.segment_scores is None) == (expected.segment_scores is None)
     for own, other in zip(found.segment_scores or (), expected.segment_scores or (), strict=True):
