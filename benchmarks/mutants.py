@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from tests.changed import ROOT, changed_files, concerned_tests, git, main_branch
+from tests.changed import ROOT, all_files, changed_files, concerned_tests, git, main_branch, new_files
 
 # Benchmarks, documents and the tests themselves are not mutated.
 NO_CORE = ("benchmarks/", "docs/", "examples/", "tests/", ".ci/")
@@ -253,11 +253,9 @@ class Suite:
 
 def copy_checkout(root: Path, target: Path) -> None:
     """Copy what git has of a checkout and what it would take, as it lies there."""
-    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.check_output(listing, cwd=root, text=True).splitlines():
-        if (root / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, target / name)
+    for name in all_files(root):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, target / name)
     for words in (["init", "--quiet"], ["add", "--all"]):  # tests ask git which files there are
         subprocess.run(["git", *words], cwd=target, check=True)
     if (root.parent / "shared").is_dir():
@@ -266,9 +264,11 @@ def copy_checkout(root: Path, target: Path) -> None:
 
 def changed_lines(name: str) -> set[int] | None:
     """Return the lines of a file that differ from the main branch; None, all, where git does not have it."""
+    if name in new_files():
+        return None
     text = "\n".join(git(ROOT, "diff", "--unified=0", main_branch(ROOT), "--", name))
     hunks = re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))? @@", text, re.MULTILINE)
-    return {int(start) + i for start, count in hunks for i in range(int(count or 1))} or None
+    return {int(start) + i for start, count in hunks for i in range(int(count or 1))}
 
 
 def survivors(suite: Suite, name: str, picked: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
@@ -312,7 +312,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out = options.out and options.out.resolve()
     modules = options.modules or [name for name in changed_files() if not name.startswith(NO_CORE)]
-    modules = [name for name in modules if name.endswith(".py")]
+    modules = [name for name in modules if name.endswith(".py") and (ROOT / name).exists()]
     if not modules:
         raise SystemExit("no module differs from the main branch; name files to mutate")
     number = alive = 0

@@ -43,8 +43,8 @@ import yaml
 
 from benchmarks.big_report import made_up_scores
 from benchmarks.ffn import machine
+from tests.changed import ROOT, git, main_branch
 
-HERE = Path(__file__).resolve().parents[1]
 DATA = Path(__file__).parents[2] / "shared" / "data" / "blimp"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -165,30 +165,26 @@ def print_row(name: str, rounds: list[tuple[Seconds, Seconds]]) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def git(*words: str) -> str:
-    """Return what a command of git says in this checkout; empty where it fails."""
-    return subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True).stdout.strip()
-
-
 def last_release() -> str:
     """Return the last tag before this commit, or where this branch left ``main``, or the commit before."""
-    revisions = (
-        git("describe", "--tags", "--abbrev=0", "HEAD^"),
-        git("merge-base", "HEAD", "origin/main"),
-        git("merge-base", "HEAD", "main"),
-    )
-    head = git("rev-parse", "HEAD")
-    return next((revision for revision in revisions if revision and revision != head), "HEAD^")
+    tags = git(ROOT, "describe", "--tags", "--abbrev=0", "HEAD^")
+    here = {"HEAD", *git(ROOT, "rev-parse", "HEAD")}
+    return next(name for name in [*tags, main_branch(ROOT), "HEAD^"] if name not in here)
+
+
+def described(revision: str) -> str:
+    """Return a revision by its tag or its commit; what git does not know as it was given."""
+    return next(iter(git(ROOT, "describe", "--tags", "--always", revision)), revision)
 
 
 def unpack(checkout: str, folder: Path) -> Path:
     """Return the folder of a checkout, which for a revision of git is written below ``folder``."""
     if Path(checkout).is_dir():
         return Path(checkout)
-    if not git("rev-parse", "--verify", "--quiet", f"{checkout}^{{commit}}"):
+    if not git(ROOT, "rev-parse", "--verify", "--quiet", f"{checkout}^{{commit}}"):
         raise SystemExit(f"{checkout!r} is neither a folder nor a revision of git; name one, such as HEAD^")
     folder.mkdir()
-    archive = subprocess.run(["git", "archive", checkout], cwd=HERE, capture_output=True, check=True)
+    archive = subprocess.run(["git", "archive", checkout], cwd=ROOT, capture_output=True, check=True)
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
     return folder
 
@@ -217,7 +213,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("before", nargs="?", help="the checkout A (default: the last release)")
-    parser.add_argument("after", nargs="?", default=str(HERE), help="the checkout B (default: this one)")
+    parser.add_argument("after", nargs="?", default=str(ROOT), help="the checkout B (default: this one)")
     parser.add_argument("--rounds", type=int, default=5, help="that are counted (default: 5)")
     parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
     parser.add_argument("--append", type=Path, metavar="CSV", help="a table to which the ratios are added")
@@ -228,10 +224,7 @@ def main() -> None:
             name: unpack(of, Path(home, f"tree-{name}"))
             for name, of in {"a": before, "b": options.after}.items()
         }
-        names = (
-            git("describe", "--tags", "--always", before) or before,
-            git("describe", "--tags", "--always", "--dirty"),
-        )
+        names = (described(before), described("--dirty" if options.after == str(ROOT) else options.after))
         pair = [Checkout(root, Path(home, name)) for name, root in trees.items()]
         columns = ["A", "B", "B over A"]
         print(f"A: {names[0]}. B: {names[1]}.\n")

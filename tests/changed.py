@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -30,8 +30,18 @@ SECONDS = 50
 
 def changed_files(root: Path = ROOT) -> list[str]:
     """Files that differ from where this branch left ``main``, and those that git does not have yet."""
-    changed = git(root, "diff", "--name-only", main_branch(root))
-    return sorted({*changed, *git(root, "ls-files", "--others", "--exclude-standard")})
+    return sorted({*git(root, "diff", "--name-only", main_branch(root)), *new_files(root)})
+
+
+def new_files(root: Path = ROOT) -> list[str]:
+    """Files that git does not have yet, and would take."""
+    return git(root, "ls-files", "--others", "--exclude-standard")
+
+
+def all_files(root: Path) -> list[str]:
+    """What lies there of what git has, and what it would take."""
+    names = {*git(root, "ls-files"), *new_files(root)}
+    return sorted(name for name in names if (root / name).is_file())
 
 
 def main_branch(root: Path) -> str:
@@ -40,7 +50,7 @@ def main_branch(root: Path) -> str:
     return bases[0] if bases else "HEAD"
 
 
-def concerned_tests(files: Iterable[str], root: Path = ROOT) -> dict[str, int]:
+def concerned_tests(files: Collection[str], root: Path = ROOT) -> dict[str, int]:
     """By test file, in the order in which to run them, the steps of imports to the nearest of ``files``."""
     importers = _importers(root)
     steps = dict.fromkeys(files, 0)
@@ -55,7 +65,7 @@ def concerned_tests(files: Iterable[str], root: Path = ROOT) -> dict[str, int]:
     return dict(sorted(tests.items(), key=lambda item: (item[1], -_likeness(item[0], files), item[0])))
 
 
-def _likeness(test: str, files: Iterable[str]) -> int:
+def _likeness(test: str, files: Collection[str]) -> int:
     """How many parts of its path a test shares with a changed file: those that mirror it come first."""
     parts = set(Path(test.replace("test_", "")).with_suffix("").parts)
     return max(len(parts & set(Path(name).with_suffix("").parts)) for name in files)
@@ -69,11 +79,14 @@ def _is_test(name: str) -> bool:
 def _importers(root: Path) -> dict[str, set[str]]:
     """By file the files that import it, or that name it as text where it is no module."""
     importers: dict[str, set[str]] = defaultdict(set)
-    files = git(root, "ls-files", "--cached", "--others", "--exclude-standard")
-    python = [name for name in files if name.endswith(".py") and (root / name).exists()]
-    trees = {name: ast.parse((root / name).read_text(encoding="utf-8")) for name in python}
-    by_name = {Path(name).name: name for name in files if not name.endswith(".py")}
-    exports = {name: dict(_exports(trees[name])) for name in python if name.endswith("__init__.py")}
+    files = all_files(root)
+    trees = {
+        name: ast.parse((root / name).read_text(encoding="utf-8")) for name in files if name.endswith(".py")
+    }
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for name in set(files) - set(trees):
+        by_name[Path(name).name].append(name)
+    exports = {name: dict(_exports(trees[name])) for name in trees if name.endswith("__init__.py")}
     for name, tree in trees.items():
         for imported in _imported(tree, exports, by_name):
             if imported in trees or not imported.endswith(".py"):
@@ -92,7 +105,9 @@ def _exports(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((alias.asname or alias.name, node.module) for alias in node.names)
 
 
-def _imported(tree: ast.Module, exports: dict[str, dict[str, str]], by_name: dict[str, str]) -> Iterator[str]:
+def _imported(
+    tree: ast.Module, exports: dict[str, dict[str, str]], by_name: dict[str, list[str]]
+) -> Iterator[str]:
     """Files that a module may need: by imports, by dotted names in texts, by names of data files."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -108,8 +123,7 @@ def _imported(tree: ast.Module, exports: dict[str, dict[str, str]], by_name: dic
             if text.isascii() and text.replace(".", "").isidentifier() and "." in text:
                 yield from _files(text)
                 yield from _files(text.rpartition(".")[0])
-            if Path(text[-100:]).name in by_name:
-                yield by_name[Path(text[-100:]).name]
+            yield from by_name.get(Path(text[-100:]).name, ())
 
 
 def _files(dotted: str) -> tuple[str, str]:
@@ -125,12 +139,13 @@ def git(root: Path, *arguments: str) -> list[str]:
 
 def main() -> None:
     """Run pytest on the tests of the files that are named, or of those that changed."""
-    files = [name for name in sys.argv[1:] if name != "1"] or changed_files()
-    missing = [name for name in files if not (ROOT / name).exists()]
-    if missing and sys.argv[1:] != ["1"]:
-        raise SystemExit(
-            f"error: there is no file {missing[0]}; name files from {ROOT.name}/, or say CHANGED=1"
-        )
+    named = [name for name in sys.argv[1:] if name != "1"]
+    for name in named:
+        if not (ROOT / name).exists():
+            raise SystemExit(
+                f"error: there is no file {name}; name files from {ROOT.name}/, or say CHANGED=1"
+            )
+    files = named or changed_files()
     if not files:
         raise SystemExit("nothing differs from the main branch; name files: make test CHANGED=report/page.py")
     tests = list(concerned_tests(files))

@@ -17,8 +17,8 @@ from benchmarks.gpu.workload import CASES
 from ffn_variants import FAMILIES, FFN_VARIANTS
 from ffn_variants.kernels.compilation import compiled_kernels_in_use
 from ffn_variants.models.devices import VISIBLE, visible_gpus
-from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
+from tests.interrupted import train_until
 
 EAGER = [(family, variant, False) for family in FAMILIES for variant in FFN_VARIANTS]
 COMPILED = [("gpt_neo", variant, True) for variant in FFN_VARIANTS]
@@ -83,20 +83,11 @@ def weights(path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_resumed_run_is_the_whole_one_up_to_rounding(family, tiny, monkeypatch):
+def test_a_resumed_run_is_the_whole_one_up_to_rounding(family, tiny):
     """Sums over documents and embeddings are in no fixed order on a GPU; so it is not to the bit."""
     whole = weights(train(tiny(family, "--run-name", "whole")))
     config = tiny(family, "--run-name", "resumed")
-
-    def interrupt(loop, step, update=Loop._update):
-        if loop.state.step == 3:
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Loop, "_update", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
+    train_until(3, config)
     resumed = weights(train(config))
     for name, weight in whole.items():
         assert (resumed[name] - weight).norm() <= 1e-3 * weight.norm() + 1e-6, name

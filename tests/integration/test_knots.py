@@ -16,13 +16,14 @@ from transformers import AutoModelForCausalLM
 
 from ffn_variants.splines.spline_layer import sparsity_penalty, spline_layers
 from ffn_variants.variants.spline_kan import FeatureSplines
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.training import knots
 from pretrain.training.knots import NUM_TOKENS
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
 from tests.cases import first_is_fast
+from tests.interrupted import train_until
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
 
@@ -40,7 +41,7 @@ def runs_dir(tmp_path_factory) -> Path:
 def tiny(runs_dir, request):
     """Make a small run's configuration; each test has a study of its own."""
 
-    def _tiny(ffn: str, *flags: str) -> RunConfig:
+    def _tiny(ffn: str, *flags: str) -> ResolvedConfig:
         base = {
             "model": {
                 "hidden_size": 16,
@@ -85,20 +86,10 @@ def after_each_step(monkeypatch, look: Callable[[Loop], None]) -> None:
     monkeypatch.setattr(Loop, "_update", watched)
 
 
-def train_killed(config, stops, monkeypatch):
+def train_killed(config, stops):
     """Train with a kill before each of some steps, and go on after each; returns the run's folder."""
-    left = list(stops)
-
-    def stop(loop, step, update=Loop._update):
-        if loop.state.step in left:
-            left.remove(loop.state.step)
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    monkeypatch.setattr(Loop, "_update", stop)
-    for _ in stops:
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
+    for step in stops:
+        train_until(step, config)
     return train(config)
 
 
@@ -108,7 +99,7 @@ def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny,
     flags = [*SPARSE, *ALL]
     whole = train(tiny(ffn, *flags, "--run-name", "whole"))
     # Knots move before steps 0 and 4, pruning is before 6.
-    path = train_killed(tiny(ffn, *flags, "--run-name", "killed"), [4, 6, 7], monkeypatch)
+    path = train_killed(tiny(ffn, *flags, "--run-name", "killed"), [4, 6, 7])
     assert json.loads((path / "provenance.json").read_text())["sessions"][-1]["resumed_from_step"] == 7
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(path)[name]), name

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from base.errors import UsageError
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import config_hash, run_dir
-from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
+from tests.interrupted import train_until
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -70,7 +70,7 @@ def test_of_two_processes_one_told_to_stop_ends_both_with_a_checkpoint(
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> RunConfig:
+def config(tmp_path: Path) -> ResolvedConfig:
     flags = ["--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"]
     flags += ["--model.hidden-size", "16", "--model.intermediate-size", "16", "--train.no-torch-compile"]
     flags += ["--optim.max-steps", "20", "--train.save-steps", "8", "--train.logging-steps", "4"]
@@ -79,22 +79,10 @@ def config(tmp_path: Path) -> RunConfig:
 
 
 @pytest.mark.ci
-def test_tensorboard_has_every_line_once_after_a_kill(
-    config: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensorboard_has_every_line_once_after_a_kill(config: ResolvedConfig) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    update = Loop._update
-
-    def killed(loop: Loop, step):
-        if loop.state.step == 14:  # after a checkpoint, and after lines behind it
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    monkeypatch.setattr(Loop, "_update", killed)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
-    monkeypatch.undo()
+    train_until(14, config)  # after a checkpoint, and after lines behind it
     run = train(config)
     events = EventAccumulator(str(run / "logs" / "default")).Reload()
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -107,12 +95,12 @@ def test_tensorboard_has_every_line_once_after_a_kill(
 
 
 @pytest.mark.parametrize("tracker", ["none", "wandb", "trackio"])
-def test_a_tracker_changes_no_run(config: RunConfig, tracker: str) -> None:
+def test_a_tracker_changes_no_run(config: ResolvedConfig, tracker: str) -> None:
     others = config.train.model_copy(update={"tracker": tracker})
     assert config_hash(config.model_copy(update={"train": others})) == config_hash(config)
 
 
-def test_a_tracker_that_does_not_start_is_one_line(config: RunConfig) -> None:
+def test_a_tracker_that_does_not_start_is_one_line(config: ResolvedConfig) -> None:
     logs = run_dir(config) / "logs"
     logs.mkdir(parents=True)
     (logs / "default").write_text("a file where a folder should be")

@@ -194,8 +194,10 @@ class StandIn:
         assert starts.dtype == key_starts.dtype == torch.int32
         assert torch.equal(starts, key_starts)
         assert starts.is_contiguous()
-        assert starts[0] == 0 and starts[-1] == len(query)  # noqa: PT018
-        assert (starts.diff() >= 0).all() and starts.diff().max() <= longest == longest_key  # noqa: PT018
+        assert starts[0] == 0
+        assert starts[-1] == len(query)
+        assert (starts.diff() >= 0).all()
+        assert starts.diff().max() <= longest == longest_key
         assert not debug
         assert query._base is not None  # a view: nothing was copied
         self.calls.append({"longest": longest, "dropout": dropout, "causal": causal, **how})

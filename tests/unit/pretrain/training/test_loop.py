@@ -33,6 +33,7 @@ from pretrain.training.training_run import train
 from pretrain.training.update import total_steps
 from report.inputs.run_facts import read_facts
 from tests.cases import first_is_fast
+from tests.interrupted import train_until
 
 
 @pytest.fixture(scope="module")
@@ -55,23 +56,9 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
-def train_until(last: int, config: ResolvedConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train and interrupt before the step behind ``last``."""
-
-    def stop(loop, step, update=Loop._update):
-        if loop.state.step == last:
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Loop, "_update", stop)
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
-
-
 def test_a_resumed_run_ends_as_one_that_was_never_interrupted(trained, tiny, monkeypatch):
     config = tiny()
-    train_until(3, config, monkeypatch)
+    train_until(3, config)
     path = train(config)
     record = json.loads((path / "provenance.json").read_text())
     assert [session["resumed_from_step"] for session in record["sessions"]] == [0, 2]
@@ -87,7 +74,7 @@ def test_a_resumed_run_ends_as_one_that_was_never_interrupted(trained, tiny, mon
 def test_experts_are_balanced_and_a_resumed_run_goes_on_where_they_were(tiny, monkeypatch):
     flags = ("--ffn", "moe", "--model.intermediate-size", "8", "--run-name")
     path = train(tiny(*flags, "whole"))
-    train_until(3, tiny(*flags, "resumed"), monkeypatch)
+    train_until(3, tiny(*flags, "resumed"))
     assert same_weights(path, train(tiny(*flags, "resumed")))
     whole = weights(path)
     shifts = [value for key, value in whole.items() if key.endswith("shifts")]
