@@ -81,6 +81,8 @@ def config_of(case: Case) -> ResolvedConfig:
         size += ["1", "--model.max-position-embeddings", str(BLOCK + 1), "--data.block-size", str(BLOCK)]
         size += ["--data.vocab-size", str(VOCABULARY)]
         size += ["--model.window-size", "32"] if case.family == "gpt_neo" else []
+    # A device that only pretends records nothing.
+    size += ["--train.no-cuda-graph"]
     arguments = ["--ffn", case.variant, "--train.mixed-precision", "bf16", *size, *case.overrides]
     return load_config(path, [*arguments, "--runs-dir", tempfile.gettempdir()])
 

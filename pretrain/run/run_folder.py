@@ -45,6 +45,7 @@ RESULT_NEUTRAL: dict[str, Any] = {
         "torch_compile",
         "torch_compile_fallback",
         "compile_model",
+        "cuda_graph",
         "deterministic",
         "tracker",
     },

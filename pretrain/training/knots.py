@@ -37,8 +37,8 @@ class SplineSchedule:
         self.updates = {_step_at(share, max_steps) for share in splines.knot_updates}
         self.prune_step = _step_at(splines.prune_at, max_steps) if splines.prune_below else None
 
-    def adapt(self, step: int, run: Callable[[int], None], optimizer: Optimizer) -> None:
-        """Move and prune knots, where it is time to.
+    def adapt(self, step: int, run: Callable[[int], None], optimizer: Optimizer) -> bool:
+        """Move and prune knots, where it is time to; returns whether it was.
 
         Args:
             step: Steps done; a checkpoint of the same step was made before.
@@ -55,6 +55,7 @@ class SplineSchedule:
             for layer, inputs in self._inputs(run):
                 with _forgetting(layer, optimizer):
                     layer.prune(inputs, self.prune_below)
+        return step in self.updates or step == self.prune_step
 
     def add_penalty_gradients(self) -> None:
         """Add the weighted penalty's gradient to that of the loss.

@@ -40,6 +40,7 @@ from pretrain.training.checkpoints import (
 )
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics_log import MetricsFile, StepProgress, Timer, perplexity
+from pretrain.training.recording import RecordedPasses
 from pretrain.training.stopping import Diverged, StopRequest, find_problem
 from pretrain.training.update import Update, build_optimizer, build_scheduler, total_steps
 
@@ -84,6 +85,9 @@ class Loop:
         self.optimizer = build_optimizer(self.model, config.optim)
         self.scheduler = build_scheduler(self.optimizer, config.optim, self.max_steps)
         self.update = Update(accelerator, self.loss, self.optimizer, self.splines, config.optim.max_grad_norm)
+        self.passes: RecordedPasses | None = None
+        if config.train.cuda_graph and self._on_gpu and accelerator.num_processes == 1:
+            self.passes = RecordedPasses(self.update.passes, self.update.parameters, accelerator.device)
         self.state = LoopState()
         self.newest: Path | None = None
         self._resume()
@@ -151,11 +155,17 @@ class Loop:
 
     def _update(self, step: Step) -> Tensor:
         """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
-        self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
+        if self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer) and self.passes:
+            self.passes.forget()
         self._seed_dropout()
-        staged = step.staged
-        batches = staged.to(self.accelerator.device) if staged else self._on_device(step.batches)
-        result = self.update(batches, max(1, step.num_targets))
+        num_targets = max(1, step.num_targets)
+        if self.passes and step.staged:
+            loss = self.passes(step.staged, num_targets)
+        else:
+            staged = step.staged
+            batches = staged.to(self.accelerator.device) if staged else self._on_device(step.batches)
+            loss = self.update.passes(batches, num_targets)
+        result = self.update.apply(loss)
         # Before the schedule goes on: the line of a step has the rate that it was made with.
         self.learning_rate = float(self.scheduler.get_last_lr()[0])
         self.scheduler.step()
@@ -255,6 +265,8 @@ class Loop:
         }
         if compile_failure():
             line["torch_compile_failed"] = True
+        if self.passes and self.passes.failure:
+            line["cuda_graph_failed"] = True
         self.results |= line
         if self.metrics:
             self.metrics.append(line)

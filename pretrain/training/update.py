@@ -43,18 +43,18 @@ class Update:
         self._splines = splines
         self._max_norm = math.inf if max_grad_norm is None else max_grad_norm
         unwrapped: Any = accelerator.unwrap_model(loss)
-        self._parameters = list(unwrapped.model.parameters())
+        self.parameters = list(unwrapped.model.parameters())
         self._followers: list[Any] = [m for m in unwrapped.model.modules() if hasattr(m, "after_update")]
 
-    def __call__(self, batches: Sequence[Batch], num_targets: int) -> Tensor:
-        """Do the update.
+    def passes(self, batches: Sequence[Batch], num_targets: Tensor | int) -> Tensor:
+        """Do the forward and backward passes of a step, which add to the gradients.
 
         Args:
             batches: This process's forward passes, on the device.
             num_targets: Predicted tokens of the whole step, over all processes.
 
         Returns:
-            (2,) on the device: loss in nats per target token, unclipped gradient norm.
+            () on the device: this process's share of the loss, in nats per target token.
         """
         total = torch.zeros((), device=self._accelerator.device)
         for number, batch in enumerate(batches, start=1):
@@ -65,14 +65,25 @@ class Update:
                 # Gradients are averaged over processes, but the step's loss is a sum over all of them.
                 (loss * self._accelerator.num_processes).backward()
             total += loss.detach()
+        return total
+
+    def apply(self, loss: Tensor) -> Tensor:
+        """Update the weights by their gradients, and drop these.
+
+        Args:
+            loss: What ``passes`` gave.
+
+        Returns:
+            (2,) on the device: loss in nats per target token, unclipped gradient norm.
+        """
         self._splines.add_penalty_gradients()
-        grad_norm = nn.utils.clip_grad_norm_(self._parameters, self._max_norm)
+        grad_norm = nn.utils.clip_grad_norm_(self.parameters, self._max_norm)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         for module in self._followers:  # what learns by other means than gradients, as the balance of moe
             module.after_update(lambda tensor: self._accelerator.reduce(tensor, "sum"))
-        summed: Any = self._accelerator.reduce(total, "sum")
-        return torch.stack([summed, grad_norm.to(total.dtype)])
+        summed: Any = self._accelerator.reduce(loss, "sum")
+        return torch.stack([summed, grad_norm.to(loss.dtype)])
 
 
 SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})

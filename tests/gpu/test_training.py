@@ -41,13 +41,30 @@ def test_updates_are_those_of_the_cpu(family, variant, compiled, tiny, loops):
     np.testing.assert_allclose(found, reference, rtol=5e-3 if variant == "moe" else 1e-3)
 
 
-def followed(loop) -> np.ndarray:
-    """(4, 2) loss and gradient norm of the first updates."""
+def followed(loop, updates: int = 4) -> np.ndarray:
+    """(updates, 2) loss and gradient norm of the first updates."""
     lines = []
-    for number in range(4):
+    for number in range(updates):
         lines.append(loop._update(loop._step(number)).tolist())
         loop.state.step += 1
+    assert loop.passes is None or not loop.passes.failure
     return np.array(lines)
+
+
+MOVING = ("--ffn", "kan", "--splines.knot-updates", "0", "0.5", "--optim.max-steps", "8")
+DROPPING = ("--model.hidden-dropout", "0.1", "--model.attention-dropout", "0.1")
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("flags", [(), DROPPING, MOVING], ids=["plain", "dropout", "knots"])
+def test_recorded_steps_are_those_of_single_launches(family, flags, precision, tiny, loops, only_cuda):
+    """Four are single launches either way: two at the beginning, and two after the knots have moved."""
+    flags = [*flags, "--train.mixed-precision", precision, "--train.per-device-train-batch-size", "4"]
+    if family == "llama" and "--model.hidden-dropout" in flags:
+        flags[:2] = []
+    recorded, launched = (loops(tiny(family, *flags, *more)) for more in ([], ["--train.no-cuda-graph"]))
+    np.testing.assert_allclose(followed(recorded, 8), followed(launched, 8), rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -56,8 +73,8 @@ def followed(loop) -> np.ndarray:
 def test_no_update_waits_for_the_device(family, variant, compiled, tiny, loops, device):
     flags = ["--ffn", variant, *([] if compiled else ["--train.no-torch-compile"])]
     loop = loops(tiny(family, *flags, "--train.mixed-precision", "bf16"))
-    run_updates(loop, 2)  # compiles, and makes the moments
-    steps = [loop._step(number) for number in range(2, 5)]
+    run_updates(loop, 3)  # compiles, makes the moments, and records a step
+    steps = [loop._step(number) for number in range(3, 6)]
     if device == "cuda":
         torch.cuda.set_sync_debug_mode("error")
     try:
