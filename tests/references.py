@@ -16,6 +16,16 @@ def gelu_tanh(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
+def rational(x, numerator, denominator):
+    """P / (1 + |A|), by numpy's polynomials of one group after the other."""
+    y = np.empty_like(x)
+    groups = np.split(np.arange(x.shape[-1]), len(denominator))
+    for channels, a, b in zip(groups, numerator, denominator, strict=True):
+        part = x[..., channels]
+        y[..., channels] = np.polyval(a[::-1], part) / (1 + np.abs(np.polyval([*b[::-1], 0], part)))
+    return y
+
+
 def scipy_bases(x: np.ndarray, knots: np.ndarray, order: int, derivative: int = 0) -> np.ndarray:
     """Evaluate (N, I) inputs to (N, I, G + K) B-splines on (I, knots), each zero outside its own knots."""
     out = np.zeros((*x.shape, knots.shape[1] - order - 1))
