@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,30 +26,20 @@ from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
+from tests.cases import small_run
 
 # Batches of fixed shapes: the same shapes at every step, and the same losses and gradients as without.
 FAMILIES = ["gpt_neo", "roberta", "t5"]
 
 
-@pytest.fixture(scope="module")
-def runs_dir(tmp_path_factory) -> str:
-    return str(tmp_path_factory.mktemp("runs"))
+def config_of(family: str, runs_dir: Path, **train) -> RunConfig:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "hidden_dropout": 0}
+    model = sizes | ({} if family == "t5" else {"attention_dropout": 0})
+    rows = {"batch_size": 10, "per_device_train_batch_size": 4}
+    return load_config(None, ["--family", family], small_run(runs_dir, model=model, train=rows | train))
 
 
-def config_of(family: str, runs_dir: str, **train) -> RunConfig:
-    values = {
-        "family": family,
-        "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "hidden_dropout": 0},
-        "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-        "output": {"runs_dir": runs_dir},
-        "train": {"batch_size": 10, "per_device_train_batch_size": 4, **train},
-    }
-    if family != "t5":
-        values["model"]["attention_dropout"] = 0
-    return load_config(None, [], values)
-
-
-def sources(family: str, runs_dir: str, **train):
+def sources(family: str, runs_dir: Path, **train):
     """The data, and what cuts it without and with fixed shapes."""
     config = config_of(family, runs_dir, **train)
     data = prepare_data(config)
