@@ -38,6 +38,19 @@ def scipy_bases(x: np.ndarray, knots: np.ndarray, order: int, derivative: int = 
     return out
 
 
+def packed_documents(input_ids: np.ndarray, position_ids: np.ndarray, pad: int) -> list[list[int]]:
+    """Documents of packed rows, found by walking over them."""
+    found: list[list[int]] = []
+    for token, position in zip(input_ids.ravel().tolist(), position_ids.ravel().tolist(), strict=True):
+        if token == pad:
+            continue
+        if position == 0:
+            found.append([])
+        assert position == len(found[-1])
+        found[-1].append(token)
+    return found
+
+
 def outputs_and_gradients(module: nn.Module, x: Tensor) -> list[Tensor]:
     """The output of a module, and the gradients of its squares: of the input and of every parameter."""
     x = x.clone().requires_grad_()

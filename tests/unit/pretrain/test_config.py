@@ -122,6 +122,8 @@ def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, 
     saved = tmp_path / "run" / "config.yaml"
     assert load_config(saved) == config
     assert read_run(saved.parent) == config
+    with pytest.raises(UsageError, match=r"is no run folder \(it has no config.yaml\)"):
+        read_run(tmp_path / "elsewhere")
     assert "variants" not in yaml.safe_load(saved.read_text())
 
 

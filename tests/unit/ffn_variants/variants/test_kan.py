@@ -165,21 +165,6 @@ def test_bf16_is_within_a_hundredth(way, even, grid, order, error):
         assert error(gradient, expected_gradients[name]) < 1e-2, name
 
 
-@pytest.mark.parametrize("shape", [(6,), (0,), (2, 0), (3, 1, 2), (1,), ()])
-def test_any_batch_shape_is_the_same_rows(shape):
-    torch.manual_seed(8)
-    layer = KANLinear(4, 3)
-    x = torch.randn(*shape, 4, requires_grad=True)
-    y = layer(x)
-    assert y.shape == (*shape, 3)
-    rows = layer(x.reshape(-1, 4))
-    torch.testing.assert_close(y.reshape(-1, 3), rows, atol=0, rtol=0)
-    y.sum().backward()
-    assert x.grad.shape == x.shape
-    assert layer.spline_weight.grad.isfinite().all()
-    assert bool(layer.spline_weight.grad.any()) == bool(x.numel())
-
-
 def test_inputs_of_another_width_are_refused():
     layer = KANLinear(4, 3)
     for width in (2, 3, 8):
