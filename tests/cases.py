@@ -49,6 +49,21 @@ SMALL: dict[str, Any] = {
     "max_position_embeddings": 33,
 }
 """Sizes of a model of any family that is built and computes in milliseconds."""
+SMALL_RUN: dict[str, dict[str, Any]] = {
+    "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
+    "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+    "optim": {"learning_rate": 0.01, "max_steps": 6},
+    "train": {"batch_size": 8, "logging_steps": 2, "save_steps": 2, "torch_compile": False},
+}
+"""Sections of the configuration of a run that is trained in a second."""
+
+
+def small_run(folder: Path | str, **sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Those sections, with changes of some, for runs in a folder."""
+    base: dict[str, dict[str, Any]] = SMALL_RUN | {"output": {"runs_dir": str(folder)}}
+    return {name: base.get(name, {}) | sections.get(name, {}) for name in base.keys() | sections.keys()}
+
+
 KINDS = ("gelu", "swish", "swiglu", "kan", "spline-kan", "gr-kan", "moe", "product-key-memory", "no-ffn")
 """One FFN variant of each kind of network, for what does not depend on a variant's formula."""
 

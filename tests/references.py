@@ -16,6 +16,16 @@ def gelu_tanh(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
+def rational(x, numerator, denominator):
+    """P / (1 + |A|), by numpy's polynomials of one group after the other."""
+    y = np.empty_like(x)
+    groups = np.split(np.arange(x.shape[-1]), len(denominator))
+    for channels, a, b in zip(groups, numerator, denominator, strict=True):
+        part = x[..., channels]
+        y[..., channels] = np.polyval(a[::-1], part) / (1 + np.abs(np.polyval([*b[::-1], 0], part)))
+    return y
+
+
 def scipy_bases(x: np.ndarray, knots: np.ndarray, order: int, derivative: int = 0) -> np.ndarray:
     """Evaluate (N, I) inputs to (N, I, G + K) B-splines on (I, knots), each zero outside its own knots."""
     out = np.zeros((*x.shape, knots.shape[1] - order - 1))
@@ -26,6 +36,19 @@ def scipy_bases(x: np.ndarray, knots: np.ndarray, order: int, derivative: int = 
         curve = PPoly.from_spline(spline).derivative(derivative) if derivative else spline
         out[:, i, c] = np.where((x[:, i] >= own[0]) & (x[:, i] < own[-1]), curve(x[:, i]), 0)
     return out
+
+
+def packed_documents(input_ids: np.ndarray, position_ids: np.ndarray, pad: int) -> list[list[int]]:
+    """Documents of packed rows, found by walking over them."""
+    found: list[list[int]] = []
+    for token, position in zip(input_ids.ravel().tolist(), position_ids.ravel().tolist(), strict=True):
+        if token == pad:
+            continue
+        if position == 0:
+            found.append([])
+        assert position == len(found[-1])
+        found[-1].append(token)
+    return found
 
 
 def outputs_and_gradients(module: nn.Module, x: Tensor) -> list[Tensor]:

@@ -17,6 +17,7 @@ from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
+from tests.cases import small_run
 
 HERE = Path(__file__).parent
 DEVICE = os.environ.get("GPU_TESTS_DEVICE", "cuda")
@@ -50,21 +51,14 @@ def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
     """Makes a small run's configuration without dropout, whose draws differ from device to device."""
 
     def make(family: str, *flags: str) -> RunConfig:
-        base = {
-            "model": {
-                "hidden_size": 64,
-                "intermediate_size": 64,
-                "num_attention_heads": 2,
-                "window_size": 9,
-                "hidden_dropout": 0.0,
-                "attention_dropout": 0.0,
-            },
-            "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-            "optim": {"learning_rate": 1e-3, "max_steps": 6},
-            "train": {"batch_size": 8, "logging_steps": 1, "save_steps": 2, "mixed_precision": "no"},
-            "output": {"runs_dir": str(tmp_path / "runs")},
-        }
-        return load_config(None, ["--family", family, *flags], base)
+        model = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2}
+        sections = small_run(
+            tmp_path / "runs",
+            model=model | {"hidden_dropout": 0.0, "attention_dropout": 0.0},
+            optim={"learning_rate": 1e-3},
+            train={"logging_steps": 1, "mixed_precision": "no", "torch_compile": True},
+        )
+        return load_config(None, ["--family", family, *flags], sections)
 
     return make
 

@@ -19,34 +19,28 @@ import yaml
 from pretrain.data.corpus import TINYSTORIES, TINYSTORIES_REVISION
 from tests.hub.stand_in import StandIn, Trouble
 
-
-def write_data_set(folder: Path, configurations: Mapping[str, Mapping[str, Sequence[dict]]]) -> Path:
-    """Write a repository; the configuration ``default`` lies in ``data/``, as nameless ones do there.
-
-    Args:
-        folder: Of the repository.
-        configurations: Rows by configuration and split.
-    """
-    card = []
-    for name, splits in configurations.items():
-        place = "data" if name == "default" else name
-        for split, rows in splits.items():
-            path = folder / place / f"{split}-00000-of-00001.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(pa.Table.from_pylist(list(rows)), path)
-        files = [{"split": split, "path": f"{place}/{split}-*"} for split in splits]
-        card.append({"config_name": name, "data_files": files})
-    (folder / "README.md").write_text(f"---\n{yaml.safe_dump({'configs': card})}---\n# A data set\n")
-    return folder
+Rows = Mapping[str, Mapping[str, Sequence[dict]]]
+"""By configuration and split."""
 
 
-def write_converted(folder: Path, configurations: Mapping[str, Mapping[str, Sequence[dict]]]) -> Path:
-    """Write a repository as ``refs/convert/parquet`` has it: ``<name>/<split>/0000.parquet`` and no card."""
+def write_splits(folder: Path, configurations: Rows) -> Path:
+    """Write a repository without a card, as ``refs/convert/parquet`` is: ``<name>/<split>/0000.parquet``."""
     for name, splits in configurations.items():
         for split, rows in splits.items():
             path = folder / name / split / "0000.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    return folder
+
+
+def write_data_set(folder: Path, configurations: Rows) -> Path:
+    """Write a repository whose card says where each split lies."""
+    write_splits(folder, configurations)
+    card = []
+    for name, splits in configurations.items():
+        files = [{"split": split, "path": f"{name}/{split}/*"} for split in splits]
+        card.append({"config_name": name, "data_files": files})
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump({'configs': card})}---\n# A data set\n")
     return folder
 
 
@@ -191,7 +185,7 @@ def test_a_folder_of_a_branch_is_read_again_from_the_cache(hub: StandIn, run, ru
     rows_of = {
         place: {"train": rows(place), "validation": rows("v"), "test": rows("t")} for place in ("a", "b")
     }
-    folder = write_converted(tmp_path / "converted", rows_of)
+    folder = write_splits(tmp_path / "converted", rows_of)
     hub.publish("datasets", NAME, folder, branch="refs/convert/parquet")
     code = (*READ[:-1], "", "refs/convert/parquet", "b")
     assert loaded(run(*code)) == rows("b")

@@ -28,26 +28,6 @@ class Scaled(nn.Module):
         return x * self.scale.to(x.dtype)
 
 
-class WrongGradient(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.detach() * self.scale.to(x.dtype) + 0.1 * x
-
-
-class NoGradient(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale.item()
-
-
-class Float32(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.float() * self.scale.float()
-
-
-class Cancels(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return (x * self.scale + 300) - 300
-
-
 class Lost(Scaled):
     def __init__(self):
         super().__init__()
@@ -63,36 +43,30 @@ class Hidden(Scaled):
         return super().forward(x) + self.offset.to(x.dtype)
 
 
-class OfTheBatch(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) - 0.1 * x.flatten(0, -2).mean(0) if x.dim() > 1 else super().forward(x)
-
-
-class Reduced(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).reshape(-1, x.shape[-1])
-
-
-class Halves(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        first, second = x.split(x.shape[-1] // 2, dim=-1)
-        return torch.cat([first, second * self.scale.to(x.dtype)], -1)
-
-
 class OnTheCpu(Scaled):
     def __init__(self):
         super().__init__()
         self.register_buffer("knots", torch.zeros(3, device="cpu"))
 
 
-class Infinite(Scaled):
+class Bent(Scaled):
+    """A function of x and s that is wrong in some way."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]):
+        super().__init__()
+        self.function = function
+
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) / torch.relu(x - 1e9)
+        return self.function(x, self.scale.to(x.dtype))
 
 
-class OtherCompiled(Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) * (2 if torch.compiler.is_compiling() else 1)
+def of_the_batch(x: Tensor, s: Tensor) -> Tensor:
+    return x * s - 0.1 * x.flatten(0, -2).mean(0) if x.dim() > 1 else x * s
+
+
+def halves(x: Tensor, s: Tensor) -> Tensor:
+    first, second = x.split(x.shape[-1] // 2, dim=-1)
+    return torch.cat([first, second * s], -1)
 
 
 SECONDS = ("compile", "infinite")
@@ -102,15 +76,35 @@ def spec(module: Callable[[], nn.Module], **changes: object) -> FFNSpec:
     return own_spec("wrong", lambda intermediate_size: module(), **changes)
 
 
+def bent(function: Callable[[Tensor, Tensor], Tensor]) -> FFNSpec:
+    return spec(lambda: Bent(function))
+
+
 WRONG = {
-    "shape": (spec(Reduced), "shapes and dtype", "forward must keep shape (..., D) and dtype"),
-    "odd sizes": (spec(Halves), "shapes and dtype", "to unpack"),
-    "batch": (spec(OfTheBatch), "each token by itself", "changes with the tokens beside it"),
-    "gradient": (spec(WrongGradient), "gradients", "gradients differ from finite differences in float64"),
-    "no gradient": (spec(NoGradient), "gradients", "scale gets no gradient, or zeros"),
-    "float32": (spec(Float32), "bf16", "gives torch.float32; end forward with .to(x.dtype)"),
-    "float32 of tokens": (spec(Float32), "each token by itself", "end forward with .to(x.dtype)"),
-    "bf16": (spec(Cancels), "bf16", "off that of float32; compute what cancels"),
+    "shape": (
+        bent(lambda x, s: (x * s).reshape(-1, x.shape[-1])),
+        "shapes and dtype",
+        "forward must keep shape (..., D) and dtype",
+    ),
+    "odd sizes": (bent(halves), "shapes and dtype", "to unpack"),
+    "batch": (bent(of_the_batch), "each token by itself", "changes with the tokens beside it"),
+    "gradient": (
+        bent(lambda x, s: x.detach() * s + 0.1 * x),
+        "gradients",
+        "gradients differ from finite differences in float64",
+    ),
+    "no gradient": (bent(lambda x, s: x * s.item()), "gradients", "scale gets no gradient, or zeros"),
+    "float32": (
+        bent(lambda x, s: x.float() * s.float()),
+        "bf16",
+        "gives torch.float32; end forward with .to(x.dtype)",
+    ),
+    "float32 of tokens": (
+        bent(lambda x, s: x.float() * s.float()),
+        "each token by itself",
+        "end forward with .to(x.dtype)",
+    ),
+    "bf16": (bent(lambda x, s: (x * s + 300) - 300), "bf16", "off that of float32; compute what cancels"),
     "meta": (spec(OnTheCpu), "meta device", "knots is on the CPU where the meta device was asked for"),
     "numbers": (
         spec(lambda: Scaled(float(torch.ones(2).sum()))),
@@ -130,9 +124,13 @@ WRONG = {
         "gives 20, and the matrix products of one token take 480",
     ),
     "no count": (spec(Scaled, multiply_adds=lambda d, f: 0.5 * d * f), "multiply_adds", "a whole number"),
-    "compile": (spec(OtherCompiled), "torch.compile", "compiled it gives another output"),
+    "compile": (
+        bent(lambda x, s: x * s * (2 if torch.compiler.is_compiling() else 1)),
+        "torch.compile",
+        "compiled it gives another output",
+    ),
     "infinite": (
-        spec(Infinite),
+        bent(lambda x, s: x * s / torch.relu(x - 1e9)),
         "a step of training in every family",
         "the loss of gpt_neo is nan at step 1",
     ),

@@ -14,6 +14,7 @@ import pytest
 from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.training import training_run
+from tests.cases import small_run
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,15 +39,8 @@ def small_config(runs_dir: Path) -> Callable[..., ResolvedConfig]:
     """Make a small run's configuration of its study, of flags and of sections."""
 
     def make(study: str, *flags: str, **sections: Any) -> ResolvedConfig:
-        base = {
-            "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
-            "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-            "optim": {"learning_rate": 0.01, "max_steps": 6},
-            "train": {"batch_size": 8, "logging_steps": 2, "save_steps": 2, "torch_compile": False},
-            "output": {"runs_dir": str(runs_dir), "study": study},
-        }
-        merged = {name: base.get(name, {}) | sections.get(name, {}) for name in base.keys() | sections.keys()}
-        return load_config(None, list(flags), merged)
+        place = {"study": study} | sections.pop("output", {})
+        return load_config(None, list(flags), small_run(runs_dir, output=place, **sections))
 
     return make
 

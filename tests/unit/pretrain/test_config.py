@@ -21,6 +21,7 @@ from pretrain.training.dry_run import check_usable, check_warmup, describe_run, 
 from pretrain.training.seeds import configs_of_seeds, train_in_turn
 from pretrain.training.training_run import train
 from pretrain.training.update import build_scheduler
+from tests.cases import small_run
 
 
 # The configuration: precedence of its sources, its errors in one line, and its round trip.
@@ -121,6 +122,8 @@ def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, 
     saved = tmp_path / "run" / "config.yaml"
     assert load_config(saved) == config
     assert read_run(saved.parent) == config
+    with pytest.raises(UsageError, match=r"is no run folder \(it has no config.yaml\)"):
+        read_run(tmp_path / "elsewhere")
     assert "variants" not in yaml.safe_load(saved.read_text())
 
 
@@ -152,22 +155,20 @@ def test_a_configuration_without_flags_is_read_without_looking_for_any(
 
 # Which runs a command means, checks before anything is built, and that each seed is what it is alone.
 # Several seeds in one command: which runs it means, and that each is what it is alone.
-FLAGS = [
-    *("--model.hidden-size", "32", "--model.intermediate-size", "32", "--model.window-size", "9"),
-    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
-    *("--optim.learning-rate", "0.01", "--optim.max-steps", "6", "--train.no-torch-compile"),
-    *("--train.batch-size", "8", "--train.logging-steps", "2", "--train.save-steps", "2"),
-]
+@pytest.fixture
+def small(runs_dir, tmp_path) -> Path:
+    """The file of a small run; each test has a study of its own."""
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(small_run(runs_dir, output={"study": tmp_path.name})))
+    return path
 
 
 @pytest.fixture
-def seeds(tiny):
-    """Make configurations as a command line does; each test has a study of its own."""
+def seeds(small):
+    """Make configurations as a command line does."""
 
     def _seeds(numbers: str, *flags: str) -> list[ResolvedConfig]:
-        output = tiny().output
-        place = ["--runs-dir", output.runs_dir, "--study", output.study]
-        return configs_of_seeds(read_flags(TrainArgs, [*FLAGS, *place, "--seeds", numbers, *flags]))
+        return configs_of_seeds(read_flags(TrainArgs, [str(small), "--seeds", numbers, *flags]))
 
     return _seeds
 
@@ -180,10 +181,9 @@ def test_seeds_are_read_among_other_flags(given):
     assert {(config.model.ffn, config.output.study) for config in configs} == {("kan", "s")}
 
 
-def test_they_are_the_runs_of_seed(seeds):
+def test_they_are_the_runs_of_seed(seeds, small):
     both = seeds("1,3", "--ffn", "kan")
-    place = ["--runs-dir", both[0].output.runs_dir, "--study", both[0].output.study]
-    alone = [load_config(None, [*FLAGS, *place, "--ffn", "kan", "--seed", seed]) for seed in ("1", "3")]
+    alone = [load_config(small, ["--ffn", "kan", "--seed", seed]) for seed in ("1", "3")]
     assert both == alone
     plan = describe_runs(both)
     assert plan == f"{describe_run(both[0])}\nseed 3           {run_dir(both[1])} (new)"

@@ -19,14 +19,9 @@ from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.sampling import continue_texts, sample_section
 from pretrain.training.training_run import train
+from tests.cases import small_run
 
 PROMPT = "Once upon a time"
-TINY = {
-    "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
-    "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-    "optim": {"learning_rate": 0.01, "max_steps": 6},
-    "train": {"batch_size": 8, "torch_compile": False},
-}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +31,7 @@ def run(tmp_path_factory):
 
     def _run(*flags: str) -> Path:
         if flags not in runs:
-            base = TINY | {"output": {"runs_dir": str(folder)}}
-            runs[flags] = train(load_config(None, list(flags), base))
+            runs[flags] = train(load_config(None, list(flags), small_run(folder)))
         return runs[flags]
 
     return _run
@@ -96,9 +90,7 @@ def test_cards_show_three_samples_or_why_there_are_none(run, tmp_path):
     gaps = (run("--family", "roberta") / "model" / "README.md").read_text()
     assert len(re.findall(r"\| .* ___.* \| .* \d+%, .* \d+%, .* \d+% \|\n", gaps)) == 3
     for family, why in (("gpt_neo", "the prompt has"), ("roberta", "No mask_token")):
-        short = load_config(
-            None, ["--family", family, "--data.block-size", "8", "--runs-dir", str(tmp_path)], TINY
-        )
+        short = load_config(None, ["--family", family], small_run(tmp_path, data={"block_size": 8}))
         tokenizer = prepare_data(short).tokenizer
         network = build(short, len(tokenizer), special_token_ids(tokenizer))
         assert f"None: {why}" in sample_section(network, tokenizer, FAMILIES[family].objective)

@@ -25,6 +25,7 @@ from pretrain.data.prepare import prepare_data
 from pretrain.data.tokenizer import NUM_SENTINELS, add_sentinels, load_tokenizer
 from pretrain.model.build import build, build_masker
 from pretrain.resolution import load_config, resolve
+from tests.references import packed_documents
 
 # Span corruption against a plain re-statement of Raffel et al. 2020, sec. 3.1.4, and its statistics.
 PAD, BOS, EOS, FIRST = 0, 1, 2, 2000
@@ -38,17 +39,6 @@ def make(lengths: list[int], block_size: int = 64, seed: int = 0, **settings):
     tokens = np.concatenate(documents).astype(np.uint16)
     ids, positions, _ = pack(tokens, np.array([len(d) for d in documents]), block_size, PAD)
     return ids, positions, SpanCorruptor(SENTINELS, BOS, EOS, PAD, **settings)
-
-
-def pieces_of(ids: np.ndarray, positions: np.ndarray) -> list[list[int]]:
-    """What stands in the rows, document by document, found by walking over them."""
-    pieces: list[list[int]] = []
-    for token, position in zip(ids.ravel().tolist(), positions.ravel().tolist(), strict=True):
-        if token != PAD and position == 0:
-            pieces.append([])
-        if token != PAD:
-            pieces[-1].append(token)
-    return pieces
 
 
 def by_document(rows: dict[str, np.ndarray], name: str, numbers: str) -> dict[int, list[int]]:
@@ -77,7 +67,7 @@ def test_inputs_and_targets_give_the_text_back(lengths, seed):
     read = by_document(rows, "input_ids", "document_ids")
     targets = by_document(rows, "targets", "decoder_document_ids")
     written = by_document(rows, "decoder_input_ids", "decoder_document_ids")
-    for number, piece in enumerate(pieces_of(ids, positions), start=1):
+    for number, piece in enumerate(packed_documents(ids, positions, PAD), start=1):
         ordinary = [token for token in piece if token not in (BOS, EOS)]
         if len(ordinary) < 2:
             assert read[number] == piece

@@ -40,8 +40,7 @@ class Case:
         basis: The oracle, in float64.
         grid_size: Of uneven splines, whose basis does not know it; else 0.
         inputs: I.
-        dtype: Of x.
-        out_dtype: Of the features and their gradient.
+        dtype: Of x, the features and their gradient.
         transposed: Whether the inputs of a row, and of a knot, are not neighbours in memory.
     """
 
@@ -49,7 +48,6 @@ class Case:
     grid_size: int = 0
     inputs: int = 40
     dtype: torch.dtype = torch.float32
-    out_dtype: torch.dtype = torch.float32
     transposed: bool = False
 
     def tensors(self) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -67,7 +65,7 @@ class Case:
             x[1, :3] = torch.tensor([-1.0, 0.0, 1.0])
         count = len(self.basis(x.double(), *(c.double() for c in constants))[0])
         grad = torch.randn((2, count, self.inputs), generator=generator)
-        return x.to(self.dtype), grad.to(self.out_dtype), constants
+        return x.to(self.dtype), grad.to(self.dtype), constants
 
     def constants(self, generator: torch.Generator) -> list[Tensor]:
         """Knots of which some coincide, with their reciprocals; nothing for the other bases."""
@@ -91,11 +89,10 @@ class Case:
         return value, pull_back(grad.double())[0]
 
 
-BF16 = torch.bfloat16
 CASES = [
     Case(EvenSplines(10, 3, -1.0, 1.0)),
     *(Case(EvenSplines(4, order, -0.7, 2.3)) for order in (1, 5)),
-    Case(EvenSplines(3, 3, -1.0, 1.0), dtype=BF16, out_dtype=BF16),
+    Case(EvenSplines(3, 3, -1.0, 1.0), dtype=torch.bfloat16),
     Case(EvenSplines(2, 2, -1.0, 1.0), inputs=triton_ops.MAX_BLOCK + 6),
     Case(UnevenSplines(1), 1),
     Case(UnevenSplines(2), 3, transposed=True),

@@ -36,6 +36,13 @@ def forget(*names: str) -> None:
         del sys.modules[name]
 
 
+def edit_config(folder: Path, **changes: object) -> None:
+    """Change fields of a saved model; None takes one out."""
+    path = folder / "config.json"
+    fields = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: value for name, value in fields.items() if value is not None}))
+
+
 @pytest.fixture
 def saved(repository, tmp_path) -> tuple[Path, torch.Tensor]:
     """A saved model with xIELU, what it answers, and a process that does not know the variant."""
@@ -147,8 +154,7 @@ def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
 def test_a_hand_made_config_is_refused_in_one_line(saved, change, message):
     folder, _ = saved
     shutil.copy(folder / "ffn_my-xielu.py", folder.parent / "outside.py")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    edit_config(folder, **change)
     with pytest.raises(UsageError, match=message) as error:
         load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
     assert "\n" not in str(error.value)
@@ -157,9 +163,7 @@ def test_a_hand_made_config_is_refused_in_one_line(saved, change, message):
 def test_a_file_that_holds_another_variant_is_refused(saved, repository):
     folder, _ = saved
     shutil.copy(repository / "examples/channel_elu.py", folder / "ffn_my-xielu.py")
-    config = json.loads((folder / "config.json").read_text())
-    config["ffn_files"] = {"my-xielu": "ffn_my-xielu.py:CHANNEL_ELU"}
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_config(folder, ffn_files={"my-xielu": "ffn_my-xielu.py:CHANNEL_ELU"})
     for load in (AutoModelForCausalLM.from_pretrained, partial(load_pretrained, AutoModelForCausalLM)):
         with pytest.raises(UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu'"):
             load(folder, trust_remote_code=True)
@@ -218,9 +222,7 @@ def test_another_source_is_told_once_in_one_line_and_kept(saved_swish, tmp_path,
 
 
 def test_older_models_say_nothing_of_their_source(saved_swish, tmp_path, other_formula, caplog):
-    config = json.loads((saved_swish / "config.json").read_text())
-    del config["ffn_source"]
-    (saved_swish / "config.json").write_text(json.dumps(config))
+    edit_config(saved_swish, ffn_source=None)
     other_formula()
     AutoModel.from_pretrained(saved_swish).save_pretrained(tmp_path / "again")
     assert not told(caplog)

@@ -1,17 +1,46 @@
-"""Elementwise variants against their formulas in numpy float64."""
+"""Activations, of a channel, a layer or a whole row, against their formulas in numpy float64."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import expit
 from scipy.stats import norm
+from transformers.activations import XIELUActivation
 
-from ffn_variants import FFN_VARIANTS, build_ffn
-from tests.references import gelu_tanh
+from ffn_variants import FFN_VARIANTS, UsageError, build_ffn
+from tests.references import gelu_tanh, rational
 
-CHANNELS = 6
+CHANNELS = 24
+
+
+def softplus(x):
+    return np.log1p(np.exp(x))
+
+
+def xielu(x, positive, negative):
+    above = softplus(positive) * x**2 + 0.5 * x
+    return np.where(x > 0, above, (0.5 + softplus(negative)) * (np.expm1(np.minimum(x, 0)) - x) + 0.5 * x)
+
+
+def polyrelu(x, weight, bias):
+    r = np.maximum(x, 0)
+    return weight[2] * r + weight[1] * r**2 + weight[0] * r**3 + bias
+
+
+def polynorm(x, weight, bias):
+    powers = [x**3, x**2, x]
+    return bias + sum(
+        w * p / np.sqrt((p**2).mean(-1, keepdims=True) + 1e-6) for w, p in zip(weight, powers, strict=True)
+    )
+
+
+def gaussian_topk(x):
+    mean, deviation = x.mean(-1, keepdims=True), x.std(-1, keepdims=True)
+    return np.maximum(x - mean - norm.ppf(0.95) * deviation, 0)
 
 
 # From the papers; p is the per-channel parameter, where there is one.
@@ -27,7 +56,14 @@ FORMULAS = {
     "snake": lambda x, p: x + np.sin(p * x) ** 2 / p,
     "none": lambda x, p: x,
     "thesis-swish": lambda x, p: p * x**2 * expit(p * x),
+    "xielu": xielu,
+    "polyrelu": polyrelu,
+    "polynorm": polynorm,
+    "gaussian-topk": lambda x, p: gaussian_topk(x),
+    "spline-activation": lambda x, knots, c: (np.maximum(knots - x[..., None], 0) ** 3 * c).sum(-1),
+    "rational": lambda x, numerator, denominator: rational(x, numerator[None], denominator[None]),
 }
+each_activation = pytest.mark.parametrize("name", FORMULAS)
 
 
 def build(name, **options):
@@ -35,25 +71,39 @@ def build(name, **options):
     return spec.build(CHANNELS, **spec.resolve(options)).double()
 
 
-def test_every_elementwise_variant_has_a_formula_here():
-    # Those with other parameters than one number a channel, and of a whole row, have files of their own.
-    elsewhere = {"spline-activation", "xielu", "polyrelu", "polynorm", "rational", "gaussian-topk"}
-    expected = {name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"}
-    assert set(FORMULAS) == expected - elsewhere
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-def test_value(name):
-    rng = np.random.default_rng(0)
-    # Channels last, with batch and token dimensions of other sizes: a parameter applied along the wrong
-    # dimension cannot pass.
-    x = rng.normal(size=(2, 5, CHANNELS)) * 3
-    p = rng.normal(size=CHANNELS)
+def drawn(name):
+    """With parameters that are none of those that it begins with: the formula is to hold for any."""
     module = build(name)
     for parameter in module.parameters():
-        parameter.data = torch.from_numpy(p)
-    y = module(torch.from_numpy(x)).detach().numpy()
-    np.testing.assert_allclose(y, FORMULAS[name](x, p), rtol=1e-12, atol=1e-14)
+        parameter.data += 0.3 * torch.randn(parameter.shape)
+    return module
+
+
+def test_every_activation_has_a_formula_here():
+    assert FORMULAS.keys() == {name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"}
+
+
+@each_activation
+@pytest.mark.parametrize(
+    ("dtype", "limit", "scale"),
+    [("float64", 1e-13, 5.0), ("float32", 1e-6, 0.01), ("float32", 1e-6, 5.0), ("bfloat16", 1e-2, 1.0)],
+)
+def test_value(name, dtype, limit, scale, error):
+    torch.manual_seed(0)
+    module = drawn(name).to(getattr(torch, dtype))
+    # Channels last, with batch and token dimensions of other sizes: a parameter applied along the wrong
+    # dimension cannot pass.
+    x = (scale * torch.randn(3, 50, CHANNELS)).to(getattr(torch, dtype))
+    y = module(x)
+    assert y.dtype == x.dtype
+    parameters = [p.detach().double().numpy() for p in module.parameters()]
+    assert error(y, FORMULAS[name](x.double().numpy(), *(parameters or [None]))) < limit
+
+
+@each_activation
+def test_float32_gradients_are_those_of_float64(name, check_float32_gradients):
+    torch.manual_seed(2)
+    check_float32_gradients(drawn(name), torch.randn(200, CHANNELS))
 
 
 def test_snake_of_frequency_zero_is_the_input():
@@ -101,3 +151,43 @@ def test_ffn_is_linear_activation_linear(name):
     hidden = FORMULAS[name](x @ weights["c_fc.weight"].T + weights["c_fc.bias"], p)
     expected = hidden @ weights["c_proj.weight"].T + weights["c_proj.bias"]
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_xielu_is_that_of_transformers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = XIELUActivation(dtype=torch.float64)
+    x = torch.linspace(-5, 5, 101, dtype=torch.float64)
+    torch.testing.assert_close(build("xielu")(x), theirs._xielu_python(x), atol=1e-6, rtol=1e-6)
+
+
+def test_xielu_begins_where_it_is_told():
+    module = build("xielu", init=2.0, beta=0.25)
+    positive, negative = (softplus(p.item()) for p in (module.positive, module.negative))
+    np.testing.assert_allclose([positive, 0.25 + negative], 2.0, rtol=1e-6)
+    with pytest.raises(UsageError, match=r"must be 0 <= beta < init, got beta 0\.5, init 0\.5"):
+        build_ffn("xielu", 3, 4, init=0.5)
+
+
+@pytest.mark.parametrize("name", ["polyrelu", "polynorm"])
+def test_polynomials_start_with_thirds_and_no_constant(name):
+    weight, bias = build(name).parameters()
+    assert weight.tolist() == [pytest.approx(1 / 3)] * 3
+    assert bias.tolist() == [0]
+
+
+def test_gaussian_topk_leaves_about_the_share_that_was_asked_for():
+    torch.manual_seed(4)
+    y = build("gaussian-topk", sparsity=0.7)(torch.randn(50, 4000))
+    assert (y == 0).double().mean().item() == pytest.approx(0.7, abs=0.005)
+    for wrong in (0, 1):
+        with pytest.raises(UsageError, match="sparsity must be between 0 and 1, got"):
+            build("gaussian-topk", sparsity=wrong)
+
+
+def test_equal_channels_have_no_deviation_and_a_finite_gradient():
+    x = torch.ones(3, CHANNELS, requires_grad=True)
+    y = build("gaussian-topk")(x)
+    y.sum().backward()
+    assert not y.any()
+    assert x.grad.isfinite().all()

@@ -254,14 +254,10 @@ def test_labels_that_are_always_there() -> None:
 
 def test_what_is_said_of_documents_is_decided_as_a_classifier_s_logits_are() -> None:
     texts, joined, labels = make_texts(20, seed=6)
-    ends = [np.cumsum([len(part) + 1 for part in parts]) - 1 for parts in texts]
-    spans = np.concatenate([np.column_stack([[0, *stop[:-1] + 1], stop]) for stop in ends])
-    documents = Documents(joined, SimpleNamespace(spans=spans, starts=np.arange(0, 60, 3)))
-    assert documents.segments == texts
     for answers in (labels, labels[:, 0]):
         forest = WordForest(joined, answers)
-        predictions = forest.explain(documents)
-        probabilities = forest.probabilities(joined)
+        predictions = forest.explain(documents(texts, labels))
+        probabilities = forest.probabilities(["\n".join(parts) for parts in texts])
         expected = probabilities > 0.5 if answers.ndim == 2 else probabilities.argmax(1)
         np.testing.assert_array_equal(decide(predictions.logits, answers.ndim == 2), expected)
         assert [scores.shape for scores in predictions.segment_scores or []] == [(3, 2)] * 20

@@ -27,8 +27,9 @@ from pretrain.data.text_summary import TextSummary, doubts, in_one_line, read_th
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
 
 
-def data_of(path: Path, **options) -> DataConfig:
-    return DataConfig(source="files", train_files=(str(path),), validation_fraction=0.25, **options)
+def data_of(*paths: Path, **options) -> DataConfig:
+    fraction = {"validation_fraction": 0.25}
+    return DataConfig(source="files", train_files=tuple(map(str, paths)), **(fraction | options))
 
 
 def write_corpus(folder: Path, name: str, stories: list[str] = STORIES, field: str = "text") -> Path:
@@ -145,14 +146,10 @@ def test_a_parquet_file_has_the_field_that_is_named(tmp_path):
         list(documents(data_of(path), "train"))
 
 
-def test_the_fingerprint_knows_what_the_bytes_do_not_say(tmp_path):
-    lines = b'{"text": "one"}\n'
-    (tmp_path / "a.jsonl").write_bytes(lines)
-    (tmp_path / "a.txt").write_bytes(lines)
-    assert fingerprint(data_of(tmp_path / "a.jsonl")) != fingerprint(data_of(tmp_path / "a.txt"))
-
-
-def test_the_fingerprint_is_of_the_bytes(tmp_path):
+def test_the_fingerprint_is_of_the_bytes_and_of_what_they_do_not_say(tmp_path):
+    for name in ("one.jsonl", "one.txt"):
+        (tmp_path / name).write_bytes(b'{"text": "one"}\n')
+    assert fingerprint(data_of(tmp_path / "one.jsonl")) != fingerprint(data_of(tmp_path / "one.txt"))
     for name, content in (("a.txt", b"One.\r\n\r\nTwo.\n"), ("a.jsonl", b'{"text": "a"}\r\n')):
         (tmp_path / name).write_bytes(content)
         digest = hashlib.sha256(hashlib.sha256(content).digest()).hexdigest()[:16]
@@ -189,8 +186,7 @@ def test_a_run_on_the_grammar_goes_on_wherever_the_grammar_lies():
 
 
 def test_what_a_run_is_judged_on_is_every_second_held_out_document(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps({"text": f"story {number}"}) + "\n" for number in range(40)))
+    path = write_corpus(tmp_path, "a.jsonl", [f"story {number}" for number in range(40)])
     data = data_of(path)
     assert (
         list(held_out(data)) == list(documents(data, "validation")) == [f"story {n}" for n in range(0, 40, 4)]
@@ -204,16 +200,11 @@ TEXTS = [f"This is document number {number:03}, and has two\nlines." for number 
 
 
 def data_of_files(*paths: Path, **options) -> DataConfig:
-    return DataConfig(source="files", train_files=tuple(map(str, paths)), validation_fraction=0.1, **options)
-
-
-def write_lines(path: Path, texts: list[str] = TEXTS) -> Path:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return path
+    return data_of(*paths, validation_fraction=0.1, **options)
 
 
 def test_the_line_has_files_documents_characters_and_what_is_held_out(tmp_path):
-    data = data_of_files(write_lines(tmp_path / "a.jsonl"))
+    data = data_of_files(write_corpus(tmp_path, "a.jsonl", TEXTS))
     summary, size = read_through(data), (tmp_path / "a.jsonl").stat().st_size
     held_out = TEXTS[::10]
     characters = sum(map(len, TEXTS)) - sum(map(len, held_out))
@@ -225,7 +216,7 @@ def test_the_line_has_files_documents_characters_and_what_is_held_out(tmp_path):
 
 
 def test_files_of_their_own_are_named_as_such(tmp_path):
-    train, held_out = write_lines(tmp_path / "a.jsonl"), write_lines(tmp_path / "b.jsonl", TEXTS[:12])
+    train, held_out = write_corpus(tmp_path, "a.jsonl", TEXTS), write_corpus(tmp_path, "b.jsonl", TEXTS[:12])
     data = data_of_files(train, validation_files=(str(held_out),))
     assert in_one_line(data, read_through(data)).endswith("held out: 12 in 1 file of their own")
     (doubt,) = doubts(data, read_through(data))
@@ -237,12 +228,12 @@ def test_files_of_their_own_are_named_as_such(tmp_path):
     [(["new text"] * 12, 0), (["new text", *TEXTS[3:6]] * 4, 12), ([f" {TEXTS[0]}\n", TEXTS[0].upper()], 1)],
 )
 def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_path, held_out, shared):
-    train = write_lines(tmp_path / "a.jsonl", TEXTS * 2)
-    data = data_of_files(train, validation_files=(str(write_lines(tmp_path / "b.jsonl", held_out)),))
+    train = write_corpus(tmp_path, "a.jsonl", TEXTS * 2)
+    data = data_of_files(train, validation_files=(str(write_corpus(tmp_path, "b.jsonl", held_out)),))
     doubt = f"note: {shared} of {len(held_out)} held-out documents are also trained on"
     assert list(doubts(data, read_through(data))) == [doubt] * bool(shared)
     # Held out are 0, 10, 20, 30, "other" and again 9, of which 0, 9 and 10 are trained on.
-    data = data_of_files(write_lines(tmp_path / "c.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
+    data = data_of_files(write_corpus(tmp_path, "c.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
     assert (read_through(data).shared, read_through(data).validation) == (3, 6)
 
 
@@ -283,5 +274,5 @@ def test_a_folder_of_markers_and_of_many_files(tmp_path):
     ],
 )
 def test_what_looks_wrong_is_told_with_a_cure(tmp_path, texts, words):
-    data = data_of_files(write_lines(tmp_path / "a.jsonl", texts))
+    data = data_of_files(write_corpus(tmp_path, "a.jsonl", texts))
     assert any(words in doubt for doubt in doubts(data, read_through(data)))

@@ -15,20 +15,7 @@ from ffn_variants import build_model
 from pretrain.data.packing import TARGET_FILL, best_fit, cut_pieces, fill_rows, pack
 from pretrain.data.step_batches import next_tokens, to_batch
 from pretrain.model.objective import build_loss
-
-
-def unpack(input_ids: np.ndarray, position_ids: np.ndarray, pad: int) -> list[tuple[int, ...]]:
-    """Documents of packed rows, found by walking over them."""
-    found: list[list[int]] = []
-    for row, positions in zip(input_ids.tolist(), position_ids.tolist(), strict=True):
-        for token, position in zip(row, positions, strict=True):
-            if token == pad:
-                continue
-            if position == 0:
-                found.append([])
-            assert position == len(found[-1])
-            found[-1].append(token)
-    return sorted(tuple(document) for document in found)
+from tests.references import packed_documents
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 16))
@@ -36,7 +23,7 @@ def test_every_token_is_kept_once_in_pieces_of_one_document(lengths, block_size)
     total = sum(lengths)
     tokens = np.arange(1, total + 1, dtype=np.uint16)
     input_ids, position_ids, num_cut = pack(tokens, np.array(lengths), block_size, pad_token_id=0)
-    pieces = unpack(input_ids, position_ids, pad=0)
+    pieces = sorted(packed_documents(input_ids, position_ids, pad=0))
     assert [token for piece in pieces for token in piece] == list(range(1, total + 1))
     document = np.repeat(np.arange(len(lengths)), lengths)
     owners = [{document[token - 1] for token in piece} for piece in pieces]

@@ -49,15 +49,22 @@ def cache_of(runs_dir: Path) -> Path:
     return folder
 
 
-def test_shards_hold_every_document_in_order(tmp_path, small_pieces):
+def test_shards_and_rows_hold_every_document(tmp_path, small_pieces):
     config = config_of(tmp_path)
-    tokenizer, texts = prepare_data(config).tokenizer, list(documents(config.data, "train"))
+    data = prepare_data(config)
+    tokenizer, texts = data.tokenizer, list(documents(config.data, "train"))
     shards = list(tokenise(texts, tokenizer))
     assert len(shards) > 5
     documents_ids = tokenizer(texts)["input_ids"]
     assert np.concatenate([tokens for tokens, _ in shards]).tolist() == [*itertools.chain(*documents_ids)]
     assert np.concatenate([lengths for _, lengths in shards]).tolist() == [*map(len, documents_ids)]
     assert {tokens.dtype for tokens, _ in shards} == {np.dtype(np.uint16)}
+    rows, tokens = data.train.input_ids, [*itertools.chain(*documents_ids)]
+    assert Counter(rows[rows != 0].tolist()) == Counter(tokens)
+    assert data.train.num_tokens == len(tokens) > 2 * preparing.WINDOW_TOKENS
+    assert data.train.num_documents == 118
+    assert (rows.shape, rows.dtype, data.train.position_ids.dtype) == ((len(rows), 64), np.uint16, np.uint16)
+    assert rows.flags.c_contiguous
 
 
 def test_the_parts_of_the_held_out_text_are_every_second_document_and_share_one_cache(tmp_path, small_pieces):
@@ -82,20 +89,6 @@ def test_a_part_without_a_document_is_refused(tmp_path):
     config = config_of(tmp_path, "--data.validation-part", "odd", "--data.max-validation-documents", "1")
     with pytest.raises(UsageError, match=r"validation_part odd: the held-out text has one document"):
         prepare_data(config)
-
-
-def test_rows_of_all_windows_hold_every_token(tmp_path, small_pieces):
-    config = config_of(tmp_path)
-    data = prepare_data(config)
-    tokens = [
-        token for text in documents(config.data, "train") for token in data.tokenizer(text)["input_ids"]
-    ]
-    rows = data.train.input_ids
-    assert Counter(rows[rows != 0].tolist()) == Counter(tokens)
-    assert data.train.num_tokens == len(tokens) > 2 * preparing.WINDOW_TOKENS
-    assert data.train.num_documents == 118
-    assert (rows.shape, rows.dtype, data.train.position_ids.dtype) == ((len(rows), 64), np.uint16, np.uint16)
-    assert rows.flags.c_contiguous
 
 
 def test_another_block_size_shares_the_tokenizer(tmp_path, capsys):

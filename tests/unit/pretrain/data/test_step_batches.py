@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,30 +26,20 @@ from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
+from tests.cases import small_run
 
 # Batches of fixed shapes: the same shapes at every step, and the same losses and gradients as without.
 FAMILIES = ["gpt_neo", "roberta", "t5"]
 
 
-@pytest.fixture(scope="module")
-def runs_dir(tmp_path_factory) -> str:
-    return str(tmp_path_factory.mktemp("runs"))
+def config_of(family: str, runs_dir: Path, **train) -> RunConfig:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "hidden_dropout": 0}
+    model = sizes | ({} if family == "t5" else {"attention_dropout": 0})
+    rows = {"batch_size": 10, "per_device_train_batch_size": 4}
+    return load_config(None, ["--family", family], small_run(runs_dir, model=model, train=rows | train))
 
 
-def config_of(family: str, runs_dir: str, **train) -> RunConfig:
-    values = {
-        "family": family,
-        "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "hidden_dropout": 0},
-        "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-        "output": {"runs_dir": runs_dir},
-        "train": {"batch_size": 10, "per_device_train_batch_size": 4, **train},
-    }
-    if family != "t5":
-        values["model"]["attention_dropout"] = 0
-    return load_config(None, [], values)
-
-
-def sources(family: str, runs_dir: str, **train):
+def sources(family: str, runs_dir: Path, **train):
     """The data, and what cuts it without and with fixed shapes."""
     config = config_of(family, runs_dir, **train)
     data = prepare_data(config)
@@ -80,6 +71,14 @@ def test_all_steps_have_the_same_shapes_and_the_same_targets_in_order(family, ru
             if "position_ids" in batch:
                 assert torch.equal(batch["target_index"][:real], other["target_index"])
     assert len(found) == 1
+    # An evaluation has each target once, and knots are placed by the same tokens.
+    held_out = [[*source.held_out(data.validation)] for source in (free, fixed)]
+    targets = [[token for batch in own for token in batch["target_ids"].tolist()] for own in held_out]
+    assert [token for token in targets[1] if token != IGNORE] == targets[0]
+    typical = (source.typical(data.train, 1, 128) for source in (fixed, free))
+    for batch, other in zip(*typical, strict=True):
+        for name in other.keys() - {"target_ids", "target_index"}:
+            assert torch.equal(batch[name], other[name]), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -97,25 +96,6 @@ def test_padded_targets_give_the_same_loss_and_gradients(family, runs_dir):
     assert results[0][0] == pytest.approx(results[1][0], rel=1e-12)
     for a, b in zip(results[0][1], results[1][1], strict=True):
         torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-9)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_an_evaluation_has_each_target_once(family, runs_dir):
-    _, data, free, fixed = sources(family, runs_dir)
-    listed = [
-        [token for batch in source.held_out(data.validation) for token in batch["target_ids"].tolist()]
-        for source in (free, fixed)
-    ]
-    assert [token for token in listed[1] if token != IGNORE] == listed[0]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_knots_are_placed_by_the_same_tokens(family, runs_dir):
-    _, data, free, fixed = sources(family, runs_dir)
-    pairs = zip(fixed.typical(data.train, 1, 128), free.typical(data.train, 1, 128), strict=True)
-    for batch, other in pairs:
-        for name in other.keys() - {"target_ids", "target_index"}:
-            assert torch.equal(batch[name], other[name]), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -205,21 +185,25 @@ def test_rows_that_processes_cannot_share_are_refused():
         cut_step(TrainConfig(batch_size=360), 7)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("size", "processes"), [(5, 1), (4, 2), (1, 3), (16, 12)])
-def test_every_cut_of_a_step_has_its_rows_in_order(runs_dir, size, processes):
-    config = config_of("gpt_neo", runs_dir, batch_size=12, per_device_train_batch_size="auto")
-    data = prepare_data(config)
+def test_every_cut_of_a_step_has_its_rows_in_order(family, runs_dir, size, processes):
+    config, data, source, _ = sources(family, runs_dir, batch_size=12, per_device_train_batch_size="auto")
     train = config.train.model_copy(update={"per_device_train_batch_size": size})
-    cut = config.model_copy(update={"train": train})
-    (whole,) = BatchSource(config, None, 0).step(data.train, 5).batches
+    cut, masker = config.model_copy(update={"train": train}), build_masker(config, data.tokenizer)
+    whole = source.step(data.train, 5)
     shares = [
-        BatchSource(cut, None, 0, process, processes).step(data.train, 5) for process in range(processes)
+        BatchSource(cut, masker, 0, process, processes).step(data.train, 5) for process in range(processes)
     ]
     sizes = [[len(batch["input_ids"]) for batch in share.batches] for share in shares]
     assert len({tuple(each) for each in sizes}) == 1
     assert max(sizes[0]) <= size
-    rows = [row.tolist() for share in shares for batch in share.batches for row in batch["input_ids"]]
-    assert rows == whole["input_ids"].tolist()
+    for name in {"input_ids", "decoder_input_ids"} & set(whole.batches[0]):
+        rows = [row.tolist() for share in shares for batch in share.batches for row in batch[name]]
+        assert rows == whole.batches[0][name].tolist()
+    assert {share.num_targets for share in shares} == {whole.num_targets}
+    targets = sum(len(batch["target_ids"]) for share in shares for batch in share.batches)
+    assert targets == whole.num_targets
 
 
 # A step's batches in one piece of memory, and back.

@@ -140,27 +140,20 @@ def test_a_packed_loss_is_that_of_stock_roberta_on_each_document(pad, error):
     stock.load_state_dict(model.state_dict())
 
     rng = np.random.default_rng(0)
-    documents = [rng.integers(pad + 3, VOCABULARY, size) for size in (BLOCK, 7, 4)]
-    lengths = np.array([len(document) for document in documents])
-    input_ids, positions, _ = pack(np.concatenate(documents), lengths, BLOCK, pad)
-    ids, position_ids = torch.from_numpy(input_ids), torch.from_numpy(positions).long()
-    places = torch.nonzero(ids.flatten() != pad).flatten()
-    targets = torch.from_numpy(rng.integers(0, VOCABULARY, len(places)))
+    lengths = np.array([BLOCK, 7, 4])
+    tokens, targets = rng.integers(pad + 3, VOCABULARY, 23), rng.integers(1, VOCABULARY, 23)
+    ids, positions, _ = pack(tokens, lengths, BLOCK, pad)
+    of_targets = pack(targets, lengths, BLOCK, 0)[0].flatten()
+    batch = {"input_ids": ids, "position_ids": positions, "target_index": np.flatnonzero(of_targets)}
+    batch["target_ids"] = of_targets[of_targets > 0]
     with torch.no_grad():
-        logits = torch.cat([stock(torch.from_numpy(document)[None]).logits[0] for document in documents])
-        order = torch.cat([find(ids.flatten(), torch.from_numpy(document)) for document in documents])
-        wanted = F.cross_entropy(logits, targets[torch.searchsorted(places, order)], reduction="sum")
-        loss = build_loss(model, "roberta")(
-            input_ids=ids.long(), position_ids=position_ids, target_index=places, target_ids=targets
-        )
+        documents = torch.from_numpy(tokens).split(lengths.tolist())
+        logits = torch.cat([stock(document[None]).logits[0] for document in documents])
+        wanted = F.cross_entropy(logits, torch.from_numpy(targets), reduction="sum")
+        named = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
+        loss = build_loss(model, "roberta")(**named)
     assert error(loss, wanted) < 1e-6
     assert num_positions(model) == num_positions(stock) == BLOCK
-
-
-def find(row: torch.Tensor, document: torch.Tensor) -> torch.Tensor:
-    """Places of a document in the rows."""
-    start = next(at for at in range(len(row)) if torch.equal(row[at : at + len(document)], document))
-    return torch.arange(start, start + len(document))
 
 
 def test_a_dry_run_builds_what_a_training_builds(tmp_path):

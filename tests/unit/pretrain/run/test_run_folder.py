@@ -27,7 +27,7 @@ from pretrain.run.run_folder import (
     write_config,
 )
 from pretrain.training.training_run import train
-from tests.cases import run_damage
+from tests.cases import run_damage, small_run
 
 
 # The run folder: its name, the configuration in it, and its marks.
@@ -87,14 +87,6 @@ def test_a_field_that_a_later_version_adds_leaves_the_hashes_as_they_are():
     config = load_config(None)
     later = Later(**dict(config))
     assert config_hash(later) == config_hash(config) != config_hash(Later(**dict(config), novelty=0.6))
-
-
-def test_read_run(tmp_path):
-    config = load_config(None, ["--ffn", "swish"])
-    write_config(tmp_path / "run", config)
-    assert read_run(tmp_path / "run") == config
-    with pytest.raises(UsageError, match=r"is no run folder \(it has no config.yaml\)"):
-        read_run(tmp_path)
 
 
 def test_another_config_is_refused_naming_the_field(tmp_path):
@@ -169,16 +161,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 def config_of(folder: Path, seed: int = 5) -> RunConfig:
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    overrides = {
-        "seed": seed,
-        "model": {"ffn": "relu", **sizes},
-        "data": {"num_stories": 100, "vocab_size": 300, "block_size": 32},
-        "optim": {"max_steps": 5},
-        "train": {"save_steps": 2, "torch_compile": False},
-        "output": {"runs_dir": str(folder)},
-    }
-    return load_config(None, overrides=overrides)
+    sections = small_run(folder, model={"ffn": "relu", "num_hidden_layers": 1}, optim={"max_steps": 5})
+    return load_config(None, ["--seed", f"{seed}"], sections)
 
 
 @pytest.fixture(scope="module")

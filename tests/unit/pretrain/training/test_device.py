@@ -145,13 +145,13 @@ def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tiny) -
 
 
 # Cutting a step that does not fit; that it happens for real is tested in test_interruptions.py.
-def run_that_fits(rows: int, tried: list[int]):
+def run_that_fits(rows: int, tried: list[int], eval_rows: int = 1000):
     """A run whose forward passes hold so many rows, with the error that CUDA raises beyond."""
 
     def run(config: RunConfig) -> None:
         train = config.train
         tried.append(train.per_device_train_batch_size)
-        if train.per_device_train_batch_size > rows:
+        if train.per_device_train_batch_size > rows or train.per_device_eval_batch_size > eval_rows:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
 
     return run
@@ -247,13 +247,6 @@ def test_what_is_a_lack_of_memory(error, expected):
 
 
 def test_evaluation_that_does_not_fit_has_fewer_rows_too():
-    tried: list[tuple[int, int]] = []
-
-    def run(config: RunConfig) -> None:
-        train = config.train
-        tried.append((train.per_device_train_batch_size, train.per_device_eval_batch_size))
-        if train.per_device_eval_batch_size > 12:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    fit_to_memory(run, config(48, "auto", find=False), on_gpu=True)
-    assert tried == [(48, 16), (24, 16), (12, 12)]
+    tried: list[int] = []
+    fit_to_memory(run_that_fits(48, tried, eval_rows=12), config(48, "auto", find=False), on_gpu=True)
+    assert tried == [48, 24, 12]

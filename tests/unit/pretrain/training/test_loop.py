@@ -24,7 +24,7 @@ from pretrain.config import ResolvedConfig
 from pretrain.data.prepare import prepare_data, word_frequency_loss
 from pretrain.data.step_batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.model import linear_cross_entropy
-from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.build import build, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.run.run_folder import run_dir
 from pretrain.training.loop import Loop
@@ -145,19 +145,6 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
             assert line["learning_rate"] == pytest.approx(used)
 
 
-@pytest.mark.parametrize("family", ["roberta", "t5"])
-def test_two_processes_read_what_one_reads(tiny, family):
-    config = tiny("--family", family)
-    data = prepare_data(config)
-    masker = build_masker(config, data.tokenizer)
-    one = BatchSource(config, masker, 0).step(data.train, 3)
-    two = [BatchSource(config, masker, 0, process, 2).step(data.train, 3) for process in range(2)]
-    for name in {"input_ids", "decoder_input_ids"} & set(one.batches[0]):
-        assert torch.equal(torch.cat([share.batches[0][name] for share in two]), one.batches[0][name])
-    assert {share.num_targets for share in two} == {one.num_targets}
-    assert sum(len(share.batches[0]["target_ids"]) for share in two) == one.num_targets
-
-
 @pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "roberta", "t5"]))
 @pytest.mark.ci
 def test_one_seed_decides_everything(tiny, family):
@@ -184,15 +171,6 @@ def test_run_folder_has_what_readers_expect(trained):
     assert provenance["word_frequency_loss"] == pytest.approx(expected, abs=1e-6)
     assert "gelu" in (path / "model" / "README.md").read_text()
     assert len(list((path / "checkpoints").iterdir())) == 2
-
-
-def test_a_finished_run_is_left_alone(trained, capsys):
-    config, path = trained
-    before = (path / "metrics.jsonl").stat().st_mtime_ns
-    capsys.readouterr()
-    assert train(config) == path
-    assert capsys.readouterr().out == f"{path} is finished; nothing to do\n"
-    assert (path / "metrics.jsonl").stat().st_mtime_ns == before
 
 
 def test_the_saved_model_scores_as_the_loop_did(trained):

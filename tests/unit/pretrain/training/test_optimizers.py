@@ -18,7 +18,7 @@ from pretrain.resolution import load_config
 from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.update import build_optimizer, build_scheduler, hidden_matrices
-from tests.cases import diagonal_is_fast
+from tests.cases import SMALL, diagonal_is_fast
 
 
 class Shapes(nn.Module):
@@ -213,9 +213,7 @@ def test_muon_is_that_of_numpy(shape):
 
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
 def test_muon_gets_the_linear_layers_inside_a_model_and_no_table(family, ffn):
-    layers = "num_layers" if family == "t5" else "num_hidden_layers"
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "vocab_size": 50, "num_attention_heads": 2}
-    model = build_model(family, ffn, **sizes, **{layers: 1})
+    model = build_model(family, ffn, **SMALL)
     matrices = {id(parameter) for parameter in hidden_matrices(model)}
     first, *others = build_optimizer(model, settings("muon")).param_groups
     assert {id(parameter) for parameter in first["params"]} == matrices
@@ -230,7 +228,6 @@ def test_muon_gets_the_linear_layers_inside_a_model_and_no_table(family, ffn):
 
 @pytest.mark.parametrize("ties", [True, False])
 def test_an_output_head_is_left_out_tied_or_not(ties):
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "vocab_size": 50, "num_attention_heads": 2}
-    model = build_model("llama", "swiglu", tie_word_embeddings=ties, **sizes)
+    model = build_model("llama", "swiglu", tie_word_embeddings=ties, **SMALL)
     tables = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
     assert not tables & {id(parameter) for parameter in hidden_matrices(model)}
