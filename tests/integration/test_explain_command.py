@@ -128,9 +128,7 @@ def test_segments_are_judged_by_the_labels_of_their_turns(make_run: Callable[...
         (["--plot", "spaces", "--head", "linear"], "--head linear: only space has concept spaces"),
     ],
 )
-def test_heads_that_serve_not_are_told(
-    flags: list[str], message: str, make_run: Callable[..., Path], moods: Path
-) -> None:
+def test_heads_that_serve_not_are_told(flags, message, make_run, moods):
     run = make_run()
     with pytest.raises(UsageError, match=message) as error:
         main([str(run), str(moods), *flags])
@@ -164,9 +162,7 @@ def test_places_are_those_of_every_example_alone(family: str, make_run: Callable
 
 
 @pytest.mark.ci
-def test_a_plot_comes_out_the_same_from_the_kept_classifier(
-    make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plot_comes_out_the_same_from_the_kept_classifier(make_run, capsys):
     run = make_run(num_hidden_layers=2)
     flags = ["--plot", "spaces", "--num-train-epochs", "1", "--max-train-examples", "32"]
     flags += ["--max-validation-examples", "40"]

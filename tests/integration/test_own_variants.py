@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,9 +110,7 @@ def test_an_edited_formula_is_another_run(run: Path, place: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("raise SystemExit\n")])
-def test_a_lost_or_damaged_copy_is_made_again(
-    run: Path, place: Path, damage: Callable[[Path], object]
-) -> None:
+def test_a_lost_or_damaged_copy_is_made_again(run, place, damage):
     damage(run / "variant.py")
     before = (run / "model/model.safetensors").stat().st_mtime_ns
     done = train_with(place, place / "mine.py")
@@ -149,9 +146,7 @@ def pairs(number: int) -> EvalConfig:
 
 @pytest.mark.usefixtures("own_variants")
 @pytest.mark.ci
-def test_cells_run_the_copy_and_what_reads_runs_nothing(
-    tmp_path: Path, repository: Path, write_study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, write_study, monkeypatch):
     shutil.copy(repository / "examples/xielu.py", tmp_path / "mine.py")
     file = write_study(tmp_path, variants=["gelu", "mine.py:XIELU"], seeds=[1])
     study = load_study(file, trust_remote_code=True)

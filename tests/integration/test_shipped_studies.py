@@ -42,9 +42,7 @@ def local_places(study: Path) -> set[str]:
         for study in STUDIES
     ],
 )
-def test_a_plan_needs_no_data_and_a_run_says_which(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_needs_no_data_and_a_run_says_which(study, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert study_run([study.stem, "--dry-run"]) == 0
     printed = capsys.readouterr().out
@@ -102,9 +100,7 @@ def test_the_published_report_follows_from_the_published_runs(zoo: Path, reposit
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", SECTIONS)
-def test_differences_on_the_page_follow_from_the_published_runs(
-    zoo: Path, repository: Path, study: str
-) -> None:
+def test_differences_on_the_page_follow_from_the_published_runs(zoo, repository, study):
     """Each is in the study's report, or in that of all variants, which a table has beside it."""
     page = (repository / "docs/zoo/README.md").read_text(encoding="utf-8")
     section = " ".join(page.split(f"## {SECTIONS[study]}\n")[1].split("\n## ")[0].replace("**", "").split())

@@ -253,9 +253,7 @@ def test_no_large_or_generated_file_is_tracked() -> None:
 
 
 @pytest.mark.usefixtures("own_variants")
-def test_the_files_shown_in_the_page_on_adding_a_variant_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_files_shown_in_the_page_on_adding_a_variant_work(monkeypatch, tmp_path):
     page = (ROOT / "docs/adding-a-variant.md").read_text(encoding="utf-8")
     own, built_in = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mine.py").write_text(own, encoding="utf-8")

@@ -166,9 +166,7 @@ def test_a_script_of_its_name_is_told_before_it_imports_itself(tmp_path: Path) -
 
 
 @pytest.mark.ci
-def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(repository, tmp_path):
     """Not in ``report/``: in a clone that folder holds code."""
     done = in_folder(tmp_path, "-m", "ffn_ablations", "report", str(repository / "examples/scores.csv"))
     assert done.stdout.splitlines()[-1] == "scores-report/report.md"

@@ -109,9 +109,7 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
         ("\\\\$(touch ran)", "\\$(touch ran)"), ("two\nlines", "two\nlines"),
     ],
 )  # fmt: skip
-def test_variables_of_the_job_are_put_in_and_nothing_is_run(
-    value: str, expanded: str, tmp_path: Path
-) -> None:
+def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp_path):
     line = f'export X={in_the_job(value)}; printf %s "$X"'
     environment = {"SCRATCH": "/fast disk", "PATH": os.environ["PATH"]}
     done = subprocess.run(

@@ -79,9 +79,7 @@ def state_of(study: Path, state: CellState) -> CellState:
         ("missing", None, "missing", False),  # its worker was told to stop
     ],
 )
-def test_only_what_was_killed_without_a_word_is_tried_again(
-    tmp_path: Path, queue, name: str, line: str | None, expected: str, may_retry: bool
-) -> None:
+def test_only_what_was_killed_without_a_word_is_tried_again(tmp_path, queue, name, line, expected, may_retry):
     queue(*([line] if line else []))
     state = state_of(tmp_path, cell(name))
     assert (state.name, state.may_retry) == (expected, may_retry)

@@ -200,9 +200,7 @@ PUBLISHED: dict[str, Any] = {
 }
 
 
-def test_each_backbone_is_a_cell_at_each_seed_of_fine_tuning_and_nothing_is_looked_up(
-    write_study, tmp_path: Path
-) -> None:
+def test_each_backbone_is_a_cell_at_each_seed_of_fine_tuning_and_nothing_is_looked_up(write_study, tmp_path):
     study = load_study(write_study(**PUBLISHED), {"output": {"runs_dir": str(tmp_path / "runs")}})
     digests = [hashlib.sha256(name.encode()).hexdigest()[:8] for name in HUB]
     assert [cell.run_id for cell in study.cells] == [
