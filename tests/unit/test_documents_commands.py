@@ -160,18 +160,3 @@ def test_reading_orders_of_packages_name_their_modules() -> None:
             order = docstring.partition("Reading order: ")[2].partition("\n\n")[0]
             assert set(re.findall(r"``([a-z_]+)``", order)) <= here, path
     assert orders > 5
-
-
-def test_a_planted_mistake_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "```bash\nffn-ablations train tiny --no-such 1\n```\n`make nothing` `--no-such` `eval/x.py`\n"
-    )
-    for check in (
-        test_commands_and_their_flags_exist,
-        test_other_programs_exist,
-        test_flags_named_by_themselves_exist,
-        test_paths_exist,
-    ):
-        with pytest.raises(AssertionError):
-            check(page)

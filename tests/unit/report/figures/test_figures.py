@@ -154,18 +154,6 @@ def test_no_text_overlaps_of_few_and_of_many(variants, families, parts):
     assert_is_readable(analysis, draw_all(analysis))
 
 
-def test_overlaps_are_found():
-    figure = Figure()
-    figure.text(0.5, 0.5, "one")
-    figure.text(0.51, 0.5, "two")
-    with pytest.raises(AssertionError, match="overlap"):
-        assert_nothing_overlaps(figure)
-    figure = Figure()
-    figure.text(0.99, 0.5, "far too long")
-    with pytest.raises(AssertionError, match="leaves"):
-        assert_nothing_overlaps(figure)
-
-
 @pytest.mark.parametrize("most", [7, 15, 35, 55, 80, 5_000])
 def test_ticks_of_costs_have_room_however_far_they_reach(most: float):
     with matplotlib.rc_context(style.STYLE):
