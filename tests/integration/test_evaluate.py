@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -104,33 +103,6 @@ def test_work_that_is_done_is_not_repeated(make_run, monkeypatch):
     assert not is_evaluated(run, more_epochs)
     evaluate_run(run, more_epochs, progress=False)
     assert calls == ["acceptability", "entailment"]
-
-
-@pytest.mark.parametrize(("step", "num_done"), [("items", 3), ("rows.parquet", 3), ("done.json", 1)])
-@pytest.mark.ci
-def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step, num_done):
-    run = make_run()
-    undisturbed = evaluate_run(run, PAIRS, progress=False)
-    shutil.rmtree(run / "eval")
-    replace, killed_at = os.replace, []
-
-    def kill_at_the_fourth(source, target):
-        if step in str(target) and len(killed_at) < 4:
-            killed_at.append(target)
-            if len(killed_at) == 4:
-                raise KeyboardInterrupt
-        replace(source, target)
-
-    monkeypatch.setattr("base.files.os.replace", kill_at_the_fourth)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate_run(run, PAIRS, progress=False)
-    calls = count_calls(monkeypatch)
-    resumed = evaluate_run(run, PAIRS, progress=False)
-    assert len(calls) == 6 - num_done
-    pd.testing.assert_frame_equal(resumed, undisturbed)
-    items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
-    assert len(items) == 6 * 5
-    assert not items.duplicated(["task", "pair_id"]).any()
 
 
 @pytest.mark.ci

@@ -29,7 +29,6 @@ from slurm.commands import study_status as status
 from slurm.study.study import load_study
 from slurm.worker import run_cells
 
-WriteStudy = Callable[..., Path]
 COMMAND = [sys.executable, "-m", "ffn_ablations", "study"]
 
 

@@ -18,7 +18,6 @@ from eval.config import EvalConfig
 from ffn_ablations.cli import COMMANDS, find_command, main, overview
 from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
-from tests.cases import first_is_fast
 
 # The one command: every command is there under its name, and what is mistyped is told.
 ROOT = Path(__file__).parents[3]
@@ -193,32 +192,23 @@ def run(*words: str) -> tuple[int, list[str]]:
     return tuple(json.loads(done.stderr.splitlines()[-1]))
 
 
+MORE = ("eval", "report", "study run", "study status", "study archive", "explain", "generate")
+
+
 @pytest.mark.parametrize(
-    "command",
-    first_is_fast(
-        ["train", "eval", "report", "study run", "study status", "study archive", "explain", "generate"]
-    ),
+    ("command", "status"),
+    [
+        ("train --help", 0),
+        *(pytest.param(f"{command} --help", 0, marks=pytest.mark.slow) for command in MORE),
+        ("train --fnn kan", 2),
+        ("trani tiny", 2),
+        ("study run --cluster slrum study.yaml", 2),
+        ("report {table} --out {folder}", 0),
+        ("study status {folder}", 0),
+    ],
 )
 @pytest.mark.ci
-def test_help_loads_no_library_of_models(command: str) -> None:
-    assert run(*command.split(), "--help") == (0, [])
-
-
-@pytest.mark.ci
-def test_a_mistake_in_a_flag_is_told_without_a_library_of_models() -> None:
-    assert run("train", "--fnn", "kan") == (2, [])
-    assert run("trani", "tiny") == (2, [])
-    assert run("study", "run", "--cluster", "slrum", "study.yaml") == (2, [])
-
-
-@pytest.mark.ci
-def test_a_report_of_a_csv_loads_no_library_of_models(repository: Path, tmp_path: Path) -> None:
-    table = repository / "examples" / "scores.csv"
-    assert run("report", str(table), "--out", str(tmp_path)) == (0, [])
-    assert (tmp_path / "report.md").is_file()
-
-
-@pytest.mark.ci
-def test_the_status_of_a_study_loads_no_library_of_models(tmp_path: Path) -> None:
+def test_help_mistakes_rows_and_states_load_no_library_of_models(command, status, repository, tmp_path):
     (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
-    assert run("study", "status", str(tmp_path)) == (0, [])
+    words = command.format(table=repository / "examples/scores.csv", folder=tmp_path).split()
+    assert run(*words) == (status, [])

@@ -159,24 +159,6 @@ def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
     assert all(tuning.at_edge(one) == () for one in tuning.chosen)
 
 
-def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
-    tuning = Tuning(plan=plan())
-    first = {(name, rate) for name in OPTIMA for rate in (3e-4, 1e-3, 3e-3)}
-
-    def of_first(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
-        return losses_of(OPTIMA)(one, seeds) if (one.variant, one.point[RATE]) in first else None
-
-    wider = tuning.advanced(of_first, "today")
-    assert not wider.chosen
-    assert {name: rates(wider, name) for name in OPTIMA} == {
-        name: [3e-4, 1e-3, 3e-3, 9e-3] for name in OPTIMA
-    }
-    done = wider.advanced(losses_of(OPTIMA), "later")
-    assert chosen(done) == OPTIMA
-    assert [one.made for one in done.rounds] == ["today", "later"]
-    assert done == tuning.advanced(of_first, "today").advanced(losses_of(OPTIMA), "later")
-
-
 def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
     far = {"gelu": 1e-3, "kan": 1.0, "relu": 1e-6}
     tuning = Tuning(plan=plan(widen=2)).advanced(losses_of(far), "today")

@@ -46,7 +46,6 @@ MASK = 9999
 BLOCKS = ["gelu", *(name for name, spec in FFN_VARIANTS.items() if spec.kind == "block")]
 TINY = {"vocab_size": 10_000, "hidden_size": 64, "intermediate_size": 128, "initializer_range": 0.2, **IDS}
 CAUSAL = {"num_layers": 2, "num_heads": 2, "max_position_embeddings": 64, "window_size": 24}
-ROTARY = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64}
 MASKED = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 65}
 
 
@@ -395,23 +394,3 @@ def test_trees_keep_their_limits_and_come_largest_first(tree_tokens):
     assert sizes.max() <= min(20, max(tree_tokens, 2 * longest_text))
     assert (np.diff(sizes) <= 0).all()
     assert sizes.sum() == len(trees.token)
-
-
-def test_continuations_of_a_long_context_share_it():
-    context = list(range(100))
-    texts = [[*context, 200 + option, 7] for option in range(5)]
-    trees = build_prefix_trees(texts, [100] * 5, tree_tokens=10, longest=256)
-    assert len(trees.token) == 100 + 5
-    assert len(trees.target) == 10
-
-
-def test_the_example_of_the_docstring():
-    bos, a, dog, the, ran, cat, sat, off = range(8)
-    texts = [[bos, a, dog, ran], [bos, the, cat, ran, off], [bos, the, cat, sat]]
-    trees = build_prefix_trees(texts, [1, 1, 1], 100, 100)
-    assert trees.token.tolist() == [bos, a, dog, the, cat, ran]
-    assert trees.subtree_end.tolist() == [6, 3, 3, 6, 6, 6]
-    assert trees.target.tolist() == [a, the, dog, ran, cat, ran, sat, off]
-    assert trees.parent.tolist() == [0, 1, 2, 3, 4, 5]
-    assert trees.edge_start.tolist() == [0, 2, 3, 4, 5, 7, 8]
-    assert trees.edge_of_token[trees.text_of_token == 2].tolist() == [1, 4, 6]

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
 from torch.nn.functional import cross_entropy
 
 from eval.config import EvalConfig
@@ -21,7 +20,6 @@ from eval.zero_shot.text_task import find_suite_tasks, find_text_tasks, missing_
 from ffn_variants import UsageError
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
-from scores.metrics import Declared, find_metric
 from scores.suites import BLIMP_PARADIGMS, SUITES
 from tests.babylm_data import write_data
 
@@ -300,28 +298,6 @@ def test_every_task_of_a_suite_is_found(data, suite, names):
 
 
 @pytest.mark.parametrize(
-    ("suite", "metric", "unit", "chance", "margin"),
-    [
-        ("blimp-filtered", "accuracy", "percent", 50, 1),
-        ("ewok", "log_odds", "nats", 0, 0.1),
-        ("wug-past", "spearman_correlation", "correlation", 0, 1),
-    ],
-)
-def test_what_a_report_is_told_of_each(suite, metric, unit, chance, margin):
-    label = f"{suite} {metric}" if metric == "log_odds" else None
-    outcome = find_metric(suite, [metric], [1.0, 2.0], Declared(), label)
-    assert (outcome.name, outcome.better) == (label or suite, "higher")
-    assert (outcome.unit, outcome.chance, outcome.margin) == (unit, chance, margin)
-    # A number for all outcomes in percent is for those that have none of their own; one by name goes before.
-    own = margin == 0.1
-    assert find_metric(suite, [metric], [1.0, 2.0], Declared(margin=3.0), label).margin == (
-        margin if own else 3
-    )
-    named = Declared(margins={label or suite: 0.5}, margin=3.0)
-    assert find_metric(suite, [metric], [1.0, 2.0], named, label).margin == 0.5
-
-
-@pytest.mark.parametrize(
     ("suite", "name", "row", "words"),
     [
         ("ewok", "ewok_filtered/agent-properties", {"Context1": 3}, "no column 'Target1'"),
@@ -362,17 +338,3 @@ def test_absent_data_are_named(tmp_path, suite, name):
         tasks_of(suite, data)
     with pytest.raises(UsageError, match="--babylm25-dir FOLDER"):
         tasks_of(suite, None)
-
-
-def test_past_tenses_are_correlated_as_nominalisations_are(scorers, data, restated):
-    (task,) = tasks_of("wug-past", data)
-    result = task.measure(scorers["causal"], print)
-    path = data / "full_eval" / "wug_past_tense" / "wug_past_tense.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    scores = [
-        [restated(scorers["causal"], "", text) for text in row["sentences"].split("\t")] for row in rows
-    ]
-    prefers = torch.softmax(torch.tensor(scores), 1)[:, 0]
-    expected = spearmanr(prefers, [row["ratio"] for row in rows])[0]
-    assert result.metrics == {"spearman_correlation": pytest.approx(100 * expected, abs=1e-6)}
-    assert set(result.items["suite"]) == {"wug-past"}

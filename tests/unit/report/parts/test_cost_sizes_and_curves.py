@@ -223,13 +223,6 @@ def test_the_change_is_that_of_scipys_line(over_sizes: Analysis):
     assert list(written.change) == list(sizes_of(over_sizes).trends.change)
 
 
-def test_outside_of_the_fold_is_no_finding(over_sizes: Analysis):
-    section = sizes.section(over_sizes, sizes_of(over_sizes), PAGE)
-    assert section.title == "Across sizes (exploratory)"
-    assert section.summary == "5 variants, 3 sizes"
-    assert "**" not in section.body
-
-
 def test_settings_beside_size_are_averaged():
     source = of_sizes(families=("gpt_neo", "roberta"))
     result = sizes_of(sizes_analysed(source))

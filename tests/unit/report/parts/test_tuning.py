@@ -18,7 +18,6 @@ from report.analysis import Analysis
 from report.inputs.chosen_rates import TUNED_BY, Line, Tuned
 from report.page import warning_notes
 from report.part import Page
-from report.parts.methods import methods_text
 from report.parts.tuning import PART, draw_tuning, most_decisive, narrowings
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
@@ -234,10 +233,6 @@ def test_the_card_says_which_tuning_runs_would_decide_most(found: Analysis) -> N
     (step,) = PART.steps(at(0.5), found.tuned)
     assert (step.power, step.num_runs, step.command) == (best.power, best.num_runs, "--decide 1")
     assert list(PART.steps(at(0.0), found.tuned)) == []
-
-
-def test_both_levels_of_equivalence_are_told(found: Analysis) -> None:
-    assert "at 0.05 each (0.025 on the held-out loss, as variants are tuned)" in methods_text(found)
 
 
 def with_further(

@@ -52,21 +52,6 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
     ]
 
 
-def test_a_copied_run_counts_once():
-    scores = [(f"x{task}", 50.1283 + 3.7141 * task) for task in range(8)]
-    rows = rows_of(
-        *(("a", seed, task, score) for seed in (1, 2) for task, score in scores),
-        *(("a", 3, task, score + 2.81 * (-1) ** place) for place, (task, score) in enumerate(scores)),
-        *(("a", 4, task, score + place / 2) for place, (task, score) in enumerate(scores)),
-        *(("b", 7, task, score) for task, score in scores),
-    )
-    cleaned, notes = data_checks.clean_rows(rows)
-    assert set(zip(cleaned.variant, cleaned.seed, strict=True)) == {("a", 1), ("a", 3), ("a", 4), ("b", 7)}
-    (note,) = notes
-    assert "f a seed 1, f a seed 2 and f b seed 7" in note
-    assert "was it copied?" in note
-
-
 @pytest.mark.parametrize(("metric", "scores", "said"), listed(__file__, "ranges"))
 def test_ranges(metric: str, scores: list[float], said: str | None):
     rows = pd.DataFrame([("f", "a", seed, "x", metric, s) for seed, s in enumerate(scores, start=1)],
@@ -117,11 +102,6 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
     flagged = {key for key in zip(scores.family, scores.variant, scores.seed, strict=True)
                if p_value(*key) * len(scores) < 0.05}  # fmt: skip
     assert flagged == {("f", "b", 3)}
-
-
-def test_runs_that_all_score_the_same_are_named():
-    (note,) = data_checks.flat_notes(scores_of({("f", "a"): [50, 50, 50], ("f", "b"): [50, 51, 52]}))
-    assert note.startswith("blimp: all runs of f a score exactly 50,")
 
 
 def draw(
@@ -195,10 +175,3 @@ def test_equal_runs_of_one_model_are_one_where_that_is_no_chance(scores, arms, m
     cleaned, notes = data_checks.clean_rows(rows_of_runs(scores, arms, metric))
     assert sorted(cleaned.seed.unique()) == [x for x in range(len(scores)) if x not in lost]
     assert [said in note for note in notes] == [True] * (said is not None)
-
-
-def test_runs_that_are_equal_in_few_shares_are_kept():
-    table = draw(np.random.default_rng(5), 12, 2, 5, 0.01, copies=1)
-    cleaned, (note,) = data_checks.clean_rows(table)
-    assert len(cleaned) == len(table)
-    assert note.startswith("different runs with the same scores, which may be chance, kept: ")

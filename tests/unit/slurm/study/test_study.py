@@ -49,27 +49,6 @@ def test_shipped_studies_expand(path: Path) -> None:
     assert study.folder.name == path.stem
 
 
-def test_seeds_are_cells_that_differ_in_nothing_else(load, tmp_path: Path) -> None:
-    """Each cell against its configuration read by itself."""
-    study = load(families=TWO, seeds=[1, 2, 3])
-    names = [f"{family}/{variant}" for family in TWO for variant in ("gelu", "kan")]
-    assert [cell.label for cell in study.cells] == [f"{name}/seed{i}" for i in (1, 2, 3) for name in names]
-    assert len({cell.run_id for cell in study.cells}) == 12
-    assert study.cells[0].study_dir == tmp_path / "runs" / "test"
-    for cell in study.cells:
-        config = cell.config
-        alone = load_config(
-            CONFIGS / "tiny.yaml",
-            overrides={
-                "family": config.family,
-                "seed": config.seed,
-                "model": {"ffn": config.model.ffn},
-                "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
-            },
-        )
-        assert (config, cell.run_dir) == (alone, run_dir(alone))
-
-
 def test_a_named_run_is_a_cell_under_its_name(load, tmp_path: Path) -> None:
     named = {"output": {"run_name": "my-own", "runs_dir": str(tmp_path / "runs")}}
     study = load(families=TWO, config=named, seeds=[1])
