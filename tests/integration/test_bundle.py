@@ -132,20 +132,16 @@ def test_this_project_loads_it_without_consent_and_runs_none_of_it(tmp_path: Pat
     ids = torch.arange(5, 15)[None]
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
     assert type(model).__module__ == "ffn_variants.models.modeling"
+    again, _ = load_pretrained(AutoModelForCausalLM, tmp_path / "model")
     assert torch.equal(model(ids).logits, logits)
-    assert torch.equal(
-        load_pretrained(AutoModelForCausalLM, tmp_path / "model")[0].eval()(ids).logits, logits
-    )
+    assert torch.equal(again.eval()(ids).logits, logits)
     assert transformers.AutoConfig.from_pretrained(tmp_path / "model").ffn == "kan"
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (
-            "import ffn_variants.kernels.basis_linear",
-            "mine.py: import ffn_variants.kernels.basis_linear does not say",
-        ),
+        ("import ffn_variants.kernels.basis_linear", "mine.py: import .*basis_linear does not say"),
         ("import ffn_variants as ffn", "write from ffn_variants import NAME"),
         ("from ffn_variants import *", r"mine.py: from ffn_variants import \* does not say"),
     ],

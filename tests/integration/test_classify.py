@@ -100,9 +100,8 @@ def test_tasks_with_one_and_with_several_labels_share_a_benchmark(run, task, eva
     scores = read_rows(run / "eval" / "rows.parquet").set_index(["task", "head", "metric"])["score"]
     right = [(own == given).all() for own, given in zip(many["labels"], many["predictions"], strict=True)]
     assert scores["moods", "linear", "accuracy"] == pytest.approx(100 * np.mean(right))
-    assert scores["weather", "linear", "accuracy"] == pytest.approx(
-        100 * (one["label"] == one["prediction"]).mean()
-    )
+    share = (one["label"] == one["prediction"]).mean()
+    assert scores["weather", "linear", "accuracy"] == pytest.approx(100 * share)
 
 
 def test_a_faulty_task_leaves_the_baselines_of_the_others(run, task, evaluate, capsys):
@@ -167,11 +166,8 @@ def topics(write_task) -> Path:
         split: [example(chosen) for chosen in generator.random((size, len(words))) < 0.5]
         for split, size in (("train", 400), ("validation", 60))
     }
-    definition = (
-        "text: text\nlabel: is\nlabels: [play, eat, sleep]\nmulti_label: true\n"
-        "metrics: [micro_f1, accuracy]\n"
-    )
-    return write_task("topics", rows, definition)
+    labels = "text: text\nlabel: is\nlabels: [play, eat, sleep]\nmulti_label: true\n"
+    return write_task("topics", rows, f"{labels}metrics: [micro_f1, accuracy]\n")
 
 
 @pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "t5"]))

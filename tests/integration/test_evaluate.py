@@ -264,10 +264,8 @@ def study(tmp_path, write_run) -> Path:
 
 
 def results(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return (
-        pd.read_parquet(run / "eval" / "rows.parquet"),
-        pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet"),
-    )
+    rows, items = (run / "eval" / name for name in ("rows.parquet", "items/embedded-pairs.parquet"))
+    return pd.read_parquet(rows), pd.read_parquet(items)
 
 
 def forget(runs: list[Path]) -> None:
@@ -300,9 +298,7 @@ def test_a_study_is_evaluated_as_its_file_says(study, tmp_path):
     assert study_config([study]) == OF_STUDY
     assert study_config([tmp_path]) == EvalConfig()
     (study / "study.yaml").write_text("evaluation: {suites: [blmp]}")
-    with pytest.raises(
-        UsageError, match=r"does not say what to evaluate: unknown value of suites.0: 'blmp'; did"
-    ):
+    with pytest.raises(UsageError, match=r"does not say what to evaluate: .* of suites.0: 'blmp'; did"):
         study_config([study])
 
 

@@ -48,10 +48,8 @@ def mood(write_task: Callable[..., Path]) -> Path:
         split: [example(label) for label in generator.choice(list(DECISIVE), size)]
         for split, size in (("train", 400), ("validation", 60))
     }
-    definition = (
-        "text: text\nlabel: label\nlabels: [happy, sad]\nlabel_names: [in a good mood, in a bad mood]\n"
-        "metrics: [accuracy]\n"
-    )
+    names = "label_names: [in a good mood, in a bad mood]\n"
+    definition = f"text: text\nlabel: label\nlabels: [happy, sad]\n{names}metrics: [accuracy]\n"
     return write_task("mood", rows, definition)
 
 
@@ -116,14 +114,8 @@ def test_segments_are_judged_by_the_labels_of_their_turns(make_run: Callable[...
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            ["--measure", "segments", "--head", "swipe"],
-            "head 'swipe' says nothing of single sentences or turns",
-        ),
-        (
-            ["--measure", "segments", "--head", "segment-lstm segments=turns"],
-            "'segment-lstm segments=turns' says nothing of single sentences or turns",
-        ),
+        (["--measure", "segments", "--head", "swipe"], "'swipe' says nothing of single sentences or turns"),
+        (["--measure", "segments", "--head", "segment-lstm segments=turns"], "turns' says nothing of single"),
         (["--head", "linear"], "head 'linear' says nothing of single windows or turns or sentences; choose"),
         (["--plot", "spaces", "--head", "linear"], "--head linear: only space has concept spaces"),
     ],

@@ -141,12 +141,10 @@ def test_knots_are_quantiles_of_what_the_layers_get_on_the_steps_rows(tiny, monk
         seen = []
         handle = layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
         split = loop.data.train
-        rows = np.random.default_rng([4, loop.config.seed, 4]).choice(
-            len(split.input_ids), NUM_TOKENS // 64, replace=False
-        )
-        ids, positions = (
-            torch.from_numpy(a[rows].astype(np.int64)) for a in (split.input_ids, split.position_ids)
-        )
+        draw = np.random.default_rng([4, loop.config.seed, 4])
+        rows = draw.choice(len(split.input_ids), NUM_TOKENS // 64, replace=False)
+        arrays = split.input_ids, split.position_ids
+        ids, positions = (torch.from_numpy(each[rows].astype(np.int64)) for each in arrays)
         document = (positions == 0).cumsum(1)
         same = document[:, :, None] == document[:, None, :]
         mask = torch.where(same, 0.0, -1e30)[:, None]

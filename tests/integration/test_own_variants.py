@@ -175,10 +175,9 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, wr
 
     outcome = evaluate_runs([run, gelu], pairs(5), num_workers=1, progress=False)
     (failure,) = outcome.failures
-    assert f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read" in str(
-        failure.error
-    )
-    assert "--trust-remote-code" in str(failure.error)
+    said = str(failure.error)
+    assert f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read" in said
+    assert "--trust-remote-code" in said
     assert set(outcome.requested) == {gelu}
     assert "my-xielu" not in FFN_VARIANTS
     outcome = evaluate_runs([run], pairs(5), num_workers=1, progress=False, trust_remote_code=True)

@@ -117,9 +117,7 @@ def test_a_diverged_cell_is_failed_and_not_trained_again(tmp_path, write_study, 
         run_cells([cell])
         state = read_state(study.folder, cell.run_id)
         assert (state.name, state.attempts) == ("failed", attempt)
-        assert re.search(
-            r"the loss is \S+ and had to stay below 2\d\.\d+, with .* at step \d+; lower --opt", state.error
-        )
+        assert re.search(r"the loss is \S+ and had to stay below 2\d\..* at step \d+; lower", state.error)
     assert (cell.run_dir / "FAILED").is_file()
     assert "or remove" in state.error
     assert capfd.readouterr().out.count("device  ") == 1

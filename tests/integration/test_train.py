@@ -102,9 +102,7 @@ def test_a_tracker_that_does_not_start_is_one_line(config: ResolvedConfig) -> No
     logs = run_dir(config) / "logs"
     logs.mkdir(parents=True)
     (logs / "default").write_text("a file where a folder should be")
-    with pytest.raises(
-        UsageError, match=r"the tracker tensorboard does not start: .*metrics.jsonl has every"
-    ):
+    with pytest.raises(UsageError, match=r"tracker tensorboard does not start: .*metrics.jsonl has every"):
         train(config)
 
 

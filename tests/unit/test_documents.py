@@ -40,9 +40,8 @@ def report(folder: Path) -> Path:
         for seed in range(4)
     ]
     source = folder.parent / "scores.csv"
-    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(
-        source, index=False
-    )
+    table = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    table.to_csv(source, index=False)
     write_report(source, folder)
     return folder / "report.md"
 
@@ -69,9 +68,8 @@ def an_inspection(folder: Path) -> Path:
 
 def texts(folder: Path) -> Path:
     text = "Dull. But *what* an end!"
-    example = page.Explained(
-        "1", "good", "good", "good", 0.9, text, np.array([[0, 5], [6, 24]]), np.array([-1, 2])
-    )
+    spans, scores = np.array([[0, 5], [6, 24]]), np.array([-1, 2])
+    example = page.Explained("1", "good", "good", "good", 0.9, text, spans, scores)
     return write_document(explanation(page.document([example], "One.", "sst2")), folder, "explanation")
 
 

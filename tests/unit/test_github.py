@@ -124,8 +124,7 @@ def test_the_image_has_what_the_package_is_built_of() -> None:
 def test_a_tag_gets_the_notes_of_its_version(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
     (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 0.2.0\n")
-    (tmp_path / "CHANGELOG.md").write_text(
-        "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- new\n\n## [0.1.0]\n\n- old\n"
-    )
+    changes = "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- new\n\n## [0.1.0]\n\n- old\n"
+    (tmp_path / "CHANGELOG.md").write_text(changes)
     assert NOTES("v0.2.0", tmp_path) == 0
     assert capsys.readouterr().out == "- new\n"

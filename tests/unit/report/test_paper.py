@@ -55,9 +55,8 @@ def written(folder: Path, table: pd.DataFrame, *flags: str) -> Path:
 
 def rows_of(table: str) -> list[list[str]]:
     """The cells of a LaTeX table between its lines, without the signs of LaTeX."""
-    start, end = (
-        (r"\endlastfoot", r"\end{longtable}") if r"\endlastfoot" in table else (r"\midrule", r"\bottomrule")
-    )
+    is_long = r"\endlastfoot" in table
+    start, end = (r"\endlastfoot", r"\end{longtable}") if is_long else (r"\midrule", r"\bottomrule")
     body = table.split(start)[1].split(end)[0].replace("$-$", "-")
     return [re.split(r"(?<!\\)&", line) for line in body.split("\\\\\n") if line.strip()]
 

@@ -134,9 +134,8 @@ def test_one_variant_tells_its_spread(planned, scores: Path, tmp_path: Path):
 
 def test_pairs_are_planned_by_the_spread_of_their_differences(planned, scores: Path):
     table = pd.read_csv(scores)
-    wide = table[table.benchmark == "blimp"].pivot(
-        index=["family", "seed"], columns="variant", values="score"
-    )
+    blimp = table[table.benchmark == "blimp"]
+    wide = blimp.pivot(index=["family", "seed"], columns="variant", values="score")
     differences = wide[["kan", "relu"]].sub(wide.gelu, axis=0)
     squares = ((differences - differences.groupby("family").transform("mean")) ** 2).groupby("family").sum()
     degrees = (differences.groupby("family").count() - 1).sum(axis=1)

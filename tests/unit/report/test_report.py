@@ -175,10 +175,8 @@ def test_scores_stand_beside_constant_answers(study: Path, analysis: Analysis):
     constant = {"embedded-glue": {"acceptability": {"accuracy": 61.5}}}
     write_baselines(run_of(study, "gpt_neo", "gelu", 1).path, constant)
     found = analysed(study)
-    assert re.search(
-        r"\| group \| task \|.*\| constant answer \|\n.*\n\| GLUE \| acceptability \|.*\| 61\.5 \|",
-        render(found),
-    )
+    row = r"\| group \| task \|.*\| constant answer \|\n.*\n\| GLUE \| acceptability \|.*\| 61\.5 \|"
+    assert re.search(row, render(found))
     assert numbers(found)["baselines"] == constant
 
 
@@ -252,9 +250,8 @@ def test_runs_that_all_score_the_same_are_pointed_out():
 def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
     """A report of a study at work answers what can be answered; a flag is a mistake as ever."""
     contrasts = ["kan - swish", "relu+swish - gelu", "relu - kan"]
-    change_plan(
-        study, variants=[*VARIANTS, "relu"], report={"contrasts": contrasts, "paired": True, "margin": 2.0}
-    )
+    report = {"contrasts": contrasts, "paired": True, "margin": 2.0}
+    change_plan(study, variants=[*VARIANTS, "relu"], report=report)
     found = analysed(study)
     assert found.inference.paired
     assert numbers(found)["outcome_definitions"]["embedded-glue"]["margin"] == 2.0
@@ -423,9 +420,7 @@ def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
         return NextStep(text=name, compared="`kan`", command="", power=power, num_runs=num_runs)
 
     steps = (step("many runs", 0.8, 40), step("hardly ever", 0.4, 1), step("few runs", 0.6, 10))
-    part = Part(
-        name="mine", compute=lambda _: True, section=lambda *_: None, steps=lambda page, result: steps
-    )
+    part = Part(name="mine", compute=bool, section=lambda *_: None, steps=lambda *_: steps)
     found = replace(analysed(frame(0)), parts=(part,), results={"mine": True})
     first, second, *care = make_card(found).steps
     assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")

@@ -79,10 +79,8 @@ def test_flags_that_do_not_fit(refusal: Callable[..., str], name: str, flags: li
 @pytest.mark.parametrize(("name", "scale", "columns", "message"), listed(__file__, "tables that do not fit"))
 def test_columns_that_do_not_fit(refusal, name, scale, columns, message):
     scores = {"percent": PERCENT, "losses": LOSSES, "fractions": FRACTIONS}[scale]
-    frame = outcome(
-        name, scores, **{key: list(x) if isinstance(x, tuple) else x for key, x in columns.items()}
-    )
-    assert message in refusal(frame)
+    columns = {key: list(x) if isinstance(x, tuple) else x for key, x in columns.items()}
+    assert message in refusal(outcome(name, scores, **columns))
 
 
 @pytest.mark.parametrize(
@@ -273,9 +271,7 @@ def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path
     assert analysed(source).metric(benchmark).chance is None
     found = analysed(replace(source, baselines={"glue": known}))
     assert found.metric(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
-    assert (
-        analysed(replace(source, baselines={"glue": known}), chance=("glue=40",)).metric(benchmark).chance
-        == 40
-    )
+    asked = analysed(replace(source, baselines={"glue": known}), chance=("glue=40",))
+    assert asked.metric(benchmark).chance == 40
     del known["cola"]
     assert analysed(replace(source, baselines={"glue": known})).metric(benchmark).chance is None

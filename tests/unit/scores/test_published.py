@@ -47,10 +47,8 @@ def test_a_table_has_the_one_schema_and_this_projects_names(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "file"), [("table5", "table5"), ("all-seeds", "all_seeds")])
 def test_the_source_studys_scores_are_those_of_the_shared_files_in_their_order(shared_data, name, file):
-    found, expected = (
-        read_table("thesis", name),
-        pd.read_csv(shared_data / "thesis" / f"{file}.csv", keep_default_na=False),
-    )
+    found = read_table("thesis", name)
+    expected = pd.read_csv(shared_data / "thesis" / f"{file}.csv", keep_default_na=False)
     names = {"swish": "thesis-swish", "kan": "thesis-kan"}
     assert list(found.variant) == list(expected.variant.replace(names))
     assert list(found.benchmark) == list(expected.benchmark.replace("blimp", "babylm23"))

@@ -77,9 +77,8 @@ def test_a_task_is_replaced_whole_under_its_head_alone(rows, head, expected):
 
 
 def test_columns_come_in_one_order_and_a_missing_head_is_none():
-    shuffled = pd.DataFrame([row() | {"note": "x"}])[["note", *reversed(rows_module.ROW_COLUMNS)]].drop(
-        columns="head"
-    )
+    names = ["note", *(name for name in reversed(rows_module.ROW_COLUMNS) if name != "head")]
+    shuffled = pd.DataFrame([row() | {"note": "x"}])[names]
     assert tuple(rows_module.check_rows(shuffled).columns) == rows_module.ROW_COLUMNS
     assert rows_module.check_rows(shuffled)["head"].tolist() == [""]
     assert tuple(rows_module.empty_rows().columns) == rows_module.ROW_COLUMNS
@@ -329,10 +328,7 @@ def test_perplexity_is_never_averaged_with_accuracy():
         rows_of("lm-eval-lambada", {("lambada", "lambada"): 500.0}, "perplexity"),
     ]
     scores, notes = run_scores(normalise_rows(pd.concat(rows)))
-    assert dict(zip(scores.benchmark, scores.score, strict=True)) == {
-        "lm-eval-lambada": 30,
-        "perplexity": 1.2,
-    }
+    assert scores.set_index("benchmark").score.to_dict() == {"lm-eval-lambada": 30, "perplexity": 1.2}
     assert notes == []
 
 
@@ -363,9 +359,8 @@ def cells(text: str) -> list[list[str]]:
 
 def test_heads_of_one_run_stand_across_in_the_order_asked() -> None:
     heads = {"mlp": 0.0, "default": 1.0, "linear frozen": -2.0}
-    title, header, _, *lines = summary(
-        [pd.concat([glue(head, by) for head, by in heads.items()])]
-    ).splitlines()
+    rows = pd.concat([glue(head, by) for head, by in heads.items()])
+    title, header, _, *lines = summary([rows]).splitlines()
     assert title == "glue, r"
     places = [header.index(head) for head in heads]
     assert places == sorted(places)
@@ -380,9 +375,8 @@ def test_heads_of_one_run_stand_across_in_the_order_asked() -> None:
 
 def test_of_several_runs_each_head_has_a_table() -> None:
     runs = {"b": 5.0, "a": 0.0}
-    text = summary(
-        [pd.concat([glue(head, by, run) for head in ("mlp", "linear")]) for run, by in runs.items()]
-    )
+    tables = [[glue(head, by, run) for head in ("mlp", "linear")] for run, by in runs.items()]
+    text = summary([pd.concat(of_run) for of_run in tables])
     mlp, linear = (cells(part) for part in text.split("\n\n"))
     assert [mlp[0], linear[0]] == [["glue,", "head", "mlp"], ["glue,", "head", "linear"]]
     assert mlp[1:] == linear[1:]
@@ -405,9 +399,8 @@ def test_the_title_names_a_head_that_was_chosen() -> None:
 
 def test_tasks_of_ones_own_have_no_mean_and_those_of_a_suite_have() -> None:
     scores = dict.fromkeys(product(("mood", "news"), ("macro_f1", "accuracy")), 50.0)
-    text = summary(
-        [pd.concat([scored("classification", scores, head="mlp"), scored("mine", scores, head="mlp")])]
-    )
+    both = [scored(benchmark, scores, head="mlp") for benchmark in ("classification", "mine")]
+    text = summary([pd.concat(both)])
     own, grouped = text.split("\n\n")
     assert "mean" not in own
     assert "mean of 2 tasks" in grouped  # the user's benchmark says that they belong together

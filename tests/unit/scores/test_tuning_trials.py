@@ -99,10 +99,7 @@ def test_a_grid_grows_once_behind_each_end_that_is_named():
     sides = [("optim.learning_rate", True), ("optim.learning_rate", False), ("optim.learning_rate", True)]
     assert widened(RATES, sides) == {"optim.learning_rate": (0.00009, 0.0003, 0.001, 0.003, 0.009)}
     grid = {"rate": (0.001, 0.003), "schedule": ("linear", "cosine")}
-    assert widened(grid, [("rate", True)]) == {
-        "rate": (0.001, 0.003, 0.009),
-        "schedule": ("linear", "cosine"),
-    }
+    assert widened(grid, [("rate", True)]) == grid | {"rate": (0.001, 0.003, 0.009)}
 
 
 RATE = "optim.learning_rate"
@@ -166,11 +163,8 @@ def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
     tried = [2.7e-5, 9e-5, 3e-4, 1e-3, 3e-3, 9e-3, 2.7e-2]
     assert all(sorted(rates(tuning, name)) == pytest.approx(tried) for name in OPTIMA)
     assert chosen(tuning) == pytest.approx({"gelu": 1e-3, "kan": 2.7e-2, "relu": 2.7e-5})
-    assert {one.variant: tuning.at_edge(one) for one in tuning.chosen} == {
-        "gelu": (),
-        "kan": (RATE,),
-        "relu": (RATE,),
-    }
+    edges_by_name = {one.variant: tuning.at_edge(one) for one in tuning.chosen}
+    assert edges_by_name == {"gelu": (), "kan": (RATE,), "relu": (RATE,)}
     never = Tuning(plan=plan(widen=0)).advanced(losses_of(far), "today")
     assert len(never.rounds) == 1
     assert chosen(never) == {"gelu": 1e-3, "kan": 3e-3, "relu": 3e-4}
@@ -207,9 +201,7 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
 
 
-FURTHER = Further(
-    family=HERE[0], places=HERE[1], variant="kan", field=RATE, values=(3e-4, 1e-3), seeds=(103, 104)
-)
+FURTHER = Further(*HERE, variant="kan", field=RATE, values=(3e-4, 1e-3), seeds=(103, 104))
 CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
 
 

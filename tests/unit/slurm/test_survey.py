@@ -38,9 +38,8 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         folder.mkdir(exist_ok=True)
         program = folder / "squeue"
         text = "".join(f"{line}|{cells_name(tmp_path)}\n" for line in lines)
-        program.write_text(
-            f"#!/bin/sh\necho \"$@\" > {folder}/asked\ncat <<'END'\n{text}END\nexit {exit_code}\n"
-        )
+        asked = f'#!/bin/sh\necho "$@" > {folder}/asked\n'
+        program.write_text(f"{asked}cat <<'END'\n{text}END\nexit {exit_code}\n")
         program.chmod(program.stat().st_mode | stat.S_IEXEC)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
@@ -188,14 +187,9 @@ def test_levels_are_named_that_the_folder_does_not_show(levels: dict[str, str], 
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"name: x\n",
+        *(b"", b"name: x\n", b"- x\n", b"\xff\xfe", b"cells: [", b"cells: 3\n"),
         b"num_cells: 2\ncells: [gpt_neo/gelu/seed1-abc]\n",
-        b"cells: 3\n",
         b"cells: [gpt_neo/gelu/seed1-abc, 2]\n",
-        b"- x\n",
-        b"\xff\xfe",
-        b"cells: [",
     ],
 )
 def test_a_damaged_list_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
@@ -238,11 +232,8 @@ def done(took_s: float) -> CellState:
         # Five are left of 150 s each: by two at a time, and by five.
         ([done(100), done(200), *[RUNNING] * 2, *[WAITING] * 3], None, "2 of 7 cells, about 6 min 15 s left"),
         ([done(100), done(200), *[RUNNING] * 2, *[WAITING] * 3], 5, "2 of 7 cells, about 2 min 30 s left"),
-        (
-            [done(600), RUNNING, WAITING],
-            100,
-            "1 of 3 cells, about 10 min 00 s left",
-        ),  # none ends before a cell
+        # None ends before a cell.
+        ([done(600), RUNNING, WAITING], 100, "1 of 3 cells, about 10 min 00 s left"),
         ([done(100), FAILED, RUNNING], None, "2 of 3 cells, about 1 min 40 s left"),
         ([WAITING, WAITING], None, ""),
         ([done(5), done(5)], None, ""),
@@ -263,9 +254,8 @@ def test_cells_with_the_same_reason_share_a_line() -> None:
     def failed(seed: int, words: str) -> tuple[Any, CellState]:
         return unfinished_cell(seed), CellState(name="failed", error=words, log=f"{seed}.log")
 
-    same = [
-        failed(seed, f"UsageError: {unfinished_cell(seed).run_dir}: the disk is full") for seed in (1, 2, 3)
-    ]
+    folders = {seed: unfinished_cell(seed).run_dir for seed in (1, 2, 3)}
+    same = [failed(seed, f"UsageError: {folder}: the disk is full") for seed, folder in folders.items()]
     other = (unfinished_cell(4), CellState(name="missing"))
     assert describe_unfinished([*same, other]) == [
         "not done: gpt_neo/gelu/seed1 and 2 more: failed: UsageError: runs/s/gpt_neo/gelu/seed1-abc: "

@@ -144,9 +144,8 @@ def test_the_real_files_are_read(shared_data):
     config = EvalConfig(glue_dir=shared_data / "glue")
     sizes = {"cola": 1019, "sst2": 508, "mrpc": 177, "qqp": 5000, "mnli": 6562, "mnli-mm": 6284}
     sizes |= {"qnli": 2286, "rte": 99, "boolq": 723, "multirc": 913, "wsc": 83}
-    assert {
-        name: len(read_examples(task, "validation", config)) for name, task in GLUE_TASKS.items()
-    } == sizes
+    found = {name: read_examples(task, "validation", config) for name, task in GLUE_TASKS.items()}
+    assert {name: len(examples) for name, examples in found.items()} == sizes
     assert len(read_examples(GLUE_TASKS["cola"], "train", config)) == 8164
 
 
@@ -244,9 +243,8 @@ def separable(num_examples: int, seed: int) -> Encoded:
 def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, family, error):
     """Against a plain loop over transformers' own forward pass: AdamW, clipping, linear decay."""
     data = separable(70, 3)
-    settings = Finetuning(
-        learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=2, eval_steps=99
-    )
+    steps = {"num_train_epochs": 2, "eval_steps": 99}
+    settings = Finetuning(learning_rate=1e-2, per_device_train_batch_size=16, **steps)
     folder = save_model(family)
     models = [load_classifier(folder, 2, 12, tokenizer) for _ in range(2)]
     for module in [module for model in models for module in model.modules()]:
@@ -399,9 +397,8 @@ def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model
 
 
 def test_the_source_study_averages_are_rows(save_model, tmp_path):
-    rows = [
-        {"paragraph": f"the dog {n}", "question": "who", "answer": "it", "label": n % 2} for n in range(30)
-    ]
+    question = {"question": "who", "answer": "it"}
+    rows = [{"paragraph": f"the dog {n}", "label": n % 2, **question} for n in range(30)]
     config = write_glue(tmp_path, "multirc", rows)
     glue = FinetuneConfig(preset="source-study", num_train_epochs=1)
     config = config.model_copy(update={"finetune": glue})
@@ -484,9 +481,8 @@ def test_with_several_labels_an_example_is_right_as_a_whole_and_f1_counts_decisi
     assert each[3] == 0
     assert METRICS["accuracy"](labels, predictions) == pytest.approx(100 * right.mean())
     assert METRICS["macro_f1"](labels, predictions) == pytest.approx(100 * np.mean(each))
-    assert METRICS["micro_f1"](labels, predictions) == pytest.approx(
-        100 * f1_of(labels == 1, predictions == 1)
-    )
+    of_all = f1_of(labels == 1, predictions == 1)
+    assert METRICS["micro_f1"](labels, predictions) == pytest.approx(100 * of_all)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -606,13 +602,7 @@ def test_rates_are_recorded_where_there_are_some():
 
 
 def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
-    empty = {
-        "eval_steps": None,
-        "warmup_ratio": None,
-        "min_lr_rate": None,
-        "threshold": None,
-        "init_scales": [],
-    }
+    empty = dict.fromkeys(("eval_steps", "warmup_ratio", "min_lr_rate", "threshold")) | {"init_scales": []}
     assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
     for changes in ({"eval_steps": 200}, {"init_scales": [0.1]}):
         with pytest.raises(ValidationError, match=next(iter(changes))):

@@ -118,10 +118,8 @@ NO = ("no", "False", "negative", "unacceptable", "contradiction")
 @pytest.mark.parametrize("task", GLUE_TASK_NAMES)
 def test_labels_of_glue_are_called_as_lm_eval_asks_for_them(task):
     """Its file of a task lists answers in the order of the labels on the hub."""
-    files = {
-        "boolq": "super_glue/boolq/default",
-        "wsc": "super_glue/wsc/default",
-        "mnli-mm": "glue/mnli/default",
+    files = {name: f"super_glue/{name}/default" for name in ("boolq", "wsc")} | {
+        "mnli-mm": "glue/mnli/default"
     }
     files["multirc"] = "super_glue/multirc/t5-prompt"  # the answers of its other file are the wrong way round
     path = Path(lm_eval.__file__).parent / "tasks" / f"{files.get(task, f'glue/{task}/default')}.yaml"

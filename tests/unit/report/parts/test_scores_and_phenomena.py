@@ -47,9 +47,8 @@ def of_scores(scored: pd.DataFrame) -> Analysis:
 
 
 def test_the_page_has_means_spreads_and_counts(scored: pd.DataFrame, of_scores: Analysis) -> None:
-    section = scores.PART.section(
-        of_scores, scores.PART.of(of_scores), Page(alternative_texts={"seeds": "dots"})
-    )
+    page = Page(alternative_texts={"seeds": "dots"})
+    section = scores.PART.section(of_scores, scores.PART.of(of_scores), page)
     lines = section.markdown.splitlines()
     (header,) = (line for line in lines if line.startswith("| family |"))
     metrics = [cell.split(",")[0].strip() for cell in header.split("|")[3:-1]]

@@ -59,10 +59,8 @@ def test_result_files_of_several_models_are_one_table(tmp_path: Path):
 def test_a_damaged_result_file_is_named(damage: str, tmp_path: Path):
     path = write_lm_eval(tmp_path, "gelu-seed1", 0.5)
     whole = path.read_bytes()
-    emptied = _emptied(json.loads(whole))
-    path.write_bytes(
-        {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\xff\x00\x81", "emptied": emptied}[damage]
-    )
+    damages = {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\xff\x00\x81"}
+    path.write_bytes((damages | {"emptied": _emptied(json.loads(whole))})[damage])
     with pytest.raises(UsageError, match=path.name) as told:
         read_source(path)
     assert "\n" not in str(told.value)

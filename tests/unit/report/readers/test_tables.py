@@ -148,9 +148,7 @@ def test_no_column_of_scores_is_left_out_in_silence(tmp_path: Path):
     rows = wide({key: "-" if key[2] == "ewok" else cell for key, cell in CELLS.items()})
     assert "not read as scores: ewok" in read_source(write(tmp_path / "scores.csv", rows)).notes
     rows = wide(dict.fromkeys(CELLS, "x"))
-    with pytest.raises(
-        UsageError, match=r"no cell of a column of scores holds a number: blimp, row 2 \('x'\)"
-    ):
+    with pytest.raises(UsageError, match=r"no cell of a column .* holds a number: blimp, row 2 \('x'\)"):
         read_source(write(tmp_path / "scores.csv", rows))
     rows = [[*row, text] for row, text in zip(wide(CELLS), ["day", *["2026-01-02"] * 6], strict=True)]
     assert read_source(write(tmp_path / "scores.csv", rows)).notes == ("not read as scores: day",)
@@ -220,9 +218,7 @@ def test_a_variant_of_which_only_duplicates_are_there_is_called_so(tmp_path: Pat
 
 def test_scores_of_one_task_that_are_half_fractions_are_refused(tmp_path: Path):
     rows = long({key: str(float(cell) / 100) if key[1] == 1 else cell for key, cell in CELLS.items()})
-    with pytest.raises(
-        UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as percent"
-    ):
+    with pytest.raises(UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as"):
         analysed(write(tmp_path / "scores.csv", rows))
     # A bad model's exact match may be below one percent, and a good one's above.
     rows = long({key: str(0.25 * key[1]) if key[0] == "gelu" else "3" for key in CELLS if key[2] == "blimp"})
@@ -388,10 +384,8 @@ def test_other_numbers_beside_the_column_score_are_no_scores(tmp_path: Path):
     assert source.notes == ()
 
 
-BOOKKEEPING = (
-    *("_step", "_runtime", "_timestamp", "epoch"),
-    *("global_step", "trainer/global_step", "train/epoch"),
-)
+BOOKKEEPING = ["_step", "_runtime", "_timestamp", "epoch"]
+BOOKKEEPING += ["global_step", "trainer/global_step", "train/epoch"]
 
 
 def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path):

@@ -34,10 +34,8 @@ from scores.run_scores import normalise_rows, run_scores
 from tests.cases import listed
 from tests.unit.report.studies import compare, table
 
-NUMBERS = (
-    *("estimate", "standard_error", "df", "p", "low", "high"),
-    *("p_equivalence", "smallest_margin", "hedges_g"),
-)
+NUMBERS = ["estimate", "standard_error", "df", "p", "low", "high"]
+NUMBERS += ["p_equivalence", "smallest_margin", "hedges_g"]
 
 
 PUBLISHED = {
@@ -66,9 +64,8 @@ def test_published_seeds_group_contrast_and_claims(shared_data: Path):
         ("blimp", [0.4625, -0.2304, 1.1554, 0.0621], "inconclusive"),
     ):
         found = compare(rows, "relu+silu - prelu+swish", benchmark=benchmark)
-        assert [found.estimate, found.low, found.high, found.p_equivalence] == pytest.approx(
-            expected, abs=1e-4
-        )
+        numbers = [found.estimate, found.low, found.high, found.p_equivalence]
+        assert numbers == pytest.approx(expected, abs=1e-4)
         assert found.verdict == verdict
     scores, _ = run_scores(normalise_rows(rows))
     cells = ArmTable.of_scores(scores[scores.benchmark == "blimp"], Benchmark("blimp"))
@@ -179,9 +176,8 @@ SPREAD = np.array([-1.0, 0.0, 1.0])
 
 
 def arms_of(metric: Metric, **runs: np.ndarray) -> ArmTable:
-    return ArmTable(
-        {("f", name): pd.Series(scores) for name, scores in runs.items()}, Benchmark("x"), None, metric
-    )
+    arms = {("f", name): pd.Series(scores) for name, scores in runs.items()}
+    return ArmTable(arms, Benchmark("x"), None, metric)
 
 
 def test_one_collapsed_arm_takes_no_decimals_from_the_others():
@@ -351,10 +347,8 @@ def test_no_verdict_contradicts_its_interval_or_another_verdict(seed: int, how: 
         assert_agree(comparison)
     said: dict[object, set[tuple[object, ...]]] = {}
     for c in (*comparisons, *asked):
-        sides = frozenset((c.contrast.plus, c.contrast.minus))
-        said.setdefault((c.benchmark, c.family, sides), set()).add(
-            (c.verdict, c.p_corrected, c.p_equivalence_holm)
-        )
+        pair = (c.benchmark, c.family, frozenset((c.contrast.plus, c.contrast.minus)))
+        said.setdefault(pair, set()).add((c.verdict, c.p_corrected, c.p_equivalence_holm))
     assert all(len(verdicts) == 1 for verdicts in said.values())
 
 

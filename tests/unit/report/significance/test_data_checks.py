@@ -26,9 +26,8 @@ def rows_of(*rows: tuple) -> pd.DataFrame:
 
 
 def test_every_check_is_on_the_page():
-    written = [
-        name for name, check in vars(data_checks).items() if name.endswith("_notes") and callable(check)
-    ]
+    checks = {name: check for name, check in vars(data_checks).items() if name.endswith("_notes")}
+    written = [name for name, check in checks.items() if callable(check)]
     called = data_checks.notes_on_scores.__code__.co_names
     assert len(written) > 3
     assert not set(written) - set(called), "not called by notes_on_scores"
@@ -58,9 +57,8 @@ def test_ranges(metric: str, scores: list[float], said: str | None):
                         columns=["family", "variant", "seed", "benchmark", "metric", "score"])  # fmt: skip
     rows = normalise_rows(rows)
     tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
-    assert data_checks.range_notes(tasks, metrics(tasks, Declared(), [Benchmark("x")])) == (
-        [said] if said else []
-    )
+    known = metrics(tasks, Declared(), [Benchmark("x")])
+    assert data_checks.range_notes(tasks, known) == ([said] if said else [])
 
 
 def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
@@ -68,9 +66,8 @@ def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
 
 
 def test_arms_with_one_run_and_arms_of_another_size_are_named():
-    scores = scores_of(
-        {("f", "a"): [1, 2, 3], ("f", "b"): [1, 2], ("f", "c"): [1], ("g", "a"): [1], ("g", "b"): [2, 3]}
-    )
+    first = {("f", "a"): [1, 2, 3], ("f", "b"): [1, 2], ("f", "c"): [1]}
+    scores = scores_of(first | {("g", "a"): [1], ("g", "b"): [2, 3]})
     assert data_checks.balance_notes(scores, "a") == [
         "one run only, so nothing can be inferred: f c (blimp), g a (blimp)",
         "runs that differ in number from a's: f b 2 against 3 (blimp)",
