@@ -28,10 +28,8 @@ def write(write_study: Callable[..., Path]) -> Callable[..., None]:
     """Write a tuned study, and texts of its own beside it, into a folder."""
 
     def _write(folder: Path, max_pairs: int = 4) -> None:
-        rows = [
-            json.dumps({"text": f"Once there was a cat who saw {i} dogs and {i % 7} birds."})
-            for i in range(80)
-        ]
+        texts = [f"Once there was a cat who saw {i} dogs and {i % 7} birds." for i in range(80)]
+        rows = [json.dumps({"text": text}) for text in texts]
         for name, some in (("train.jsonl", rows[:64]), ("held-out.jsonl", rows[64:])):
             (folder / name).write_text("\n".join(some) + "\n")
         files = {"train_files": ["train.jsonl"], "validation_files": ["held-out.jsonl"]}

@@ -19,14 +19,8 @@ from ffn_variants.bundle import REPLACED, bundle_code, made_relative
 from ffn_variants.models.loading import load_pretrained
 from tests.bare import run_bare
 
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 8,
-    "intermediate_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 24,
-}
+SIZES = {"vocab_size": 40, "hidden_size": 8, "intermediate_size": 12, "max_position_embeddings": 24}
+SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 2}
 FAST = list(zip(FAMILIES, ("gelu", "kan", "moe", "spline-kan"), strict=False))
 CASES = [
     pytest.param(*case, marks=() if case in FAST else pytest.mark.slow)

@@ -268,18 +268,14 @@ def results(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.read_parquet(rows), pd.read_parquet(items)
 
 
-def forget(runs: list[Path]) -> None:
-    for run in runs:
-        shutil.rmtree(run / "eval")
-
-
 @pytest.mark.slow
 def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_them(study, tmp_path):
     runs, _ = find_runs([study])
     for run in runs:
         evaluate_run(run, OF_STUDY, progress=False)
     alone = [results(run) for run in runs]
-    forget(runs)
+    for run in runs:
+        shutil.rmtree(run / "eval")
     broken = tmp_path / "broken"
     shutil.copytree(runs[0], broken)
     (broken / "model" / "model.safetensors").write_bytes(b"broken")

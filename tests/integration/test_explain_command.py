@@ -66,11 +66,8 @@ def moods(write_task: Callable[..., Path]) -> Path:
         return {"turns": [text for text, _ in turns], "own": [own for _, own in turns], "label": labels}
 
     rows = {"train": [example() for _ in range(400)], "validation": [example() for _ in range(60)]}
-    definition = (
-        "text: turns\nlabel: label\nlabels: [happy, sad]\nmulti_label: true\nsegment_labels: own\n"
-        "metrics: [micro_f1]\n"
-    )
-    return write_task("moods", rows, definition)
+    labels = "label: label\nlabels: [happy, sad]\nmulti_label: true\nsegment_labels: own\n"
+    return write_task("moods", rows, f"text: turns\n{labels}metrics: [micro_f1]\n")
 
 
 @pytest.mark.ci

@@ -83,17 +83,12 @@ def test_the_same_command_finds_the_run_wherever_the_file_lies(run: Path, place:
     again.unlink()
     gone = train_with(place, again)
     assert gone.returncode == 2
-    assert gone.stderr == (
-        f"error: {again}: no such file; give path/to/mine.py:SPEC, or the copy of it in a run's folder, "
-        "RUN/variant.py:SPEC\n"
-    )
+    assert gone.stderr.startswith(f"error: {again}: no such file; give path/to/mine.py:SPEC, or the copy of")
     assert "nothing to do" in train_with(place, run / "variant.py").stdout
     refused = run_command("pretrain.train", run / "config.yaml")
     assert refused.returncode == 2
-    assert refused.stderr == (
-        f"error: {run}/config.yaml: its FFN variant is in {place}/mine.py:XIELU, which is code; read "
-        f"that file, then consent to run it: type --ffn {run}/variant.py:XIELU\n"
-    )
+    assert f"{run}/config.yaml: its FFN variant is in {place}/mine.py:XIELU, which is code" in refused.stderr
+    assert refused.stderr.endswith(f"consent to run it: type --ffn {run}/variant.py:XIELU\n")
     typed = run_command("pretrain.train", run / "config.yaml", "--ffn", f"{run}/variant.py:XIELU")
     assert "nothing to do" in typed.stdout, typed.stderr
 
@@ -196,10 +191,8 @@ def other_formula(monkeypatch):
     """Have ``swish`` compute something else from now on."""
 
     def change(**fields) -> None:
-        spec = dataclasses.replace(
-            FFN_VARIANTS["swish"], build=lambda width, init: PerChannel(thesis_swish, width, init), **fields
-        )
-        monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
+        fields["build"] = lambda width, init: PerChannel(thesis_swish, width, init)
+        monkeypatch.setitem(FFN_VARIANTS, "swish", dataclasses.replace(FFN_VARIANTS["swish"], **fields))
 
     return change
 
@@ -219,12 +212,8 @@ def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_f
     now = source_fingerprint("swish")
     with pytest.raises(UsageError) as refused:
         train(config)
-    assert str(refused.value) == (
-        f"{path} was trained through another 'swish' (source {before}, now {now}); remove the folder to "
-        "train it anew, restore that source, register the new formula under another name, or, if both "
-        f"compute the same, add '{before}' to earlier_sources of its spec"
-    )
-
+    assert f"{path} was trained through another 'swish' (source {before}, now {now});" in str(refused.value)
+    assert f"add '{before}' to earlier_sources of its spec" in str(refused.value)
     assert f"{path} (was trained through another 'swish'" in describe_run(config)
 
     other_formula(earlier_sources=(before,))

@@ -57,12 +57,7 @@ def test_a_plan_needs_no_data_and_a_run_says_which(study, tmp_path, monkeypatch,
     assert not list(tmp_path.iterdir())
 
 
-PUBLISHED = {
-    "zoo": "docs/zoo",
-    "zoo-roberta": "docs/zoo/roberta",
-    "zoo-sizes": "docs/zoo/sizes",
-    "zoo-flops": "docs/zoo/flops",
-}
+PUBLISHED = {"zoo": "docs/zoo", **{f"zoo-{x}": f"docs/zoo/{x}" for x in ("roberta", "sizes", "flops")}}
 """Where the runs of each study lie; the report of the first lies there too."""
 SECTIONS = {"zoo-roberta": "RoBERTa", "zoo-sizes": "Larger and smaller", "zoo-flops": "At equal FLOPs"}
 """Where the page has the numbers of a study whose report does not lie beside it."""

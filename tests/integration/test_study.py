@@ -168,16 +168,9 @@ def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path, wr
     assert "0 cells run" in run("--no-report")
 
 
-EVALUATION = {
-    "suites": ["embedded-glue"],
-    "finetune": {
-        "head": ["linear frozen", "fourier-kan frozen"],
-        "num_train_epochs": 2,
-        "max_train_examples": 64,
-        "max_validation_examples": 24,
-        "learning_rate": 0.01,
-    },
-}
+FEW = {"num_train_epochs": 2, "max_train_examples": 64, "max_validation_examples": 24, "learning_rate": 0.01}
+HEADS = {"head": ["linear frozen", "fourier-kan frozen"]}
+EVALUATION = {"suites": ["embedded-glue"], "finetune": HEADS | FEW}
 
 
 @pytest.fixture
@@ -195,13 +188,8 @@ def bert(tmp_path: Path, tokenizer) -> Path:
 @pytest.fixture
 def study(tmp_path: Path, bert: Path, write_run) -> Path:
     own = write_run(tmp_path / "other", study="own")
-    content = {
-        "name": "published",
-        "backbones": [str(bert), str(own)],
-        "seeds": [1, 2],
-        "evaluation": EVALUATION,
-        "report": {"factor": "head", "baseline": "linear frozen"},
-    }
+    content = {"name": "published", "backbones": [str(bert), str(own)], "seeds": [1, 2]}
+    content |= {"evaluation": EVALUATION, "report": {"factor": "head", "baseline": "linear frozen"}}
     path = tmp_path / "published.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path

@@ -21,14 +21,7 @@ from safetensors.numpy import load
 from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset
 from slurm.jobs import SlurmSubmitter
-from tests.slurm.studies import (
-    MAX_STEPS,
-    SHORT,
-    SubmittedStudy,
-    TinyStudy,
-    assert_as_undisturbed,
-    run_here,
-)
+from tests.slurm.studies import MAX_STEPS, SHORT, SubmittedStudy, TinyStudy, assert_as_undisturbed, run_here
 
 Make = Callable[..., SubmittedStudy]
 

@@ -34,11 +34,9 @@ from slurm.status_page import write_page
 
 def report(folder: Path) -> Path:
     generator = np.random.default_rng(0)
-    rows = [
-        ("gpt_neo", variant, seed, "blimp", 60 + place + generator.normal())
-        for place, variant in enumerate(("gelu", "kan", "x_y"))
-        for seed in range(4)
-    ]
+    levels = {"gelu": 60, "kan": 61, "x_y": 62}
+    runs = [(variant, seed, level) for variant, level in levels.items() for seed in range(4)]
+    rows = [("gpt_neo", variant, seed, "blimp", x + generator.normal()) for variant, seed, x in runs]
     source = folder.parent / "scores.csv"
     table = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
     table.to_csv(source, index=False)

@@ -15,14 +15,7 @@ import pytest
 
 from base.errors import UsageError
 from ffn_ablations.cli import COMMANDS, find_command, load_main
-from tests.unit.test_repository import (
-    MODULES,
-    NAMED_AND_ABSENT,
-    PACKAGES,
-    ROOT,
-    WRITTEN_BY_HAND,
-    definitions,
-)
+from tests.unit.test_repository import MODULES, NAMED_AND_ABSENT, PACKAGES, ROOT, WRITTEN_BY_HAND, definitions
 
 # What changed and what was measured long ago may name what is gone.
 PAGES = [page for page in WRITTEN_BY_HAND if page.name not in ("CHANGELOG.md", "RESULTS.md")]

@@ -151,12 +151,8 @@ def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: Simple
 
 
 def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:
-    names = {
-        place.name
-        for folder in (RunFolder, StudyFolder)
-        for place in vars(folder).values()
-        if isinstance(place, Inside)
-    }
+    fields = [*vars(RunFolder).values(), *vars(StudyFolder).values()]
+    names = {place.name for place in fields if isinstance(place, Inside)}
     shown = {name.strip().rstrip("/") for name, _, _ in drawings.STUDY_FOLDER}
     missing = {name for name in names - shown if not any(part.startswith(".") for part in name.split("/"))}
     # A folder of others, what stands in place of a config in runs/backbones, and parts of folders shown.

@@ -15,11 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 
 from eval.memory import Budget, attend_with_one_query
-from eval.scoring.log_likelihood import (
-    causal_log_likelihoods,
-    pseudo_log_likelihoods,
-    span_log_likelihoods,
-)
+from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods, span_log_likelihoods
 from eval.scoring.text_batches import ScoredText, Scores, batches_of_one_length
 from ffn_variants import FAMILIES, build_model
 

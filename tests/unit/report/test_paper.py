@@ -110,11 +110,8 @@ def test_a_paper_changes_no_number_and_is_not_forgotten(tmp_path: Path, capsys: 
     assert capsys.readouterr().out.rstrip().endswith(str(out / "paper"))
     names = {path.stem for path in (out / "paper" / "figures").glob("*.pdf")}
     assert names == {path.stem for path in (out / "figures").glob("*.svg")}
-    assert {path.name for path in (out / "paper").glob("*.*")} == {
-        "comparisons.tex",
-        "methods.tex",
-        "references.bib",
-    }
+    files = {path.name for path in (out / "paper").glob("*.*")}
+    assert files == {"comparisons.tex", "methods.tex", "references.bib"}
     with_paper = report(out)
     assert report(written(tmp_path, scores())) == with_paper
     assert "paper is of an earlier report; --paper writes it again" in capsys.readouterr().out

@@ -36,11 +36,10 @@ def at(rate: float) -> dict[str, float]:
 
 def test_points_are_the_product_of_the_fields():
     grid = {"a": (1, 2), "b": ("x", "y", "z")}
-    assert [(p["a"], p["b"]) for p in points(grid)] == [
-        (1, "x"), (1, "y"), (1, "z"), (2, "x"), (2, "y"), (2, "z"),
-    ]  # fmt: skip
+    assert [(p["a"], p["b"]) for p in points(grid)] == [(a, b) for a in (1, 2) for b in "xyz"]
 
 
+MUON_2 = {"rate": 2, "optimizer": "muon"}
 OPTIMIZERS = [({"rate": 1, "optimizer": name}, loss) for name, loss in (("adamw", 3.0), ("muon", 2.0))]
 
 
@@ -54,11 +53,7 @@ OPTIMIZERS = [({"rate": 1, "optimizer": name}, loss) for name, loss in (("adamw"
         ({"rate": 1}, [({"rate": 1}, math.inf), ({"rate": 2}, math.inf)], ()),
         # Names have none, and rates are compared with the same name.
         ({"rate": 1, "optimizer": "muon"}, OPTIMIZERS, ("rate",)),
-        (
-            {"rate": 2, "optimizer": "muon"},
-            [*OPTIMIZERS, ({"rate": 2, "optimizer": "muon"}, 1.0), ({"rate": 3, "optimizer": "adamw"}, 5.0)],
-            ("rate",),
-        ),
+        (MUON_2, [*OPTIMIZERS, (MUON_2, 1.0), ({"rate": 3, "optimizer": "adamw"}, 5.0)], ("rate",)),
     ],
 )
 def test_numbers_have_edges_where_runs_did_not_diverge_and_names_have_none(point, losses, wanted) -> None:
@@ -201,7 +196,8 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
 
 
-FURTHER = Further(*HERE, variant="kan", field=RATE, values=(3e-4, 1e-3), seeds=(103, 104))
+OF_KAN = {"family": HERE[0], "places": HERE[1], "variant": "kan", "field": RATE}
+FURTHER = Further(**OF_KAN, values=(3e-4, 1e-3), seeds=(103, 104))
 CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
 
 

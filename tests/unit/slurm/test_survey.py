@@ -157,10 +157,9 @@ LIST = f"cells: [{', '.join(CELLS)}]\n"
 def test_cells_are_those_that_were_submitted(tmp_path: Path, capsys) -> None:
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
         read_listing(tmp_path)
-    (tmp_path / "study.yaml").write_text(
-        f"name: x\nuntil: null\n{LIST}levels: {{{CELLS[1]}: {{variant: kan, size: 3}}}}\n"
-        f"stages: {{tune: [{CELLS[0]}], main: null}}\n"
-    )
+    levels = f"levels: {{{CELLS[1]}: {{variant: kan, size: 3}}}}\n"
+    stages = f"stages: {{tune: [{CELLS[0]}], main: null}}\n"
+    (tmp_path / "study.yaml").write_text(f"name: x\nuntil: null\n{LIST}{levels}{stages}")
     listing = read_listing(tmp_path)
     assert listing.run_ids == CELLS
     assert listing.levels == {CELLS[1]: {"variant": "kan", "size": "3"}}

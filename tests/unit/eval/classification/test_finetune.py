@@ -131,11 +131,8 @@ def test_nested_multirc_becomes_one_row_an_answer():
     first = {"idx": 1, "question": "Q1", "answers": [{"idx": 0, "text": "A", "label": 1}]}
     second = {"idx": 2, "question": "Q2", "answers": [{"text": "B", "label": 0}, {"text": "C", "label": 1}]}
     flat = flatten_multirc({"idx": 5, "passage": {"text": "P.", "questions": [first, second]}})
-    assert [(row["paragraph"], row["question"], row["answer"], row["label"]) for row in flat] == [
-        ("P.", "Q1", "A", 1),
-        ("P.", "Q2", "B", 0),
-        ("P.", "Q2", "C", 1),
-    ]
+    found = [(row["paragraph"], row["question"], row["answer"], row["label"]) for row in flat]
+    assert found == [("P.", "Q1", "A", 1), ("P.", "Q2", "B", 0), ("P.", "Q2", "C", 1)]
     assert flat[0]["idx"] == "5-1-0"
     assert flatten_multirc(flat[0]) == [flat[0]]
 
@@ -208,11 +205,8 @@ def test_only_the_head_is_new(save_model, family, ffn):
     assert model.config.pad_token_id == tokenizer.pad_token_id == 0
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
     other = load_classifier(folder, 2, 4, tokenizer)
-    changed = {
-        name
-        for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True)
-        if not torch.equal(a, b)
-    }
+    both = zip(model.named_parameters(), other.parameters(), strict=True)
+    changed = {name for (name, a), b in both if not torch.equal(a, b)}
     assert changed
     assert not any(name.startswith(model.base_model_prefix) for name in changed)
 
@@ -254,9 +248,8 @@ def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, famil
     plain, generator = models[1].train(), np.random.default_rng(5)
     optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=0.0)
     starts = np.cumsum(data.lengths) - data.lengths
-    for step, batch in enumerate(
-        batch for _ in range(2) for batch in np.array_split(generator.permutation(70), [16, 32, 48, 64])
-    ):
+    orders = [generator.permutation(70) for _ in range(2)]
+    for step, batch in enumerate(x for order in orders for x in np.array_split(order, [16, 32, 48, 64])):
         ids = torch.zeros(len(batch), 20, dtype=torch.long)
         for row, index in enumerate(batch):
             length = data.lengths[index]
@@ -299,9 +292,8 @@ def test_the_best_weights_are_kept_and_patience_stops(
 ):
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
     weights: list = []
-    settings = Finetuning(
-        learning_rate=1e-3, num_train_epochs=len(scores), per_device_train_batch_size=16
-    ).model_copy(update=changes)
+    epochs = {"num_train_epochs": len(scores), "per_device_train_batch_size": 16}
+    settings = Finetuning(learning_rate=1e-3, **epochs).model_copy(update=changes)
     metric = scripted(classifier, scores, weights)
     result = finetune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
     assert result.scores == tuple(scores[:num_evaluations])
@@ -538,10 +530,8 @@ def task(tmp_path) -> str:
     """One task of two labels, told by a word."""
     for name, size in (("train", 160), ("validation", 40)):
         labels = np.random.default_rng(size).integers(0, 2, size).tolist()
-        rows = [
-            {"text": f"the dog {n % 7} saw {('rain', 'sun')[y]} {n} times", "label": y}
-            for n, y in enumerate(labels)
-        ]
+        texts = [f"the dog {n % 7} saw {('rain', 'sun')[y]} {n} times" for n, y in enumerate(labels)]
+        rows = [{"text": text, "label": y} for text, y in zip(texts, labels, strict=True)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = {"train": "train.jsonl", "validation": "validation.jsonl"}
     path = tmp_path / "weather.yaml"

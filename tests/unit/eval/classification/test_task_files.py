@@ -257,11 +257,7 @@ def test_labels_become_integers_from_zero(write, labels, declared, expected):
         ([{"text": "a", "label": 0}] * 2, {}, r"field 'label' has 1 label\(s\), so there is"),
         ([{"text": "a", "label": [0, 1]}], {"labels": [0, 1]}, r"is a list; set multi_label"),
         (ROWS, {"labels": ["bad", "good"], "multi_label": True}, r"is no list; set multi_label"),
-        (
-            [{"text": "a", "label": ["x", "w"]}],
-            {"labels": ["x", "y"], "multi_label": True},
-            r"row 1: label 'w'; weather's labels are x, y",
-        ),
+        ([{"text": "a", "label": ["w"]}], {"labels": ["x", "y"], "multi_label": True}, r"1: label 'w';"),
         ([{"text": "a", "label": 1}], {"labels": ["1", "2"]}, r"label 1; weather's labels are 1, 2"),
         ([{"text": ["a", 3], "label": 0}], {"labels": [0, 1]}, r"row 1: no text in column 'text'"),
         ([], {}, r"train.jsonl holds no rows"),

@@ -200,9 +200,8 @@ def test_bert_and_gpt2_share_as_well():
     torch.manual_seed(0)
     sizes = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "initializer_range": 0.5}
     bert = BertForMaskedLM(BertConfig(**sizes, **{**MASKED, "pad_token_id": 0})).eval()
-    gpt2 = GPT2LMHeadModel(
-        GPT2Config(vocab_size=60, n_embd=16, n_layer=2, n_head=2, n_positions=64, initializer_range=0.5)
-    ).eval()
+    of_gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64}
+    gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=60, initializer_range=0.5, **of_gpt2)).eval()
     texts = random_texts(20, 60, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -354,14 +353,9 @@ def make_texts(seed: int, num_texts: int, longest: int) -> tuple[list[list[int]]
 def prefixes(trees: PrefixTrees) -> list[tuple[int, ...]]:
     """For each node the tokens from its root to itself, by who encloses whom."""
     roots = np.repeat(trees.tree_start[:-1], np.diff(trees.tree_start))
-    return [
-        tuple(
-            int(trees.token[ancestor])
-            for ancestor in range(roots[node], node + 1)
-            if trees.subtree_end[ancestor] > node
-        )
-        for node in range(len(trees.token))
-    ]
+    nodes = range(len(trees.token))
+    ancestors = [[a for a in range(roots[n], n + 1) if trees.subtree_end[a] > n] for n in nodes]
+    return [tuple(map(int, trees.token[above])) for above in ancestors]
 
 
 @pytest.mark.parametrize("tree_tokens", [1, 7, 1000])
@@ -372,10 +366,8 @@ def test_every_scored_token_hangs_below_its_own_prefix(seed, tree_tokens):
     found = prefixes(trees)
     np.testing.assert_array_equal(trees.depth, [len(prefix) - 1 for prefix in found])
     node_of_edge = np.repeat(trees.parent, np.diff(trees.edge_start))
-    scored = [
-        (text, found[node_of_edge[edge]], trees.target[edge])
-        for text, edge in zip(trees.text_of_token.tolist(), trees.edge_of_token, strict=True)
-    ]
+    edges = zip(trees.text_of_token.tolist(), trees.edge_of_token, strict=True)
+    scored = [(text, found[node_of_edge[edge]], trees.target[edge]) for text, edge in edges]
     expected = [
         (index, tuple(text[:place]), text[place])
         for index, (text, start) in enumerate(zip(texts, starts, strict=True))

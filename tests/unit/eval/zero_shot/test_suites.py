@@ -34,11 +34,8 @@ def write_lines(path: Path, rows: list[object]) -> Path:
 
 @pytest.fixture
 def real(shared_data) -> EvalConfig:
-    return EvalConfig(
-        suites=("blimp", "babylm23", "blimp-fast", "entity-tracking", "wug"),
-        blimp_dir=shared_data / "blimp",
-        babylm25_dir=shared_data / "babylm2025",
-    )
+    folders = {"blimp_dir": shared_data / "blimp", "babylm25_dir": shared_data / "babylm2025"}
+    return EvalConfig(suites=("blimp", "babylm23", "blimp-fast", "entity-tracking", "wug"), **folders)
 
 
 def test_thirteen_labels_are_twelve_phenomena(real):
@@ -112,10 +109,8 @@ def test_the_source_follows_the_content_and_not_the_place(tmp_path):
 
 
 def test_the_embedded_pairs_follow_their_seed():
-    first, again, other = (
-        find_suite_tasks("embedded-pairs", EvalConfig(embedded_pairs_per_paradigm=3, embedded_seed=seed))
-        for seed in (1, 1, 2)
-    )
+    configs = [EvalConfig(embedded_pairs_per_paradigm=3, embedded_seed=seed) for seed in (1, 1, 2)]
+    first, again, other = (find_suite_tasks("embedded-pairs", config) for config in configs)
     read = [[task.load_rows() for task in tasks] for tasks in (first, again, other)]
     assert read[0] == read[1] != read[2]
     assert all(len(rows) == 3 for rows in read[0])
@@ -214,9 +209,8 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def scorers(stock_model, tokenizer) -> dict[str, TextScorer]:
-    return {
-        name: SCORERS[name](stock_model(name, len(tokenizer)), tokenizer, "babylm25") for name in OBJECTIVES
-    }
+    models = {name: stock_model(name, len(tokenizer)) for name in OBJECTIVES}
+    return {name: SCORERS[name](model, tokenizer, "babylm25") for name, model in models.items()}
 
 
 @pytest.fixture(scope="module")
@@ -273,9 +267,8 @@ def test_pairs_are_scored_behind_their_contexts(
     (found,) = (each for each in tasks_of(suite, data) if each.name == task)
     result = found.measure(scorers[objective], print)
     lines = (data / "full_eval" / f"{file}.jsonl").read_text().splitlines()
-    expected = np.array(
-        [[restated(scorers[objective], *option) for option in options(json.loads(line))] for line in lines]
-    )
+    pairs = [options(json.loads(line)) for line in lines]
+    expected = np.array([[restated(scorers[objective], *option) for option in pair] for pair in pairs])
     scores = result.items[["score_good", "score_bad"]].to_numpy()
     np.testing.assert_allclose(scores, expected, rtol=0, atol=2e-4)
     right = (expected[:, 0] > expected[:, 1]) + 0.5 * (expected[:, 0] == expected[:, 1])

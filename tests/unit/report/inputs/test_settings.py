@@ -170,10 +170,9 @@ def test_runs_of_other_stages_are_told_apart(small: Path):
     assert plain.stages == {}
     write_run(small, tuned, [{"step": 100, "eval_loss": 4.0}])
     write_run(small, shared, [{"step": 100, "eval_loss": 5.0}])
-    levels = plan_of(SMALL_CELLS)["levels"] | {
-        tuned: {"variant": "swish", "size": "0.1M", "optim.learning_rate": "0.01"},
-        shared: {"variant": "swish", "size": "0.1M"},
-    }
+    swish = {"variant": "swish", "size": "0.1M"}
+    of_both = {tuned: {**swish, "optim.learning_rate": "0.01"}, shared: swish}
+    levels = plan_of(SMALL_CELLS)["levels"] | of_both
     stages = {"tune": [tuned], "shared": [shared, both], "main": [both]}
     change_plan(small, cells=list(levels), levels=levels, stages=stages)
     source = read_source(small)
@@ -212,9 +211,8 @@ def test_columns_of_a_table_are_axes_where_that_is_asked_for(found: Analysis, tm
     of_table = analysed(tmp_path / "scores.csv", axis=("size",))
     assert of_table.families == SETTINGS
     own = {(str(c.contrast), c.family): c.estimate for c in of_table.comparisons}
-    assert own == pytest.approx(
-        {(str(c.contrast), c.family): c.estimate for c in found.comparisons if c.benchmark == LOSS}
-    )
+    of_losses = [c for c in found.comparisons if c.benchmark == LOSS]
+    assert own == pytest.approx({(str(c.contrast), c.family): c.estimate for c in of_losses})
     with pytest.raises(UsageError, match=r"no score of \S+ is left to compare; duplicates .* --axis COLUMN"):
         analysed(tmp_path / "scores.csv")
     with pytest.raises(UsageError, match="unknown factor"):

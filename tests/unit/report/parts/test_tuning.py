@@ -90,10 +90,9 @@ def mean_square_of_regret(variant: str) -> float:
     runs = np.array([losses_of_tuning(v) for v in tuned_study.BEST])
     chosen = runs.mean(-1).argmin(-1)
     # Two degrees of freedom of tuning runs and five of main runs.
-    own = {
-        v: (2 * runs[i, place].var(ddof=1) + 5 * arm(v, RATES[place]).var(ddof=1)) / 7
-        for i, (v, place) in enumerate(zip(tuned_study.BEST, chosen, strict=True))
-    }
+    own = {}
+    for v, losses, place in zip(tuned_study.BEST, runs, chosen, strict=True):
+        own[v] = (2 * losses[place].var(ddof=1) + 5 * arm(v, RATES[place]).var(ddof=1)) / 7
     noise = np.array(list(drawn_to_usual(own, 7).values()))
     curves = fit_curves(np.log(RATES), runs, chosen, noise, np.full(len(tuned_study.BEST), 9.0))
     return float(squared_regret(curves)[list(tuned_study.BEST).index(variant)])

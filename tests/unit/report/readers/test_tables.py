@@ -200,9 +200,9 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
     for scores in ((), ("accuracy", "f1")):
         source = read_source(path, Request(columns=columns, scores=scores))
         keys = zip(source.rows.variant, source.rows.seed, source.rows.metric, strict=True)
-        assert dict(zip(keys, source.rows.score, strict=True)) == {
-            (v, s, {"blimp": "accuracy", "ewok": "f1"}[b]): float(cell) for (v, s, b), cell in CELLS.items()
-        }
+        names = {"blimp": "accuracy", "ewok": "f1"}
+        expected = {(v, s, names[b]): score for (v, s, b), score in SCORES.items()}
+        assert dict(zip(keys, source.rows.score, strict=True)) == expected
         assert set(source.rows.benchmark) == {"cola"}
         assert "measured and not compared: cola f1" in analysed(source).warnings
     rows[0][2] = "metric"
@@ -245,21 +245,14 @@ def test_metrics_of_which_nothing_is_known_are_the_cause_where_nothing_is_compar
         analysed(write(tmp_path / "scores.csv", rows))
 
 
-TYPED = {
-    "variant": ["gelu", "gelu", "kan", "kan"],
-    "seed": [1, 2, 1, 2],
-    "benchmark": ["blimp"] * 4,
-    "score": [70.5, 71.0, 66.0, 67.0],
-}
+TYPED = {"variant": ["gelu", "gelu", "kan", "kan"], "seed": [1, 2, 1, 2], "benchmark": ["blimp"] * 4}
+TYPED["score"] = [70.5, 71.0, 66.0, 67.0]
 
 
 @pytest.mark.parametrize(
     "columns",
     [
-        {
-            "score": [Decimal("70.5"), Decimal(71), Decimal(66), Decimal(67)],
-            "seed": list(map(Decimal, "1212")),
-        },
+        {"score": list(map(Decimal, ("70.5", "71", "66", "67"))), "seed": list(map(Decimal, "1212"))},
         {name: pd.Categorical(TYPED[name]) for name in TYPED},
         {"config": [{"lr": 1}] * 4, "tags": [["a"]] * 4, "blob": [b"\xff"] * 4},
         {"created": pd.to_datetime(["2026-01-01"] * 4), "day": [datetime.date(2026, 1, 1)] * 4},

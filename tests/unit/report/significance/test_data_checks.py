@@ -40,11 +40,8 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
     )  # fmt: skip
     cleaned, notes = data_checks.clean_rows(rows)
     assert list(cleaned.columns) == list(rows.columns)
-    assert cleaned[["variant", "seed", "score"]].to_records(index=False).tolist() == [
-        ("a", 1, 50.0),
-        ("a", 2, 51.0),
-        ("b", 2, 54.0),
-    ]
+    found = cleaned[["variant", "seed", "score"]].to_records(index=False).tolist()
+    assert found == [("a", 1, 50.0), ("a", 2, 51.0), ("b", 2, 54.0)]
     assert notes == [
         "repeated rows, counted once: f a seed 1 blimp x",
         "duplicates with different scores, all left out: f b seed 1 blimp x",

@@ -11,14 +11,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.claims import MEASURES, ClaimsArgs, Entry, Kind, entries, simulated
-from benchmarks.simulated import (
-    BASELINE_WIDE,
-    OTHERS_WIDE,
-    Scenario,
-    findings_of,
-    judged,
-    judged_by_holm,
-)
+from benchmarks.simulated import BASELINE_WIDE, OTHERS_WIDE, Scenario, findings_of, judged, judged_by_holm
 from report.page import answer
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
@@ -34,12 +27,8 @@ def truth(variants: int, metrics: int, difference: float) -> np.ndarray:
 
 
 def as_csv(tables: Mapping[Benchmark, ArmTable], path: Path) -> Path:
-    rows = [
-        (family, variant, seed, str(name), score)
-        for name, arms in tables.items()
-        for (family, variant), runs in arms.runs.items()
-        for seed, score in runs.items()
-    ]
+    of_arms = [(key, str(name), runs) for name, arms in tables.items() for key, runs in arms.runs.items()]
+    rows = [(*key, seed, name, score) for key, name, runs in of_arms for seed, score in runs.items()]
     columns = ["family", "variant", "seed", "benchmark", "score"]
     pd.DataFrame(rows, columns=columns).sample(frac=1, random_state=0).to_csv(path, index=False)
     return path

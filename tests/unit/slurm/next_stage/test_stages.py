@@ -83,9 +83,8 @@ def told(tmp_path: Path) -> dict[str, Any]:
     rounds = [{name: value for name, value in each.items() if name != "made"} for each in tuning["rounds"]]
     written = yaml.safe_load((folder / "study.yaml").read_text())
     runs = sorted(path.parent.relative_to(folder).as_posix() for path in folder.glob("*/*/*/config.yaml"))
-    return {"rounds": rounds, "chosen": tuning["chosen"], "cells": written["cells"], "runs": runs} | {
-        name: written.get(name) for name in ("stages", "levels")
-    }
+    listed = {name: written.get(name) for name in ("cells", "stages", "levels")}
+    return {"rounds": rounds, "chosen": tuning["chosen"], "runs": runs, **listed}
 
 
 def runs_of(tmp_path: Path, variant: str) -> Counter[tuple[float, str]]:

@@ -76,8 +76,8 @@ def test_cells_of_one_folder_or_of_two_studies_are_refused(load, tmp_path: Path)
     for changes, words in [
         ({"families": {"roberta": named}}, "roberta/gelu/mine and roberta/gelu/mine are one run"),
         (
-            {"families": {"gpt_neo": TINY, "roberta": elsewhere}, "config": {}},
-            "gpt_neo/gelu/seed1 would lie in runs/test and roberta/gelu/seed1",
+            {"families": TWO | {"roberta": elsewhere}, "config": {}},
+            "seed1 would lie in runs/test and roberta/",
         ),
         ({"config": {"variants": {"kan": {"seed": 7}}}}, "kan.seed has no effect: the study's `seeds`"),
         ({"config": {"output": {"run_name": "x"}}}, "run_name has no effect: it would give all"),
@@ -138,8 +138,7 @@ def test_a_changed_file_is_read_again_and_nobody_changes_what_is_kept(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("written", "seeds"),
-    [("1-3", (1, 2, 3)), ("1, 2,7", (1, 2, 7)), (["1-2", 5], (1, 2, 5)), ([4], (4,))],
+    ("written", "seeds"), [("1-3", (1, 2, 3)), ("1, 2,7", (1, 2, 7)), (["1-2", 5], (1, 2, 5)), ([4], (4,))]
 )
 def test_seeds_are_a_list_or_a_range(load, written: Any, seeds: tuple) -> None:
     study = load(seeds=written)
