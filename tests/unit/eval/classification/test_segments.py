@@ -59,7 +59,7 @@ def ids_of(data: Segmented, number: int) -> list[int]:
         ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
         ("it is good . it was bad . . . what ?", ["it is good .", "it was bad . . .", "what ?"]),
         ('He said "Hi!" Then (he left.) So', ['He said "Hi!"', "Then (he left.)", "So"]),
-        ("Mr. J. Smith of the U.S. paid 3.5. Yes.", ["Mr. J. Smith of the U.S. paid 3.5.", "Yes."]),
+        ("Mr. J. Smith of the U.S. paid 3.5 here. Yes.", ["Mr. J. Smith of the U.S. paid 3.5 here.", "Yes."]),
         ("A dog, e.g. here. Yes.", ["A dog, e.g. here.", "Yes."]),
         ("It was I. She left", ["It was I.", "She left"]),
         ("\u4eca\u5929\u3002\u597d\uff01\u4f60", ["\u4eca\u5929\u3002", "\u597d\uff01", "\u4f60"]),
