@@ -28,10 +28,8 @@ def write(write_study: Callable[..., Path]) -> Callable[..., None]:
     """Write a tuned study, and texts of its own beside it, into a folder."""
 
     def _write(folder: Path, max_pairs: int = 4) -> None:
-        rows = [
-            json.dumps({"text": f"Once there was a cat who saw {i} dogs and {i % 7} birds."})
-            for i in range(80)
-        ]
+        texts = [f"Once there was a cat who saw {i} dogs and {i % 7} birds." for i in range(80)]
+        rows = [json.dumps({"text": text}) for text in texts]
         for name, some in (("train.jsonl", rows[:64]), ("held-out.jsonl", rows[64:])):
             (folder / name).write_text("\n".join(some) + "\n")
         files = {"train_files": ["train.jsonl"], "validation_files": ["held-out.jsonl"]}
@@ -109,9 +107,7 @@ def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_run_again_and_a_newcomer_is_judged_beside_the_others(
-    elsewhere: Path, run_study: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_run_again_and_a_newcomer_is_judged_beside_the_others(elsewhere, run_study, capsys):
     before = {path: path.read_bytes() for path in elsewhere.glob("runs/study/*/*/*/COMPLETED")}
     with contextlib.chdir(elsewhere):
         assert run_study("study.yaml", "--no-report") == 0
@@ -136,9 +132,7 @@ def test_nothing_tells_whose_machine_it_was(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [("--add", "silu"), ("--seeds", "3")])
-def test_texts_that_changed_since_are_refused_before_anything_is_trained(
-    elsewhere: Path, more: tuple[str, str]
-) -> None:
+def test_texts_that_changed_since_are_refused_before_anything_is_trained(elsewhere, more):
     with (elsewhere / "train.jsonl").open("a") as file:
         file.write(json.dumps({"text": "A story that was not there."}) + "\n")
     done = run_in(elsewhere, "slurm.submit", "study.yaml", *more)
@@ -147,9 +141,7 @@ def test_texts_that_changed_since_are_refused_before_anything_is_trained(
     assert not (elsewhere / "runs/study/gpt_neo/silu").exists()
 
 
-def test_scores_that_were_not_archived_are_refused_in_a_line(
-    elsewhere: Path, write: Callable[..., None]
-) -> None:
+def test_scores_that_were_not_archived_are_refused_in_a_line(elsewhere, write):
     write(elsewhere, max_pairs=6)
     done = run_in(elsewhere, "slurm.submit", "study.yaml")
     assert done.returncode == 2
@@ -183,9 +175,7 @@ def lose_the_list(path: Path) -> None:
         (lambda path: rewrite(path, len, tarfile.SYMTYPE), "absolute path"),
     ],
 )
-def test_a_damaged_or_hostile_archive_is_named_and_nothing_is_written(
-    attack: Callable[[Path], None], words: str, finished: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_or_hostile_archive_is_named_and_nothing_is_written(attack, words, finished, tmp_path):
     shutil.copy(finished / "study.tar.xz", tmp_path)
     attack(tmp_path / "study.tar.xz")
     done = run_in(tmp_path, *RESTORE)

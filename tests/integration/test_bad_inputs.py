@@ -40,9 +40,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
     ("line", "words"), CASES, ids=[f"{i}: {line[:90]}" for i, (line, _) in enumerate(CASES)]
 )
 @pytest.mark.ci
-def test_it_is_told_in_one_line_and_nothing_is_written(
-    world: Path, line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_told_in_one_line_and_nothing_is_written(world, line, words, monkeypatch, capsys):
     command, *args = [word.replace("{long}", LONG).replace("{digits}", DIGITS) for word in shlex.split(line)]
     before = tree(world)
     monkeypatch.chdir(world)

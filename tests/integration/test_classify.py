@@ -9,10 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import (
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import T5Config, T5ForConditionalGeneration
 
 from eval.classification.find_tasks import embedded_tasks
 from eval.classification.prediction import predict
@@ -44,10 +41,8 @@ def task(tmp_path) -> Path:
         rows = [(f"{words[name]}, {n}", name) for n, name in enumerate([*words] * (size // 3))]
         pd.DataFrame(rows, columns=["remark", "mood"]).to_csv(tmp_path / f"{split}.csv", index=False)
     path = tmp_path / "weather.yaml"
-    path.write_text(
-        "files: {train: train.csv, validation: validation.csv}\ntext: remark\nlabel: mood\n"
-        "metrics: [macro_f1, cohen_kappa, accuracy]\n"
-    )
+    files = "files: {train: train.csv, validation: validation.csv}\n"
+    path.write_text(f"{files}text: remark\nlabel: mood\nmetrics: [macro_f1, cohen_kappa, accuracy]\n")
     return path
 
 
@@ -100,9 +95,8 @@ def test_tasks_with_one_and_with_several_labels_share_a_benchmark(run, task, eva
     scores = read_rows(run / "eval" / "rows.parquet").set_index(["task", "head", "metric"])["score"]
     right = [(own == given).all() for own, given in zip(many["labels"], many["predictions"], strict=True)]
     assert scores["moods", "linear", "accuracy"] == pytest.approx(100 * np.mean(right))
-    assert scores["weather", "linear", "accuracy"] == pytest.approx(
-        100 * (one["label"] == one["prediction"]).mean()
-    )
+    share = (one["label"] == one["prediction"]).mean()
+    assert scores["weather", "linear", "accuracy"] == pytest.approx(100 * share)
 
 
 def test_a_faulty_task_leaves_the_baselines_of_the_others(run, task, evaluate, capsys):
@@ -142,9 +136,8 @@ def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, e
     assert score("text: remark", 'text: "so: {remark}"')[1] != first
 
 
-FINETUNE = FinetuneConfig(
-    num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
-)
+FEW = {"max_train_examples": 64, "max_validation_examples": 24}
+FINETUNE = FinetuneConfig(num_train_epochs=1, learning_rate=0.01, **FEW)
 EMBEDDED = EvalConfig(suites=("embedded-glue",))
 
 
@@ -163,15 +156,12 @@ def topics(write_task) -> Path:
         labels = [label for label, is_in in zip(words, chosen, strict=True) if is_in]
         return {"text": f"they saw a {' and a '.join(words[x] for x in labels) or 'dog'}.", "is": labels}
 
-    rows = {
-        split: [example(chosen) for chosen in generator.random((size, len(words))) < 0.5]
-        for split, size in (("train", 400), ("validation", 60))
+    chosen = {
+        split: generator.random((size, 3)) < 0.5 for split, size in (("train", 400), ("validation", 60))
     }
-    definition = (
-        "text: text\nlabel: is\nlabels: [play, eat, sleep]\nmulti_label: true\n"
-        "metrics: [micro_f1, accuracy]\n"
-    )
-    return write_task("topics", rows, definition)
+    rows = {split: [example(each) for each in of_split] for split, of_split in chosen.items()}
+    labels = "text: text\nlabel: is\nlabels: [play, eat, sleep]\nmulti_label: true\n"
+    return write_task("topics", rows, f"{labels}metrics: [micro_f1, accuracy]\n")
 
 
 @pytest.mark.parametrize("family", first_is_fast(["gpt_neo", "t5"]))

@@ -250,9 +250,8 @@ def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family
     set_seed(config.seed)
     model = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     rows = rows_of_step(len(data.train.input_ids), 8, config.seed, 0)
-    ids, positions = (
-        array[rows].astype(np.int64) for array in (data.train.input_ids, data.train.position_ids)
-    )
+    arrays = data.train.input_ids, data.train.position_ids
+    ids, positions = (array[rows].astype(np.int64) for array in arrays)
     if masker := build_masker(config, data.tokenizer):
         ids, labels = masker(ids, np.random.default_rng([MASKS, config.seed, 0]))
     else:

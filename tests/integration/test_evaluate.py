@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -104,33 +103,6 @@ def test_work_that_is_done_is_not_repeated(make_run, monkeypatch):
     assert not is_evaluated(run, more_epochs)
     evaluate_run(run, more_epochs, progress=False)
     assert calls == ["acceptability", "entailment"]
-
-
-@pytest.mark.parametrize(("step", "num_done"), [("items", 3), ("rows.parquet", 3), ("done.json", 1)])
-@pytest.mark.ci
-def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step, num_done):
-    run = make_run()
-    undisturbed = evaluate_run(run, PAIRS, progress=False)
-    shutil.rmtree(run / "eval")
-    replace, killed_at = os.replace, []
-
-    def kill_at_the_fourth(source, target):
-        if step in str(target) and len(killed_at) < 4:
-            killed_at.append(target)
-            if len(killed_at) == 4:
-                raise KeyboardInterrupt
-        replace(source, target)
-
-    monkeypatch.setattr("base.files.os.replace", kill_at_the_fourth)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate_run(run, PAIRS, progress=False)
-    calls = count_calls(monkeypatch)
-    resumed = evaluate_run(run, PAIRS, progress=False)
-    assert len(calls) == 6 - num_done
-    pd.testing.assert_frame_equal(resumed, undisturbed)
-    items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
-    assert len(items) == 6 * 5
-    assert not items.duplicated(["task", "pair_id"]).any()
 
 
 @pytest.mark.ci
@@ -292,15 +264,8 @@ def study(tmp_path, write_run) -> Path:
 
 
 def results(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return (
-        pd.read_parquet(run / "eval" / "rows.parquet"),
-        pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet"),
-    )
-
-
-def forget(runs: list[Path]) -> None:
-    for run in runs:
-        shutil.rmtree(run / "eval")
+    rows, items = (run / "eval" / name for name in ("rows.parquet", "items/embedded-pairs.parquet"))
+    return pd.read_parquet(rows), pd.read_parquet(items)
 
 
 @pytest.mark.slow
@@ -309,7 +274,8 @@ def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_th
     for run in runs:
         evaluate_run(run, OF_STUDY, progress=False)
     alone = [results(run) for run in runs]
-    forget(runs)
+    for run in runs:
+        shutil.rmtree(run / "eval")
     broken = tmp_path / "broken"
     shutil.copytree(runs[0], broken)
     (broken / "model" / "model.safetensors").write_bytes(b"broken")
@@ -328,9 +294,7 @@ def test_a_study_is_evaluated_as_its_file_says(study, tmp_path):
     assert study_config([study]) == OF_STUDY
     assert study_config([tmp_path]) == EvalConfig()
     (study / "study.yaml").write_text("evaluation: {suites: [blmp]}")
-    with pytest.raises(
-        UsageError, match=r"does not say what to evaluate: unknown value of suites.0: 'blmp'; did"
-    ):
+    with pytest.raises(UsageError, match=r"does not say what to evaluate: .* of suites.0: 'blmp'; did"):
         study_config([study])
 
 

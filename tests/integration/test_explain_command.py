@@ -48,10 +48,8 @@ def mood(write_task: Callable[..., Path]) -> Path:
         split: [example(label) for label in generator.choice(list(DECISIVE), size)]
         for split, size in (("train", 400), ("validation", 60))
     }
-    definition = (
-        "text: text\nlabel: label\nlabels: [happy, sad]\nlabel_names: [in a good mood, in a bad mood]\n"
-        "metrics: [accuracy]\n"
-    )
+    names = "label_names: [in a good mood, in a bad mood]\n"
+    definition = f"text: text\nlabel: label\nlabels: [happy, sad]\n{names}metrics: [accuracy]\n"
     return write_task("mood", rows, definition)
 
 
@@ -68,11 +66,8 @@ def moods(write_task: Callable[..., Path]) -> Path:
         return {"turns": [text for text, _ in turns], "own": [own for _, own in turns], "label": labels}
 
     rows = {"train": [example() for _ in range(400)], "validation": [example() for _ in range(60)]}
-    definition = (
-        "text: turns\nlabel: label\nlabels: [happy, sad]\nmulti_label: true\nsegment_labels: own\n"
-        "metrics: [micro_f1]\n"
-    )
-    return write_task("moods", rows, definition)
+    labels = "label: label\nlabels: [happy, sad]\nmulti_label: true\nsegment_labels: own\n"
+    return write_task("moods", rows, f"text: turns\n{labels}metrics: [micro_f1]\n")
 
 
 @pytest.mark.ci
@@ -116,21 +111,13 @@ def test_segments_are_judged_by_the_labels_of_their_turns(make_run: Callable[...
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            ["--measure", "segments", "--head", "swipe"],
-            "head 'swipe' says nothing of single sentences or turns",
-        ),
-        (
-            ["--measure", "segments", "--head", "segment-lstm segments=turns"],
-            "'segment-lstm segments=turns' says nothing of single sentences or turns",
-        ),
+        (["--measure", "segments", "--head", "swipe"], "'swipe' says nothing of single sentences or turns"),
+        (["--measure", "segments", "--head", "segment-lstm segments=turns"], "turns' says nothing of single"),
         (["--head", "linear"], "head 'linear' says nothing of single windows or turns or sentences; choose"),
         (["--plot", "spaces", "--head", "linear"], "--head linear: only space has concept spaces"),
     ],
 )
-def test_heads_that_serve_not_are_told(
-    flags: list[str], message: str, make_run: Callable[..., Path], moods: Path
-) -> None:
+def test_heads_that_serve_not_are_told(flags, message, make_run, moods):
     run = make_run()
     with pytest.raises(UsageError, match=message) as error:
         main([str(run), str(moods), *flags])
@@ -164,9 +151,7 @@ def test_places_are_those_of_every_example_alone(family: str, make_run: Callable
 
 
 @pytest.mark.ci
-def test_a_plot_comes_out_the_same_from_the_kept_classifier(
-    make_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plot_comes_out_the_same_from_the_kept_classifier(make_run, capsys):
     run = make_run(num_hidden_layers=2)
     flags = ["--plot", "spaces", "--num-train-epochs", "1", "--max-train-examples", "32"]
     flags += ["--max-validation-examples", "40"]

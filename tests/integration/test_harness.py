@@ -33,10 +33,8 @@ PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)
 # lm-eval puts a space before a choice and none before a target, whose task brings its own.
 CLOZES = [{"context": "Once upon a", "word": " time"}, {"context": "The dog was very", "word": " happy"}]
-QUESTIONS = [
-    {"choices": ["a cat", "a dog"], "right": 1},
-    {"choices": ["a cat", "a dog", "a hen", "a cow"], "right": 0},
-]
+ANIMALS = ["a cat", "a dog", "a hen", "a cow"]
+QUESTIONS = [{"choices": ANIMALS[:2], "right": 1}, {"choices": ANIMALS, "right": 0}]
 
 
 def test_the_metrics_that_get_a_name_in_rows_are_those_of_the_registry():
@@ -84,9 +82,8 @@ def test_tasks_of_every_scored_kind_give_rows_and_items(make_run, family, tasks)
     scorer = load_scorer(run)
     pseudo = "pseudo_" if scorer.objective == "masked" else ""
 
-    good, bad = (
-        scores(scorer, [("", f" {row[side]}") for row in PAIRS]) for side in ("sentence_good", "sentence_bad")
-    )
+    sides = ("sentence_good", "sentence_bad")
+    good, bad = (scores(scorer, [("", f" {row[side]}") for row in PAIRS]) for side in sides)
     accuracy = 100 * np.mean([a > b for a, b in zip(good, bad, strict=True)])
     assert found["lm-eval-my_group", "my_pairs", "accuracy"] == pytest.approx(accuracy)
     items = pd.read_parquet(run / "eval" / "items" / "lm-eval-my_group.parquet")

@@ -82,9 +82,8 @@ def test_the_untrained_twin_is_what_training_began_with(study, tmp_path):
     still = config.model_copy(update={"optim": config.optim.model_copy(update={"learning_rate": 1e-30})})
     frozen, _ = open_probes(train(still), None)
     _, start = open_probes(run_of(study, "swish"), None)
-    for (name, one), (_, other) in zip(
-        frozen.model.named_parameters(), start.model.named_parameters(), strict=True
-    ):
+    both = (each.model.named_parameters() for each in (frozen, start))
+    for (name, one), (_, other) in zip(*both, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
 
 

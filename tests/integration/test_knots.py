@@ -43,12 +43,7 @@ def tiny(runs_dir, request):
 
     def _tiny(ffn: str, *flags: str) -> ResolvedConfig:
         base = {
-            "model": {
-                "hidden_size": 16,
-                "intermediate_size": 12,
-                "window_size": 9,
-                "num_hidden_layers": 1,
-            },
+            "model": {"hidden_size": 16, "intermediate_size": 12, "window_size": 9, "num_hidden_layers": 1},
             "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
             "optim": {"learning_rate": 0.01, "max_steps": 8},
             "train": {
@@ -141,12 +136,10 @@ def test_knots_are_quantiles_of_what_the_layers_get_on_the_steps_rows(tiny, monk
         seen = []
         handle = layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
         split = loop.data.train
-        rows = np.random.default_rng([4, loop.config.seed, 4]).choice(
-            len(split.input_ids), NUM_TOKENS // 64, replace=False
-        )
-        ids, positions = (
-            torch.from_numpy(a[rows].astype(np.int64)) for a in (split.input_ids, split.position_ids)
-        )
+        draw = np.random.default_rng([4, loop.config.seed, 4])
+        rows = draw.choice(len(split.input_ids), NUM_TOKENS // 64, replace=False)
+        arrays = split.input_ids, split.position_ids
+        ids, positions = (torch.from_numpy(each[rows].astype(np.int64)) for each in arrays)
         document = (positions == 0).cumsum(1)
         same = document[:, :, None] == document[:, None, :]
         mask = torch.where(same, 0.0, -1e30)[:, None]
@@ -196,9 +189,8 @@ def test_the_gradient_of_a_step_is_that_of_loss_and_penalty(tiny, monkeypatch):
         if not added:
             penalties = [0.3 * sparsity_penalty(layer) for layer in spline_layers(loop.model)]
             named = dict(loop.model.named_parameters())
-            found = torch.autograd.grad(
-                sum(penalties, torch.zeros(())), list(named.values()), allow_unused=True
-            )
+            whole = sum(penalties, torch.zeros(()))
+            found = torch.autograd.grad(whole, list(named.values()), allow_unused=True)
             added.update({name: g for name, g in zip(named, found, strict=True) if g is not None})
         clip = torch.nn.utils.clip_grad_norm_
 

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,17 +83,12 @@ def test_the_same_command_finds_the_run_wherever_the_file_lies(run: Path, place:
     again.unlink()
     gone = train_with(place, again)
     assert gone.returncode == 2
-    assert gone.stderr == (
-        f"error: {again}: no such file; give path/to/mine.py:SPEC, or the copy of it in a run's folder, "
-        "RUN/variant.py:SPEC\n"
-    )
+    assert gone.stderr.startswith(f"error: {again}: no such file; give path/to/mine.py:SPEC, or the copy of")
     assert "nothing to do" in train_with(place, run / "variant.py").stdout
     refused = run_command("pretrain.train", run / "config.yaml")
     assert refused.returncode == 2
-    assert refused.stderr == (
-        f"error: {run}/config.yaml: its FFN variant is in {place}/mine.py:XIELU, which is code; read "
-        f"that file, then consent to run it: type --ffn {run}/variant.py:XIELU\n"
-    )
+    assert f"{run}/config.yaml: its FFN variant is in {place}/mine.py:XIELU, which is code" in refused.stderr
+    assert refused.stderr.endswith(f"consent to run it: type --ffn {run}/variant.py:XIELU\n")
     typed = run_command("pretrain.train", run / "config.yaml", "--ffn", f"{run}/variant.py:XIELU")
     assert "nothing to do" in typed.stdout, typed.stderr
 
@@ -111,9 +105,7 @@ def test_an_edited_formula_is_another_run(run: Path, place: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("raise SystemExit\n")])
-def test_a_lost_or_damaged_copy_is_made_again(
-    run: Path, place: Path, damage: Callable[[Path], object]
-) -> None:
+def test_a_lost_or_damaged_copy_is_made_again(run, place, damage):
     damage(run / "variant.py")
     before = (run / "model/model.safetensors").stat().st_mtime_ns
     done = train_with(place, place / "mine.py")
@@ -149,9 +141,7 @@ def pairs(number: int) -> EvalConfig:
 
 @pytest.mark.usefixtures("own_variants")
 @pytest.mark.ci
-def test_cells_run_the_copy_and_what_reads_runs_nothing(
-    tmp_path: Path, repository: Path, write_study: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, write_study, monkeypatch):
     shutil.copy(repository / "examples/xielu.py", tmp_path / "mine.py")
     file = write_study(tmp_path, variants=["gelu", "mine.py:XIELU"], seeds=[1])
     study = load_study(file, trust_remote_code=True)
@@ -180,10 +170,9 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(
 
     outcome = evaluate_runs([run, gelu], pairs(5), num_workers=1, progress=False)
     (failure,) = outcome.failures
-    assert f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read" in str(
-        failure.error
-    )
-    assert "--trust-remote-code" in str(failure.error)
+    said = str(failure.error)
+    assert f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read" in said
+    assert "--trust-remote-code" in said
     assert set(outcome.requested) == {gelu}
     assert "my-xielu" not in FFN_VARIANTS
     outcome = evaluate_runs([run], pairs(5), num_workers=1, progress=False, trust_remote_code=True)
@@ -202,10 +191,8 @@ def other_formula(monkeypatch):
     """Have ``swish`` compute something else from now on."""
 
     def change(**fields) -> None:
-        spec = dataclasses.replace(
-            FFN_VARIANTS["swish"], build=lambda width, init: PerChannel(thesis_swish, width, init), **fields
-        )
-        monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
+        fields["build"] = lambda width, init: PerChannel(thesis_swish, width, init)
+        monkeypatch.setitem(FFN_VARIANTS, "swish", dataclasses.replace(FFN_VARIANTS["swish"], **fields))
 
     return change
 
@@ -225,12 +212,8 @@ def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_f
     now = source_fingerprint("swish")
     with pytest.raises(UsageError) as refused:
         train(config)
-    assert str(refused.value) == (
-        f"{path} was trained through another 'swish' (source {before}, now {now}); remove the folder to "
-        "train it anew, restore that source, register the new formula under another name, or, if both "
-        f"compute the same, add '{before}' to earlier_sources of its spec"
-    )
-
+    assert f"{path} was trained through another 'swish' (source {before}, now {now});" in str(refused.value)
+    assert f"add '{before}' to earlier_sources of its spec" in str(refused.value)
     assert f"{path} (was trained through another 'swish'" in describe_run(config)
 
     other_formula(earlier_sources=(before,))

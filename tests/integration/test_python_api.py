@@ -121,9 +121,7 @@ SPEC = FFNSpec(
 """
 
 
-def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(
-    tmp_path: Path, own_variants: None
-) -> None:
+def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(tmp_path, own_variants):
     file = tmp_path / "mine.py"
     file.write_text(OWN)
     place = f"{file}:SPEC"

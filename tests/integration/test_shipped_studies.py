@@ -42,9 +42,7 @@ def local_places(study: Path) -> set[str]:
         for study in STUDIES
     ],
 )
-def test_a_plan_needs_no_data_and_a_run_says_which(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_needs_no_data_and_a_run_says_which(study, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert study_run([study.stem, "--dry-run"]) == 0
     printed = capsys.readouterr().out
@@ -59,12 +57,7 @@ def test_a_plan_needs_no_data_and_a_run_says_which(
     assert not list(tmp_path.iterdir())
 
 
-PUBLISHED = {
-    "zoo": "docs/zoo",
-    "zoo-roberta": "docs/zoo/roberta",
-    "zoo-sizes": "docs/zoo/sizes",
-    "zoo-flops": "docs/zoo/flops",
-}
+PUBLISHED = {"zoo": "docs/zoo", **{f"zoo-{x}": f"docs/zoo/{x}" for x in ("roberta", "sizes", "flops")}}
 """Where the runs of each study lie; the report of the first lies there too."""
 SECTIONS = {"zoo-roberta": "RoBERTa", "zoo-sizes": "Larger and smaller", "zoo-flops": "At equal FLOPs"}
 """Where the page has the numbers of a study whose report does not lie beside it."""
@@ -102,9 +95,7 @@ def test_the_published_report_follows_from_the_published_runs(zoo: Path, reposit
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", SECTIONS)
-def test_differences_on_the_page_follow_from_the_published_runs(
-    zoo: Path, repository: Path, study: str
-) -> None:
+def test_differences_on_the_page_follow_from_the_published_runs(zoo, repository, study):
     """Each is in the study's report, or in that of all variants, which a table has beside it."""
     page = (repository / "docs/zoo/README.md").read_text(encoding="utf-8")
     section = " ".join(page.split(f"## {SECTIONS[study]}\n")[1].split("\n## ")[0].replace("**", "").split())

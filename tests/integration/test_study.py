@@ -29,7 +29,6 @@ from slurm.commands import study_status as status
 from slurm.study.study import load_study
 from slurm.worker import run_cells
 
-WriteStudy = Callable[..., Path]
 COMMAND = [sys.executable, "-m", "ffn_ablations", "study"]
 
 
@@ -62,12 +61,7 @@ def members(session: int) -> list[str]:
 
 
 @pytest.mark.ci
-def test_a_study_arrives_at_its_report_and_repeats_nothing(
-    tmp_path: Path,
-    write_study: WriteStudy,
-    run_study: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path, write_study, run_study, capsys):
     file, study = write_study(tmp_path), tmp_path / "runs" / "study"
     assert run_study(file, "--dry-run") == 0
     assert "4 cells" in capsys.readouterr().out
@@ -98,9 +92,7 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
-def test_a_cancelled_study_saves_and_continues(
-    tmp_path: Path, write_study: WriteStudy, in_background: bool
-) -> None:
+def test_a_cancelled_study_saves_and_continues(tmp_path, write_study, in_background):
     file, study = write_study(tmp_path), tmp_path / "runs" / "study"
     args = ("run", file, "--workers", 1, "--no-report")
     process = start(study, *args, in_background=in_background)
@@ -117,9 +109,7 @@ def test_a_cancelled_study_saves_and_continues(
     assert "4 of 4 cells done" in again.stdout
 
 
-def test_a_diverged_cell_is_failed_and_not_trained_again(
-    tmp_path: Path, write_study: WriteStudy, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_diverged_cell_is_failed_and_not_trained_again(tmp_path, write_study, capfd):
     diverging = {"optim": {"max_steps": 20, "learning_rate": 50.0}}
     study = load_study(write_study(tmp_path, seeds=[1], config=diverging))
     (cell,) = (cell for cell in study.cells if "/gelu/" in cell.run_id)
@@ -127,9 +117,7 @@ def test_a_diverged_cell_is_failed_and_not_trained_again(
         run_cells([cell])
         state = read_state(study.folder, cell.run_id)
         assert (state.name, state.attempts) == ("failed", attempt)
-        assert re.search(
-            r"the loss is \S+ and had to stay below 2\d\.\d+, with .* at step \d+; lower --opt", state.error
-        )
+        assert re.search(r"the loss is \S+ and had to stay below 2\d\..* at step \d+; lower", state.error)
     assert (cell.run_dir / "FAILED").is_file()
     assert "or remove" in state.error
     assert capfd.readouterr().out.count("device  ") == 1
@@ -152,12 +140,7 @@ def told(study: Path) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(
-    tmp_path: Path,
-    write_study: Callable[..., Path],
-    run_study: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path, write_study, run_study, capsys):
     file = write_study(tmp_path, tune=TUNE, evaluation={"suites": []})
     study = tmp_path / "runs" / "study"
 
@@ -185,16 +168,9 @@ def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(
     assert "0 cells run" in run("--no-report")
 
 
-EVALUATION = {
-    "suites": ["embedded-glue"],
-    "finetune": {
-        "head": ["linear frozen", "fourier-kan frozen"],
-        "num_train_epochs": 2,
-        "max_train_examples": 64,
-        "max_validation_examples": 24,
-        "learning_rate": 0.01,
-    },
-}
+FEW = {"num_train_epochs": 2, "max_train_examples": 64, "max_validation_examples": 24, "learning_rate": 0.01}
+HEADS = {"head": ["linear frozen", "fourier-kan frozen"]}
+EVALUATION = {"suites": ["embedded-glue"], "finetune": HEADS | FEW}
 
 
 @pytest.fixture
@@ -212,27 +188,15 @@ def bert(tmp_path: Path, tokenizer) -> Path:
 @pytest.fixture
 def study(tmp_path: Path, bert: Path, write_run) -> Path:
     own = write_run(tmp_path / "other", study="own")
-    content = {
-        "name": "published",
-        "backbones": [str(bert), str(own)],
-        "seeds": [1, 2],
-        "evaluation": EVALUATION,
-        "report": {"factor": "head", "baseline": "linear frozen"},
-    }
+    content = {"name": "published", "backbones": [str(bert), str(own)], "seeds": [1, 2]}
+    content |= {"evaluation": EVALUATION, "report": {"factor": "head", "baseline": "linear frozen"}}
     path = tmp_path / "published.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path
 
 
 @pytest.mark.ci
-def test_heads_on_pretrained_models_arrive_at_a_report(
-    study: Path,
-    bert: Path,
-    tmp_path: Path,
-    run_study: Callable[..., int],
-    evaluate: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_heads_on_pretrained_models_arrive_at_a_report(study, bert, tmp_path, run_study, evaluate, capsys):
     runs = tmp_path / "runs"
     assert run_study(study, "--runs-dir", runs, "--dry-run") == 0
     plan = capsys.readouterr().out

@@ -33,9 +33,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_of_two_processes_one_told_to_stop_ends_both_with_a_checkpoint(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_of_two_processes_one_told_to_stop_ends_both_with_a_checkpoint(repository, tmp_path):
     flags = ["--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"]
     flags += ["--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "400"]
     flags += ["--train.save-steps", "1000", "--train.batch-size", "8", "--train.no-torch-compile"]
@@ -104,9 +102,7 @@ def test_a_tracker_that_does_not_start_is_one_line(config: ResolvedConfig) -> No
     logs = run_dir(config) / "logs"
     logs.mkdir(parents=True)
     (logs / "default").write_text("a file where a folder should be")
-    with pytest.raises(
-        UsageError, match=r"the tracker tensorboard does not start: .*metrics.jsonl has every"
-    ):
+    with pytest.raises(UsageError, match=r"tracker tensorboard does not start: .*metrics.jsonl has every"):
         train(config)
 
 

@@ -20,16 +20,8 @@ from base.run.folder_names import RunFolder
 from ffn_variants import load_variant
 from tests.processes import run_command
 
-RUNS_CODE = {
-    "eval",
-    "exec",
-    "pickle.load",
-    "pickle.loads",
-    "torch.load",
-    "yaml.load",
-    "os.system",
-    "os.popen",
-}
+RUNS_CODE = {"eval", "exec", "os.system", "os.popen"}
+RUNS_CODE |= {"pickle.load", "pickle.loads", "torch.load", "yaml.load"}
 CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "arguments.trust_remote_code")
 """What may be passed on as consent: never a constant True."""
 KNOWN = {
@@ -86,9 +78,8 @@ def hostile(make_run, mark: Path) -> Path:
     run.completion_marker.write_text(json.dumps({"results": {"step": 1, "eval_loss": 3.0}}))
     code = f"import os\nos.mkdir({str(mark)!r})\n"
     config = json.loads((run.model_dir / "config.json").read_text())
-    config["auto_map"] = dict.fromkeys(
-        ("AutoConfig", "AutoModel", "AutoModelForCausalLM"), "modeling_own.Own"
-    )
+    names = ("AutoConfig", "AutoModel", "AutoModelForCausalLM")
+    config["auto_map"] = dict.fromkeys(names, "modeling_own.Own")
     (run.model_dir / "config.json").write_text(json.dumps(config))
     (run.model_dir / "modeling_own.py").write_text(code)
     (run.model_dir / "__init__.py").write_text(code)
@@ -103,9 +94,7 @@ def hostile(make_run, mark: Path) -> Path:
     (study / "code" / "base" / "__init__.py").write_text(code)
     for name in ("decisions.json", "cells/a--b--c.json"):
         (study / name).write_bytes(pickle.dumps(Mark(mark)))
-    (study / "turns.jsonl").write_text(
-        json.dumps({"text": ["a", "b"], "own": [["x"], []], "label": ["x"]}) + "\n"
-    )
+    (study / "turns.jsonl").write_text('{"text": ["a", "b"], "own": [["x"], []], "label": ["x"]}\n')
     (study / "turns.yaml").write_text(
         "files: {train: turns.jsonl, validation: turns.jsonl}\ntext: text\nlabels: [x, y]\n"
         "multi_label: true\nsegment_labels: own\nmetrics: [micro_f1]\n"

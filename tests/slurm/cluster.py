@@ -91,11 +91,7 @@ class Cluster:
     """
 
     def __init__(
-        self,
-        num_nodes: int = 1,
-        *,
-        cpus_per_node: int = 2,
-        options: Mapping[str, object] | None = None,
+        self, num_nodes: int = 1, *, cpus_per_node: int = 2, options: Mapping[str, object] | None = None
     ) -> None:
         self.nodes = [f"n{index}" for index in range(num_nodes)]
         self._cpus_per_node = cpus_per_node

@@ -24,20 +24,10 @@ from tests.slurm.cluster import Cluster, QueuedJob
 MAX_STEPS = 200
 # A cell is two seconds of training and one of scoring; starting Python takes longer.
 CONFIG: dict[str, Any] = {
-    "model": {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 1,
-    },
+    "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1},
     "data": {"num_stories": 200, "vocab_size": 400},
     "optim": {"max_steps": MAX_STEPS},
-    "train": {
-        "batch_size": 8,
-        "save_steps": 10,
-        "logging_steps": 1,
-        "torch_compile": False,
-    },
+    "train": {"batch_size": 8, "save_steps": 10, "logging_steps": 1, "torch_compile": False},
 }
 SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
 PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}

@@ -93,9 +93,7 @@ def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_that_is_lost_but_runs_on(
-    on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
-) -> None:
+def test_a_node_that_is_lost_but_runs_on(on_cluster, new_cluster, undisturbed):
     """The job really runs twice: on the node that SLURM no longer sees, and where it was queued again."""
     cluster = new_cluster(2, cpus_per_node=1)
     submitted = on_cluster(cluster)
@@ -173,9 +171,7 @@ def assert_finished_once(submitted: SubmittedStudy, undisturbed: TinyStudy) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "at"), [("before", 1), ("after", 1), ("before", 2), ("after", 2)])
-def test_killed_while_sbatch_is_called(
-    on_cluster: Make, undisturbed: TinyStudy, monkeypatch: pytest.MonkeyPatch, how: str, at: int
-) -> None:
+def test_killed_while_sbatch_is_called(on_cluster, undisturbed, monkeypatch, how, at):
     """The first call has the cells, the second the report."""
     submitted = on_cluster()
     wrap_sbatch(submitted, monkeypatch, how, at)
@@ -188,9 +184,7 @@ def test_killed_while_sbatch_is_called(
 
 
 @pytest.mark.slow
-def test_cells_that_were_handed_in_twice_are_run_once(
-    on_cluster: Make, undisturbed: TinyStudy, stopped_queue
-) -> None:
+def test_cells_that_were_handed_in_twice_are_run_once(on_cluster, undisturbed, stopped_queue):
     """By two commands at once whose lock does not reach each other's machine, the second knows of no job."""
     submitted = on_cluster()
     for _ in range(2):
@@ -207,9 +201,7 @@ def test_cells_that_were_handed_in_twice_are_run_once(
 
 
 @pytest.mark.slow
-def test_the_report_waits_for_all_cells_and_is_replaced_where_it_was_cancelled(
-    on_cluster: Make, stopped_queue
-) -> None:
+def test_the_report_waits_for_all_cells_and_is_replaced_where_it_was_cancelled(on_cluster, stopped_queue):
     submitted = on_cluster()
     study = submitted.study.folder
 

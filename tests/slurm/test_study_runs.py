@@ -21,23 +21,13 @@ from safetensors.numpy import load
 from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset
 from slurm.jobs import SlurmSubmitter
-from tests.slurm.cluster import Cluster
-from tests.slurm.studies import (
-    MAX_STEPS,
-    SHORT,
-    SubmittedStudy,
-    TinyStudy,
-    assert_as_undisturbed,
-    run_here,
-)
+from tests.slurm.studies import MAX_STEPS, SHORT, SubmittedStudy, TinyStudy, assert_as_undisturbed, run_here
 
 Make = Callable[..., SubmittedStudy]
 
 
 @pytest.mark.ci
-def test_a_step_has_the_cores_and_the_variables_of_its_preset(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_has_the_cores_and_the_variables_of_its_preset(cluster, tmp_path, monkeypatch):
     """Nothing here binds tasks to cores, so it is only seen that srun was told how many a task has."""
     preset = ClusterPreset(
         gpus_per_node=0,
@@ -62,9 +52,7 @@ def test_a_step_has_the_cores_and_the_variables_of_its_preset(
 
 
 @pytest.mark.slow
-def test_an_array_is_throttled_and_a_second_command_submits_nothing(
-    on_cluster: Make, undisturbed: TinyStudy
-) -> None:
+def test_an_array_is_throttled_and_a_second_command_submits_nothing(on_cluster, undisturbed):
     submitted = on_cluster()
     submitted.submit("--max-running", 1, "--no-report")
     first = submitted.hold("gelu")
@@ -90,9 +78,7 @@ def test_an_array_is_throttled_and_a_second_command_submits_nothing(
 
 
 @pytest.mark.slow
-def test_more_cells_than_the_site_takes_in_an_array_go_into_several(
-    on_cluster: Make, new_cluster: Callable[..., Cluster]
-) -> None:
+def test_more_cells_than_the_site_takes_in_an_array_go_into_several(on_cluster, new_cluster):
     small = new_cluster(1, options={"MaxArraySize": 3})  # indices 0 and 1
     submitted = on_cluster(small, variants=("gelu", "relu", "silu"))
     assert "submitted 3 cells in 3 jobs" in submitted.submit("--max-running", 2, "--no-report")
@@ -120,9 +106,7 @@ def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: Tiny
 
 
 @pytest.mark.slow
-def test_a_cell_on_two_nodes_trains_as_one_process_does(
-    on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
-) -> None:
+def test_a_cell_on_two_nodes_trains_as_one_process_does(on_cluster, new_cluster, undisturbed):
     """Each process takes half of a step's rows, so what comes out differs by rounding alone."""
     # The nodes of this cluster are names of one host, which does not know them.
     preset = {"nodes": 2, "environment": {"MASTER_ADDR": "127.0.0.1"}}
@@ -141,9 +125,7 @@ def test_a_cell_on_two_nodes_trains_as_one_process_does(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_variants")
-def test_the_last_job_submits_what_the_next_look_needs(
-    on_cluster: Make, repository: Path, tmp_path: Path
-) -> None:
+def test_the_last_job_submits_what_the_next_look_needs(on_cluster, repository, tmp_path):
     """Jobs, the last one and those that it submits run the variant that was read when it was submitted."""
     mine = tmp_path / "mine.py"
     mine.write_text((repository / "examples/xielu.py").read_text())

@@ -34,15 +34,12 @@ from slurm.status_page import write_page
 
 def report(folder: Path) -> Path:
     generator = np.random.default_rng(0)
-    rows = [
-        ("gpt_neo", variant, seed, "blimp", 60 + place + generator.normal())
-        for place, variant in enumerate(("gelu", "kan", "x_y"))
-        for seed in range(4)
-    ]
+    levels = {"gelu": 60, "kan": 61, "x_y": 62}
+    runs = [(variant, seed, level) for variant, level in levels.items() for seed in range(4)]
+    rows = [("gpt_neo", variant, seed, "blimp", x + generator.normal()) for variant, seed, x in runs]
     source = folder.parent / "scores.csv"
-    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(
-        source, index=False
-    )
+    table = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    table.to_csv(source, index=False)
     write_report(source, folder)
     return folder / "report.md"
 
@@ -69,9 +66,8 @@ def an_inspection(folder: Path) -> Path:
 
 def texts(folder: Path) -> Path:
     text = "Dull. But *what* an end!"
-    example = page.Explained(
-        "1", "good", "good", "good", 0.9, text, np.array([[0, 5], [6, 24]]), np.array([-1, 2])
-    )
+    spans, scores = np.array([[0, 5], [6, 24]]), np.array([-1, 2])
+    example = page.Explained("1", "good", "good", "good", 0.9, text, spans, scores)
     return write_document(explanation(page.document([example], "One.", "sst2")), folder, "explanation")
 
 

@@ -15,14 +15,7 @@ import pytest
 
 from base.errors import UsageError
 from ffn_ablations.cli import COMMANDS, find_command, load_main
-from tests.unit.test_repository import (
-    MODULES,
-    NAMED_AND_ABSENT,
-    PACKAGES,
-    ROOT,
-    WRITTEN_BY_HAND,
-    definitions,
-)
+from tests.unit.test_repository import MODULES, NAMED_AND_ABSENT, PACKAGES, ROOT, WRITTEN_BY_HAND, definitions
 
 # What changed and what was measured long ago may name what is gone.
 PAGES = [page for page in WRITTEN_BY_HAND if page.name not in ("CHANGELOG.md", "RESULTS.md")]
@@ -160,18 +153,3 @@ def test_reading_orders_of_packages_name_their_modules() -> None:
             order = docstring.partition("Reading order: ")[2].partition("\n\n")[0]
             assert set(re.findall(r"``([a-z_]+)``", order)) <= here, path
     assert orders > 5
-
-
-def test_a_planted_mistake_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "```bash\nffn-ablations train tiny --no-such 1\n```\n`make nothing` `--no-such` `eval/x.py`\n"
-    )
-    for check in (
-        test_commands_and_their_flags_exist,
-        test_other_programs_exist,
-        test_flags_named_by_themselves_exist,
-        test_paths_exist,
-    ):
-        with pytest.raises(AssertionError):
-            check(page)

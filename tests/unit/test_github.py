@@ -64,13 +64,9 @@ def test_workflows_are_bounded_and_may_do_no_more_than_they_need(path: Path) -> 
 
 def commands() -> list[list[str]]:
     """Every command that a workflow, the image or the container for developers runs, as words."""
-    lines = [
-        line
-        for path in WORKFLOWS
-        for job in load(path)["jobs"].values()
-        for step in job["steps"]
-        for line in step.get("run", "").splitlines()
-    ]
+    jobs = [job for path in WORKFLOWS for job in load(path)["jobs"].values()]
+    texts = [step.get("run", "") for job in jobs for step in job["steps"]]
+    lines = [line for text in texts for line in text.splitlines()]
     container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8"))
     lines += container["postCreateCommand"].split("&&")
     return [shlex.split(line) for line in lines]
@@ -93,11 +89,7 @@ def test_commands_and_files_named_there_exist() -> None:
 
 def test_what_is_called_of_this_project_is_a_command() -> None:
     recipe = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    in_comments = [
-        shlex.split(line.rpartition(" ffn-ablations ")[2])
-        for line in recipe.splitlines()
-        if re.match(r"#  +docker run", line)
-    ]
+    in_comments = [shlex.split(x) for x in re.findall(r"(?m)^#  +docker run.* ffn-ablations (.*)$", recipe)]
     called = [words[1:] for words in commands() if words[:1] == ["ffn-ablations"]] + in_comments
     assert ["study", "run", "quickstart"] in called
     for words in called:
@@ -124,8 +116,7 @@ def test_the_image_has_what_the_package_is_built_of() -> None:
 def test_a_tag_gets_the_notes_of_its_version(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
     (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 0.2.0\n")
-    (tmp_path / "CHANGELOG.md").write_text(
-        "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- new\n\n## [0.1.0]\n\n- old\n"
-    )
+    changes = "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- new\n\n## [0.1.0]\n\n- old\n"
+    (tmp_path / "CHANGELOG.md").write_text(changes)
     assert NOTES("v0.2.0", tmp_path) == 0
     assert capsys.readouterr().out == "- new\n"

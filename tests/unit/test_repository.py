@@ -29,11 +29,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path for folder in (".", "benchmarks", "docs", "docs/*") for path in ROOT.glob(f"{folder}/*.md")
 )
-WRITTEN_BY_HAND = [
-    path
-    for path in DOCUMENTS
-    if not path.parent.name.startswith("example-") and path != ROOT / "docs" / "zoo" / "report.md"
-]
+OF_PROGRAMS = {ROOT / "docs/zoo/report.md", *ROOT.glob("docs/example-*/*.md")}
+WRITTEN_BY_HAND = [path for path in DOCUMENTS if path not in OF_PROGRAMS]
 
 
 def floors_of_the_page() -> dict[str, tuple[str, ...]]:
@@ -89,13 +86,8 @@ def test_prose_ends_at_100_characters(document: Path) -> None:
 
 FOLDERS = "|".join((*PACKAGES, "benchmarks", "configs", "docs", "tests"))
 # What a command writes, what pages on adding things add, what was deleted and has its numbers still.
-NAMED_AND_ABSENT = {
-    "report/report.md",
-    "ffn_variants/variants/mish.py",
-    "benchmarks/seeds.py",
-    "eval/zero_shot/agreement.py",
-    "tests/unit/eval/zero_shot/test_agreement.py",
-}
+NAMED_AND_ABSENT = {"report/report.md", "ffn_variants/variants/mish.py", "benchmarks/seeds.py"}
+NAMED_AND_ABSENT |= {"eval/zero_shot/agreement.py", "tests/unit/eval/zero_shot/test_agreement.py"}
 
 
 @pytest.mark.parametrize("document", WRITTEN_BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
@@ -225,13 +217,10 @@ def test_imports_stand_at_the_top() -> None:
 def test_an_installation_has_every_package_and_data_file() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert told["package-dir"] == {"ffn_ablations.configs": "configs"}
-    folders = {
-        name: ROOT / name.replace("ffn_ablations.configs", "configs").replace(".", "/")
-        for name in told["packages"]
-    }
-    tracked = subprocess.run(
-        ["git", "ls-files", *PACKAGES, "configs"], cwd=ROOT, capture_output=True, text=True
-    )
+    places = {name: name.replace("ffn_ablations.configs", "configs") for name in told["packages"]}
+    folders = {name: ROOT / place.replace(".", "/") for name, place in places.items()}
+    listed = ["git", "ls-files", *PACKAGES, "configs"]
+    tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True)
     tracked_files = {ROOT / name for name in tracked.stdout.split()}
     assert sorted(folders.values()) == sorted({file.parent for file in tracked_files})
     installed = {path for folder in folders.values() for path in folder.glob("*.py")} | {
@@ -253,9 +242,7 @@ def test_no_large_or_generated_file_is_tracked() -> None:
 
 
 @pytest.mark.usefixtures("own_variants")
-def test_the_files_shown_in_the_page_on_adding_a_variant_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_files_shown_in_the_page_on_adding_a_variant_work(monkeypatch, tmp_path):
     page = (ROOT / "docs/adding-a-variant.md").read_text(encoding="utf-8")
     own, built_in = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mine.py").write_text(own, encoding="utf-8")
@@ -299,10 +286,8 @@ def test_the_suite_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.Mon
 
 def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> None:
     """Elsewhere no file is named, nothing steps up from a run to its study, nor down into it."""
-    places = [
-        p.name for kind in (RunFolder, StudyFolder) for p in vars(kind).values() if isinstance(p, Inside)
-    ]
-    parts = {part for place in places for part in place.split("/")}
+    fields = [*vars(RunFolder).values(), *vars(StudyFolder).values()]
+    parts = {part for place in fields if isinstance(place, Inside) for part in place.name.split("/")}
     named = [re.escape(part) for part in parts if re.match(r"\w+\.|[A-Z]", part)]
     assert {"config\\.yaml", "COMPLETED"} <= set(named)
     spelled = re.compile(rf"(^|/)({'|'.join(named)})$")

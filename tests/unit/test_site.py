@@ -20,13 +20,10 @@ from matplotlib.figure import Figure
 
 from base.run.folder_names import Inside, RunFolder, StudyFolder
 from ffn_variants import FFN_VARIANTS
-from tests.unit.test_repository import FLOORS
+from tests.unit.test_repository import DOCUMENTS as PAGES
+from tests.unit.test_repository import FLOORS, ROOT
 
 # The documents as a site: all pages, in the order of their index, read as GitHub reads them.
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    path for folder in (".", "benchmarks", "docs", "docs/*") for path in ROOT.glob(f"{folder}/*.md")
-)
 HOOKS = runpy.run_path(str(ROOT / "docs/mkdocs_hooks.py"))
 # What a page is made of; a list or a table that is read otherwise shows in their numbers.
 PARTS = ("h1", "h2", "h3", "li", "tr", "td", "img", "pre", "strong", "em", "br", "details")
@@ -154,18 +151,9 @@ def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: Simple
 
 
 def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:
-    names = {
-        place.name
-        for folder in (RunFolder, StudyFolder)
-        for place in vars(folder).values()
-        if isinstance(place, Inside)
-    }
+    fields = [*vars(RunFolder).values(), *vars(StudyFolder).values()]
+    names = {place.name for place in fields if isinstance(place, Inside)}
     shown = {name.strip().rstrip("/") for name, _, _ in drawings.STUDY_FOLDER}
     missing = {name for name in names - shown if not any(part.startswith(".") for part in name.split("/"))}
     # A folder of others, what stands in place of a config in runs/backbones, and parts of folders shown.
-    assert missing == {
-        "eval",
-        "backbone.yaml",
-        "report/report.md",
-        "status/status.html",
-    }
+    assert missing == {"eval", "backbone.yaml", "report/report.md", "status/status.html"}

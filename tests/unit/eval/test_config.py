@@ -143,16 +143,15 @@ def test_what_older_studies_asked_beside_scores_is_passed_over(tmp_path):
         # What names its own task or run is one line, too.
         ([("a", task, f"no set ({task})") for task in "xyz"], ["a x: no set (x) (and so of 2 more)"]),
         (
-            [("a", "x", "no data"), ("a", "y", "no data"), ("a", "x", "no memory")],
-            ["a x: no data (and so of 1 more)", "a x: no memory"],
+            [("a", x, "no data") for x in "xy"] + [("a", "x", "no")],
+            ["a x: no data (and so of 1 more)", "a x: no"],
         ),
         ([(run, None, f"{run}: has no model") for run in "ab"], ["a: has no model", "b: has no model"]),
     ],
 )
 def test_equal_errors_are_one_line(failures, lines) -> None:
-    assert (
-        failure_lines([Failure(Path(run), task, UsageError(words)) for run, task, words in failures]) == lines
-    )
+    found = [Failure(Path(run), task, UsageError(words)) for run, task, words in failures]
+    assert failure_lines(found) == lines
 
 
 # The hash of a run's weights, and a model that is not as its training left it.

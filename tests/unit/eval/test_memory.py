@@ -15,11 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 
 from eval.memory import Budget, attend_with_one_query
-from eval.scoring.log_likelihood import (
-    causal_log_likelihoods,
-    pseudo_log_likelihoods,
-    span_log_likelihoods,
-)
+from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods, span_log_likelihoods
 from eval.scoring.text_batches import ScoredText, Scores, batches_of_one_length
 from ffn_variants import FAMILIES, build_model
 
@@ -87,9 +83,8 @@ def test_one_query_attends_as_in_a_whole_layer() -> None:
     tokens, heads, at = torch.randn(3, 7, 16), 4, torch.tensor([0, 4, 6])
     project, key, value = (nn.Linear(16, 16) for _ in range(3))
     for visible in (None, torch.arange(7) <= at[:, None]):
-        q, k, v = (
-            linear(tokens).unflatten(-1, (heads, -1)).movedim(1, 2) for linear in (project, key, value)
-        )
+        projected = (linear(tokens).unflatten(-1, (heads, -1)) for linear in (project, key, value))
+        q, k, v = (each.movedim(1, 2) for each in projected)
         mask = None if visible is None else visible[:, None, None]
         expected = scaled_dot_product_attention(q, k, v, attn_mask=mask)[torch.arange(3), :, at]
         query = project(tokens[torch.arange(3), at]) * 4**-0.5

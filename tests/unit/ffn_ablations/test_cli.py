@@ -18,7 +18,6 @@ from eval.config import EvalConfig
 from ffn_ablations.cli import COMMANDS, find_command, main, overview
 from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
-from tests.cases import first_is_fast
 
 # The one command: every command is there under its name, and what is mistyped is told.
 ROOT = Path(__file__).parents[3]
@@ -33,11 +32,8 @@ def test_the_first_help_has_every_command_on_one_screen(capsys: pytest.CaptureFi
     assert max(map(len, lines)) <= 80
     for words, command in COMMANDS.items():
         kind, _, what = words.partition(" ")
-        line = (
-            rf"  list (\w+\|)*{what}(\|\w+)*  +"
-            if kind == "list"
-            else rf"  {words}  +{re.escape(command.help)}$"
-        )
+        of_its_own = rf"  {words}  +{re.escape(command.help)}$"
+        line = rf"  list (\w+\|)*{what}(\|\w+)*  +" if kind == "list" else of_its_own
         assert any(re.match(line, each) for each in lines)
 
 
@@ -166,9 +162,7 @@ def test_a_script_of_its_name_is_told_before_it_imports_itself(tmp_path: Path) -
 
 
 @pytest.mark.ci
-def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(repository, tmp_path):
     """Not in ``report/``: in a clone that folder holds code."""
     done = in_folder(tmp_path, "-m", "ffn_ablations", "report", str(repository / "examples/scores.csv"))
     assert done.stdout.splitlines()[-1] == "scores-report/report.md"
@@ -195,32 +189,23 @@ def run(*words: str) -> tuple[int, list[str]]:
     return tuple(json.loads(done.stderr.splitlines()[-1]))
 
 
+MORE = ("eval", "report", "study run", "study status", "study archive", "explain", "generate")
+
+
 @pytest.mark.parametrize(
-    "command",
-    first_is_fast(
-        ["train", "eval", "report", "study run", "study status", "study archive", "explain", "generate"]
-    ),
+    ("command", "status"),
+    [
+        ("train --help", 0),
+        *(pytest.param(f"{command} --help", 0, marks=pytest.mark.slow) for command in MORE),
+        ("train --fnn kan", 2),
+        ("trani tiny", 2),
+        ("study run --cluster slrum study.yaml", 2),
+        ("report {table} --out {folder}", 0),
+        ("study status {folder}", 0),
+    ],
 )
 @pytest.mark.ci
-def test_help_loads_no_library_of_models(command: str) -> None:
-    assert run(*command.split(), "--help") == (0, [])
-
-
-@pytest.mark.ci
-def test_a_mistake_in_a_flag_is_told_without_a_library_of_models() -> None:
-    assert run("train", "--fnn", "kan") == (2, [])
-    assert run("trani", "tiny") == (2, [])
-    assert run("study", "run", "--cluster", "slrum", "study.yaml") == (2, [])
-
-
-@pytest.mark.ci
-def test_a_report_of_a_csv_loads_no_library_of_models(repository: Path, tmp_path: Path) -> None:
-    table = repository / "examples" / "scores.csv"
-    assert run("report", str(table), "--out", str(tmp_path)) == (0, [])
-    assert (tmp_path / "report.md").is_file()
-
-
-@pytest.mark.ci
-def test_the_status_of_a_study_loads_no_library_of_models(tmp_path: Path) -> None:
+def test_help_mistakes_rows_and_states_load_no_library_of_models(command, status, repository, tmp_path):
     (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
-    assert run("study", "status", str(tmp_path)) == (0, [])
+    words = command.format(table=repository / "examples/scores.csv", folder=tmp_path).split()
+    assert run(*words) == (status, [])

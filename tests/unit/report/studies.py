@@ -47,14 +47,9 @@ def render(analysis: Analysis, alternative_texts: Mapping[str, str] | None = Non
 
 def numbers(analysis: Analysis) -> dict[str, Any]:
     """Return what report.json holds."""
-    document = Document(
-        title="",
-        blocks=(),
-        figures={},
-        tables=number_tables(analysis),
-        record=record_of(analysis, {}, "source"),
-        command="",
-    )
+    empty = {"title": "", "blocks": (), "figures": {}, "command": ""}
+    record = record_of(analysis, {}, "source")
+    document = Document(**empty, tables=number_tables(analysis), record=record)
     return json.loads(document.json)
 
 

@@ -55,9 +55,8 @@ def written(folder: Path, table: pd.DataFrame, *flags: str) -> Path:
 
 def rows_of(table: str) -> list[list[str]]:
     """The cells of a LaTeX table between its lines, without the signs of LaTeX."""
-    start, end = (
-        (r"\endlastfoot", r"\end{longtable}") if r"\endlastfoot" in table else (r"\midrule", r"\bottomrule")
-    )
+    is_long = r"\endlastfoot" in table
+    start, end = (r"\endlastfoot", r"\end{longtable}") if is_long else (r"\midrule", r"\bottomrule")
     body = table.split(start)[1].split(end)[0].replace("$-$", "-")
     return [re.split(r"(?<!\\)&", line) for line in body.split("\\\\\n") if line.strip()]
 
@@ -111,11 +110,8 @@ def test_a_paper_changes_no_number_and_is_not_forgotten(tmp_path: Path, capsys: 
     assert capsys.readouterr().out.rstrip().endswith(str(out / "paper"))
     names = {path.stem for path in (out / "paper" / "figures").glob("*.pdf")}
     assert names == {path.stem for path in (out / "figures").glob("*.svg")}
-    assert {path.name for path in (out / "paper").glob("*.*")} == {
-        "comparisons.tex",
-        "methods.tex",
-        "references.bib",
-    }
+    files = {path.name for path in (out / "paper").glob("*.*")}
+    assert files == {"comparisons.tex", "methods.tex", "references.bib"}
     with_paper = report(out)
     assert report(written(tmp_path, scores())) == with_paper
     assert "paper is of an earlier report; --paper writes it again" in capsys.readouterr().out

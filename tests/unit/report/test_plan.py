@@ -134,9 +134,8 @@ def test_one_variant_tells_its_spread(planned, scores: Path, tmp_path: Path):
 
 def test_pairs_are_planned_by_the_spread_of_their_differences(planned, scores: Path):
     table = pd.read_csv(scores)
-    wide = table[table.benchmark == "blimp"].pivot(
-        index=["family", "seed"], columns="variant", values="score"
-    )
+    blimp = table[table.benchmark == "blimp"]
+    wide = blimp.pivot(index=["family", "seed"], columns="variant", values="score")
     differences = wide[["kan", "relu"]].sub(wide.gelu, axis=0)
     squares = ((differences - differences.groupby("family").transform("mean")) ** 2).groupby("family").sum()
     degrees = (differences.groupby("family").count() - 1).sum(axis=1)
@@ -191,7 +190,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def analysis(learnt: Path) -> Analysis:
     """What a report says of them."""
-    return read(learnt)
+    return analysed(learnt)
 
 
 def section_of(analysis: Analysis) -> str:
@@ -201,18 +200,10 @@ def section_of(analysis: Analysis) -> str:
     return section.body
 
 
-def read(path: Path) -> Analysis:
-    return analysed(path)
-
-
 def numbers(analysis: Analysis, name: str) -> pd.DataFrame:
     """A table of report.json, with the average over families as text."""
-    return (
-        pd.DataFrame(studies.numbers(analysis)[name])
-        .fillna({"family": "averaged"})
-        .set_index(["benchmark", "family"])
-        .sort_index()
-    )
+    table = pd.DataFrame(studies.numbers(analysis)[name]).fillna({"family": "averaged"})
+    return table.set_index(["benchmark", "family"]).sort_index()
 
 
 def frame(path: Path, benchmark: str, family: str) -> pd.DataFrame:
@@ -252,11 +243,9 @@ def power(effect: float, error: float, df: float, level: float) -> float:
 def test_what_is_found_and_how_many_seeds_that_takes(learnt: Path, analysis: Analysis):
     own = numbers(analysis, "power").loc[("held-out-loss", "gpt_neo")].set_index("contrast")
     table = frame(learnt, "held-out-loss", "gpt_neo")
-    levels = {
-        str(c.contrast): c.level_simultaneous or 0.0
-        for c in analysis.comparisons
-        if (str(c.benchmark), c.family) == ("held-out-loss", "gpt_neo")
-    }
+    in_family = [c for c in analysis.comparisons if c.family == "gpt_neo"]
+    of_loss = [c for c in in_family if str(c.benchmark) == "held-out-loss"]
+    levels = {str(c.contrast): c.level_simultaneous or 0.0 for c in of_loss}
     for contrast, found in own.iterrows():
         level = levels[str(contrast)]
         assert level < LEVEL  # of all metrics and families together
@@ -299,7 +288,7 @@ def test_scores_better_than_chance_lie_below_it_where_lower_is_better(learnt: Pa
     table = table[table.benchmark == "held-out-loss"]
     said = {"benchmark": "quality", "lower_is_better": True, "unit": "nats", "chance": 100.0}
     table.assign(**said).to_csv(tmp_path / "x.csv")
-    assert "| 100: all below |" in section_of(read(tmp_path / "x.csv"))
+    assert "| 100: all below |" in section_of(analysed(tmp_path / "x.csv"))
 
 
 def test_a_graded_metric_is_at_chance_by_its_own_scores(tmp_path: Path):
@@ -314,7 +303,7 @@ def test_a_graded_metric_is_at_chance_by_its_own_scores(tmp_path: Path):
     columns = ["family", "variant", "seed", "benchmark", "metric", "score"]
     table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
     table.to_csv(tmp_path / "graded.csv", index=False)
-    analysis = read(tmp_path / "graded.csv")
+    analysis = analysed(tmp_path / "graded.csv")
     assert [row.is_at_chance for row in PART.of(analysis) or ()] == [True, False]
     assert section_of(analysis).count(": at chance |") == 1
     assert section_of(analysis).count(": all above |") == 1
@@ -325,4 +314,4 @@ def test_a_graded_metric_is_at_chance_by_its_own_scores(tmp_path: Path):
 def test_single_runs_have_no_power(learnt: Path, tmp_path: Path):
     table = pd.read_csv(learnt)
     table[(table.benchmark == "blimp") & (table.seed == 1)].to_csv(tmp_path / "single.csv")
-    assert PART.of(read(tmp_path / "single.csv")) is None
+    assert PART.of(analysed(tmp_path / "single.csv")) is None

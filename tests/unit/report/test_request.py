@@ -30,11 +30,8 @@ def outcome(benchmark: str, scores: tuple[float, float] = PERCENT, **columns: ob
     """Scores of a level and a spread, with further columns of one value, or of a list of six."""
     generator = np.random.default_rng(0)
     level, spread = scores
-    rows = [
-        ("f", variant, seed, benchmark, round(level + spread * generator.normal(), 5))
-        for variant in VARIANTS
-        for seed in SEEDS
-    ]
+    runs = [("f", variant, seed, benchmark) for variant in VARIANTS for seed in SEEDS]
+    rows = [(*run, round(level + spread * generator.normal(), 5)) for run in runs]
     names = ["family", "variant", "seed", "benchmark", "score"]
     return pd.DataFrame(rows, columns=names).assign(**columns)
 
@@ -79,10 +76,8 @@ def test_flags_that_do_not_fit(refusal: Callable[..., str], name: str, flags: li
 @pytest.mark.parametrize(("name", "scale", "columns", "message"), listed(__file__, "tables that do not fit"))
 def test_columns_that_do_not_fit(refusal, name, scale, columns, message):
     scores = {"percent": PERCENT, "losses": LOSSES, "fractions": FRACTIONS}[scale]
-    frame = outcome(
-        name, scores, **{key: list(x) if isinstance(x, tuple) else x for key, x in columns.items()}
-    )
-    assert message in refusal(frame)
+    columns = {key: list(x) if isinstance(x, tuple) else x for key, x in columns.items()}
+    assert message in refusal(outcome(name, scores, **columns))
 
 
 @pytest.mark.parametrize(
@@ -227,9 +222,8 @@ def test_the_verdicts_on_a_peer(peer: Analysis):
     assert verdicts["blimp", "grkan"] == comparison.DIFFERENT
     assert verdicts["blimp", "swiglu"] == comparison.INCONCLUSIVE
     assert verdicts["blimp", "chebyshev"] == comparison.EQUIVALENT
-    assert {name for name, verdict in verdicts.items() if verdict == comparison.AT_CHANCE} == {
-        name for name in verdicts if name[0] == "ewok"
-    }
+    at_chance = {name for name, verdict in verdicts.items() if verdict == comparison.AT_CHANCE}
+    assert at_chance == {name for name in verdicts if name[0] == "ewok"}
 
 
 # Validation bits per byte of three seeds: records/track_10min_16mb of openai/parameter-golf (MIT), in
@@ -263,19 +257,13 @@ def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path
     path = tmp_path / "glue.csv"
     pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
     source = read_source(path)
-    known = {
-        "rte": {"accuracy": 53.0},
-        "mrpc": {"f1": 81.0, "accuracy": 68.0},
-        "cola": {"matthews_correlation": 0.0},
-        "sst2": {"accuracy": 51.0},
-    }
+    known = {"rte": {"accuracy": 53.0}, "mrpc": {"f1": 81.0, "accuracy": 68.0}}
+    known |= {"cola": {"matthews_correlation": 0.0}, "sst2": {"accuracy": 51.0}}
     (benchmark,) = analysed(source).benchmarks
     assert analysed(source).metric(benchmark).chance is None
     found = analysed(replace(source, baselines={"glue": known}))
     assert found.metric(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
-    assert (
-        analysed(replace(source, baselines={"glue": known}), chance=("glue=40",)).metric(benchmark).chance
-        == 40
-    )
+    asked = analysed(replace(source, baselines={"glue": known}), chance=("glue=40",))
+    assert asked.metric(benchmark).chance == 40
     del known["cola"]
     assert analysed(replace(source, baselines={"glue": known})).metric(benchmark).chance is None

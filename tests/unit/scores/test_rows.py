@@ -77,9 +77,8 @@ def test_a_task_is_replaced_whole_under_its_head_alone(rows, head, expected):
 
 
 def test_columns_come_in_one_order_and_a_missing_head_is_none():
-    shuffled = pd.DataFrame([row() | {"note": "x"}])[["note", *reversed(rows_module.ROW_COLUMNS)]].drop(
-        columns="head"
-    )
+    names = ["note", *(name for name in reversed(rows_module.ROW_COLUMNS) if name != "head")]
+    shuffled = pd.DataFrame([row() | {"note": "x"}])[names]
     assert tuple(rows_module.check_rows(shuffled).columns) == rows_module.ROW_COLUMNS
     assert rows_module.check_rows(shuffled)["head"].tolist() == [""]
     assert tuple(rows_module.empty_rows().columns) == rows_module.ROW_COLUMNS
@@ -248,11 +247,8 @@ def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = 
 
 def blimp() -> dict[tuple[str, str], float]:
     """All paradigms at 50 but those of binding, of which there are seven, at 100."""
-    return {
-        (phenomenon, uid): 100.0 if phenomenon == "binding" else 50.0
-        for phenomenon, uids in BLIMP_PARADIGMS.items()
-        for uid in uids
-    }
+    places = [(phenomenon, uid) for phenomenon, uids in BLIMP_PARADIGMS.items() for uid in uids]
+    return {place: 100.0 if place[0] == "binding" else 50.0 for place in places}
 
 
 @pytest.mark.parametrize("benchmark", ["blimp", "blimp-fast"])
@@ -269,9 +265,8 @@ def test_blimp_has_a_mean_of_67_and_one_of_12(benchmark):
 
 
 def test_babylm_2023_pools_the_pairs_of_a_task_and_2025_counts_paradigms():
-    scores = {(name, name): 60.0 for name in BLIMP_PARADIGMS} | {
-        (name, name): 90.0 for name in SUITES["blimp-supplement"].tasks
-    }
+    scores = {(name, name): 60.0 for name in BLIMP_PARADIGMS}
+    scores |= {(name, name): 90.0 for name in SUITES["blimp-supplement"].tasks}
     rows = rows_of("babylm23", scores)
     expected = {
         "mean of 17 tasks": pytest.approx((12 * 60 + 5 * 90) / 17),
@@ -279,25 +274,16 @@ def test_babylm_2023_pools_the_pairs_of_a_task_and_2025_counts_paradigms():
         "mean of 5 supplement tasks": pytest.approx(90),
     }
     assert suite_means(rows) == expected
-    items = pd.DataFrame(
-        {
-            "task": ["binding"] * 4 + ["hypernym"],
-            "paradigm": ["a", "a", "a", "b", "hypernym"],
-            "correct": [1, 1, 1, 0, 0],
-        }
-    )
+    names = {"task": ["binding"] * 4 + ["hypernym"], "paradigm": ["a", "a", "a", "b", "hypernym"]}
+    items = pd.DataFrame({**names, "correct": [1, 1, 1, 0, 0]})
     assert suite_means(rows, items) == {**expected, "mean of 2 filtered BLiMP paradigms": pytest.approx(50)}
 
 
 def test_entity_tracking_has_the_mean_over_operations_too():
     names = {("entity_tracking", name): 20.0 for name in ("regular", "ambiref", "move_contents")}
-    rows = pd.concat(
-        [
-            rows_of("entity-tracking", names),
-            rows_of("entity-tracking", dict.fromkeys(names, 30.0), "accuracy_by_operations"),
-        ]
-    )
-    assert suite_means(rows) == {
+    rows = rows_of("entity-tracking", names)
+    more = rows_of("entity-tracking", dict.fromkeys(names, 30.0), "accuracy_by_operations")
+    assert suite_means(pd.concat([rows, more])) == {
         "mean of 3 tasks": pytest.approx(20),
         "mean of 3 tasks, each over its numbers of operations": pytest.approx(30),
     }
@@ -329,10 +315,7 @@ def test_perplexity_is_never_averaged_with_accuracy():
         rows_of("lm-eval-lambada", {("lambada", "lambada"): 500.0}, "perplexity"),
     ]
     scores, notes = run_scores(normalise_rows(pd.concat(rows)))
-    assert dict(zip(scores.benchmark, scores.score, strict=True)) == {
-        "lm-eval-lambada": 30,
-        "perplexity": 1.2,
-    }
+    assert scores.set_index("benchmark").score.to_dict() == {"lm-eval-lambada": 30, "perplexity": 1.2}
     assert notes == []
 
 
@@ -363,9 +346,8 @@ def cells(text: str) -> list[list[str]]:
 
 def test_heads_of_one_run_stand_across_in_the_order_asked() -> None:
     heads = {"mlp": 0.0, "default": 1.0, "linear frozen": -2.0}
-    title, header, _, *lines = summary(
-        [pd.concat([glue(head, by) for head, by in heads.items()])]
-    ).splitlines()
+    rows = pd.concat([glue(head, by) for head, by in heads.items()])
+    title, header, _, *lines = summary([rows]).splitlines()
     assert title == "glue, r"
     places = [header.index(head) for head in heads]
     assert places == sorted(places)
@@ -380,9 +362,8 @@ def test_heads_of_one_run_stand_across_in_the_order_asked() -> None:
 
 def test_of_several_runs_each_head_has_a_table() -> None:
     runs = {"b": 5.0, "a": 0.0}
-    text = summary(
-        [pd.concat([glue(head, by, run) for head in ("mlp", "linear")]) for run, by in runs.items()]
-    )
+    tables = [[glue(head, by, run) for head in ("mlp", "linear")] for run, by in runs.items()]
+    text = summary([pd.concat(of_run) for of_run in tables])
     mlp, linear = (cells(part) for part in text.split("\n\n"))
     assert [mlp[0], linear[0]] == [["glue,", "head", "mlp"], ["glue,", "head", "linear"]]
     assert mlp[1:] == linear[1:]
@@ -405,17 +386,12 @@ def test_the_title_names_a_head_that_was_chosen() -> None:
 
 def test_tasks_of_ones_own_have_no_mean_and_those_of_a_suite_have() -> None:
     scores = dict.fromkeys(product(("mood", "news"), ("macro_f1", "accuracy")), 50.0)
-    text = summary(
-        [pd.concat([scored("classification", scores, head="mlp"), scored("mine", scores, head="mlp")])]
-    )
+    both = [scored(benchmark, scores, head="mlp") for benchmark in ("classification", "mine")]
+    text = summary([pd.concat(both)])
     own, grouped = text.split("\n\n")
     assert "mean" not in own
     assert "mean of 2 tasks" in grouped  # the user's benchmark says that they belong together
-    assert cells(own)[3:] == [
-        ["mood", "accuracy", "50.0"],
-        ["macro_f1", "50.0"],
-        ["news", "accuracy", "50.0"],
-        ["macro_f1", "50.0"],
-    ]
+    mood, news = ([[task, "accuracy", "50.0"], ["macro_f1", "50.0"]] for task in ("mood", "news"))
+    assert cells(own)[3:] == mood + news
     blimp = scored("blimp", {("adjunct_island", "accuracy"): 40.0, ("passive_1", "accuracy"): 60.0})
     assert ["mean", "of", "2", "paradigms", "50.0"] in cells(summary([blimp]))

@@ -36,11 +36,10 @@ def at(rate: float) -> dict[str, float]:
 
 def test_points_are_the_product_of_the_fields():
     grid = {"a": (1, 2), "b": ("x", "y", "z")}
-    assert [(p["a"], p["b"]) for p in points(grid)] == [
-        (1, "x"), (1, "y"), (1, "z"), (2, "x"), (2, "y"), (2, "z"),
-    ]  # fmt: skip
+    assert [(p["a"], p["b"]) for p in points(grid)] == [(a, b) for a in (1, 2) for b in "xyz"]
 
 
+MUON_2 = {"rate": 2, "optimizer": "muon"}
 OPTIMIZERS = [({"rate": 1, "optimizer": name}, loss) for name, loss in (("adamw", 3.0), ("muon", 2.0))]
 
 
@@ -54,11 +53,7 @@ OPTIMIZERS = [({"rate": 1, "optimizer": name}, loss) for name, loss in (("adamw"
         ({"rate": 1}, [({"rate": 1}, math.inf), ({"rate": 2}, math.inf)], ()),
         # Names have none, and rates are compared with the same name.
         ({"rate": 1, "optimizer": "muon"}, OPTIMIZERS, ("rate",)),
-        (
-            {"rate": 2, "optimizer": "muon"},
-            [*OPTIMIZERS, ({"rate": 2, "optimizer": "muon"}, 1.0), ({"rate": 3, "optimizer": "adamw"}, 5.0)],
-            ("rate",),
-        ),
+        (MUON_2, [*OPTIMIZERS, (MUON_2, 1.0), ({"rate": 3, "optimizer": "adamw"}, 5.0)], ("rate",)),
     ],
 )
 def test_numbers_have_edges_where_runs_did_not_diverge_and_names_have_none(point, losses, wanted) -> None:
@@ -99,10 +94,7 @@ def test_a_grid_grows_once_behind_each_end_that_is_named():
     sides = [("optim.learning_rate", True), ("optim.learning_rate", False), ("optim.learning_rate", True)]
     assert widened(RATES, sides) == {"optim.learning_rate": (0.00009, 0.0003, 0.001, 0.003, 0.009)}
     grid = {"rate": (0.001, 0.003), "schedule": ("linear", "cosine")}
-    assert widened(grid, [("rate", True)]) == {
-        "rate": (0.001, 0.003, 0.009),
-        "schedule": ("linear", "cosine"),
-    }
+    assert widened(grid, [("rate", True)]) == grid | {"rate": (0.001, 0.003, 0.009)}
 
 
 RATE = "optim.learning_rate"
@@ -159,24 +151,6 @@ def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
     assert all(tuning.at_edge(one) == () for one in tuning.chosen)
 
 
-def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
-    tuning = Tuning(plan=plan())
-    first = {(name, rate) for name in OPTIMA for rate in (3e-4, 1e-3, 3e-3)}
-
-    def of_first(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
-        return losses_of(OPTIMA)(one, seeds) if (one.variant, one.point[RATE]) in first else None
-
-    wider = tuning.advanced(of_first, "today")
-    assert not wider.chosen
-    assert {name: rates(wider, name) for name in OPTIMA} == {
-        name: [3e-4, 1e-3, 3e-3, 9e-3] for name in OPTIMA
-    }
-    done = wider.advanced(losses_of(OPTIMA), "later")
-    assert chosen(done) == OPTIMA
-    assert [one.made for one in done.rounds] == ["today", "later"]
-    assert done == tuning.advanced(of_first, "today").advanced(losses_of(OPTIMA), "later")
-
-
 def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
     far = {"gelu": 1e-3, "kan": 1.0, "relu": 1e-6}
     tuning = Tuning(plan=plan(widen=2)).advanced(losses_of(far), "today")
@@ -184,11 +158,8 @@ def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
     tried = [2.7e-5, 9e-5, 3e-4, 1e-3, 3e-3, 9e-3, 2.7e-2]
     assert all(sorted(rates(tuning, name)) == pytest.approx(tried) for name in OPTIMA)
     assert chosen(tuning) == pytest.approx({"gelu": 1e-3, "kan": 2.7e-2, "relu": 2.7e-5})
-    assert {one.variant: tuning.at_edge(one) for one in tuning.chosen} == {
-        "gelu": (),
-        "kan": (RATE,),
-        "relu": (RATE,),
-    }
+    edges_by_name = {one.variant: tuning.at_edge(one) for one in tuning.chosen}
+    assert edges_by_name == {"gelu": (), "kan": (RATE,), "relu": (RATE,)}
     never = Tuning(plan=plan(widen=0)).advanced(losses_of(far), "today")
     assert len(never.rounds) == 1
     assert chosen(never) == {"gelu": 1e-3, "kan": 3e-3, "relu": 3e-4}
@@ -225,9 +196,8 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
 
 
-FURTHER = Further(
-    family=HERE[0], places=HERE[1], variant="kan", field=RATE, values=(3e-4, 1e-3), seeds=(103, 104)
-)
+OF_KAN = {"family": HERE[0], "places": HERE[1], "variant": "kan", "field": RATE}
+FURTHER = Further(**OF_KAN, values=(3e-4, 1e-3), seeds=(103, 104))
 CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
 
 

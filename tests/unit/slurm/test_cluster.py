@@ -30,14 +30,8 @@ def test_shipped_presets_load(path: Path) -> None:
 @pytest.mark.parametrize(
     ("time", "minutes"),
     [
-        ("90", 90),
-        ("90:30", 91),
-        ("4:00:00", 240),
-        ("0:00:10", 1),
-        ("1-0", 1440),
-        ("1-12:30", 2190),
-        ("2-00:00:01", 2881),
-        ("0", 1),
+        *(("90", 90), ("0", 1), ("90:30", 91), ("4:00:00", 240), ("0:00:10", 1)),
+        *(("1-0", 1440), ("1-12:30", 2190), ("2-00:00:01", 2881)),
     ],
 )
 def test_times_are_read_as_sbatch_reads_them(time: str, minutes: int) -> None:
@@ -109,14 +103,10 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
         ("\\\\$(touch ran)", "\\$(touch ran)"), ("two\nlines", "two\nlines"),
     ],
 )  # fmt: skip
-def test_variables_of_the_job_are_put_in_and_nothing_is_run(
-    value: str, expanded: str, tmp_path: Path
-) -> None:
+def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp_path):
     line = f'export X={in_the_job(value)}; printf %s "$X"'
-    environment = {"SCRATCH": "/fast disk", "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        ["bash", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    where = {"env": {"SCRATCH": "/fast disk", "PATH": os.environ["PATH"]}, "cwd": tmp_path}
+    done = subprocess.run(["bash", "-c", line], **where, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == (expanded, "")
     assert not list(tmp_path.iterdir())
 

@@ -51,9 +51,7 @@ def start() -> Iterator[Start]:
         process.communicate()  # which closes its pipe, too
 
 
-def test_the_command_of_the_study_is_told_to_stop_and_that_of_another_is_not(
-    tmp_path: Path, capsys, start: Start
-) -> None:
+def test_the_command_of_the_study_is_told_to_stop_and_that_of_another_is_not(tmp_path, capsys, start):
     own, other = start(tmp_path / "own"), start(tmp_path / "other")
     cancel_study(tmp_path / "own")
     assert capsys.readouterr().out == f"cancelled: process {own.pid}\n"
@@ -63,9 +61,7 @@ def test_the_command_of_the_study_is_told_to_stop_and_that_of_another_is_not(
     assert capsys.readouterr().out == NOTHING
 
 
-def test_a_process_that_has_the_file_of_a_lock_that_nobody_holds_is_left_alone(
-    tmp_path: Path, capsys
-) -> None:
+def test_a_process_that_has_the_file_of_a_lock_that_nobody_holds_is_left_alone(tmp_path, capsys):
     file = StudyFolder(tmp_path).submit_lock_file
     file.touch()
     with file.open() as opened, subprocess.Popen(["sleep", "100"], stdin=opened) as process:
@@ -154,9 +150,7 @@ def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys
     assert SECOND in page
 
 
-def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
-    tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(tmp_path, monkeypatch, capsys):
     """All cells of a round are done, and the next are not named yet; it ends with that command."""
     list_cells(tmp_path, FIRST)
     write_state(tmp_path, FIRST, CellState(name="done"))

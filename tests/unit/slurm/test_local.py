@@ -29,9 +29,7 @@ from slurm.local import LocalRunner, StudyProgress, start_worker, worker_environ
         ("", 0, [""]),
     ],
 )
-def test_workers_get_the_gpus_that_their_command_may_use(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None, count: int, seen: list[str]
-) -> None:
+def test_workers_get_the_gpus_that_their_command_may_use(monkeypatch, tmp_path, given, count, seen):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     if given is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -43,9 +41,7 @@ def test_workers_get_the_gpus_that_their_command_may_use(
         assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)
 
 
-def test_a_worker_ends_with_the_command_that_started_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_ends_with_the_command_that_started_it(tmp_path, monkeypatch):
     """As the system closes its input, however that command dies; it is asleep in a signal-safe place."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "sleeper.py").write_text(
@@ -104,9 +100,7 @@ class FakeProcess:
         pass
 
 
-def test_so_many_work_at_a_time_in_the_order_of_the_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_many_work_at_a_time_in_the_order_of_the_list(tmp_path, monkeypatch):
     """A cell whose process dies twice without a word is not tried a third time."""
     FakeProcess.started, cells = [], [FakeCell(seed) for seed in (1, 2, 3)]
     progress: Any = SimpleNamespace(update=lambda: None, close=lambda: None)

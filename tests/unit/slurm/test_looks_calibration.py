@@ -77,9 +77,7 @@ def holm(p: np.ndarray) -> np.ndarray:
         ([6.0, 6.0, 3.0, 0.0, 0.0, 0.0], 1.0),
     ],
 )
-def test_equal_variants_are_called_different_in_at_most_one_study_of_twenty(
-    means: list[float], margin: float
-) -> None:
+def test_equal_variants_are_called_different_in_at_most_one_study_of_twenty(means, margin):
     """By themselves and among others."""
     different, _ = simulate(means, margin)
     rate = different[:, np.array(means) == 0].any(axis=1).mean()
@@ -90,9 +88,7 @@ def test_equal_variants_are_called_different_in_at_most_one_study_of_twenty(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("num", "margin"), [(1, 1.5), (4, 1.5), (1, 3.0), (4, 3.0)])
-def test_variants_at_the_margin_are_called_equivalent_in_at_most_one_study_of_twenty(
-    num: int, margin: float
-) -> None:
+def test_variants_at_the_margin_are_called_equivalent_in_at_most_one_study_of_twenty(num, margin):
     _, equivalent = simulate([margin] * num, margin)
     rate = equivalent.any(axis=1).mean()
     print(f"{num} variants at the margin of {margin:g}: {rate:.2%} equivalent")

@@ -22,10 +22,8 @@ MODULE = Path("slurm/cell_state.py")
 def take(root: Path, study: Path) -> Path:
     """Take a snapshot with the code of a folder, as a submission from there does."""
     code = "import pathlib, sys, slurm.snapshot as s; print(s.take_snapshot(pathlib.Path(sys.argv[1])))"
-    env = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(study)], env=env, cwd=study.parent, capture_output=True, text=True
-    )
+    where = {"env": os.environ | {"PYTHONPATH": str(root)}, "cwd": study.parent}
+    done = subprocess.run([sys.executable, "-c", code, str(study)], **where, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
 

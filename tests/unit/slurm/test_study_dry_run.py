@@ -87,15 +87,9 @@ def test_flops_and_parameters_are_those_of_the_stock_model(study, tmp_path: Path
     # By hand, a token: FFN and attention projections of two layers, the head, attention over 512 places.
     forward = 2 * (2 * (2 * 512 * 1024 + 4 * 512 * 512) + 512 * 10_000) + 2 * 2 * 2 * 512 * 512
     assert line.cost.flops == pytest.approx(3 * forward * line.cost.tokens, rel=0.02)
-    stock = GPTNeoConfig(
-        vocab_size=10_000,
-        hidden_size=512,
-        intermediate_size=1024,
-        num_layers=2,
-        num_heads=4,
-        attention_types=[[["global", "local"], 1]],
-        max_position_embeddings=512,
-    )
+    sizes = {"vocab_size": 10_000, "hidden_size": 512, "intermediate_size": 1024, "num_heads": 4}
+    sizes |= {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 512}
+    stock = GPTNeoConfig(**sizes)
     assert line.cost.parameters == GPTNeoForCausalLM(stock).num_parameters()
 
 
@@ -107,12 +101,9 @@ def test_vocabularies_are_lines_of_their_own(study, tmp_path: Path) -> None:
 
 
 def test_levels_of_like_cost_are_one_line(study, tmp_path: Path) -> None:
-    asked = study(
-        variants=["gelu", "relu"],
-        tokens=["1M", "4M"],
-        axes={RATE: [1.0e-3, 3.0e-3]},
-        seeds={"first": 3, "most": 9, "until": "decided"},
-    )
+    seeds = {"first": 3, "most": 9, "until": "decided"}
+    levels = {"variants": ["gelu", "relu"], "tokens": ["1M", "4M"], "axes": {RATE: [1.0e-3, 3.0e-3]}}
+    asked = study(seeds=seeds, **levels)
     assert counts(asked) == {"main": 24}  # of the first look
     lines = lines_of(asked)
     found = [(line.variant, line.place, line.runs) for line in lines]

@@ -38,9 +38,8 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         folder.mkdir(exist_ok=True)
         program = folder / "squeue"
         text = "".join(f"{line}|{cells_name(tmp_path)}\n" for line in lines)
-        program.write_text(
-            f"#!/bin/sh\necho \"$@\" > {folder}/asked\ncat <<'END'\n{text}END\nexit {exit_code}\n"
-        )
+        asked = f'#!/bin/sh\necho "$@" > {folder}/asked\n'
+        program.write_text(f"{asked}cat <<'END'\n{text}END\nexit {exit_code}\n")
         program.chmod(program.stat().st_mode | stat.S_IEXEC)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
@@ -79,9 +78,7 @@ def state_of(study: Path, state: CellState) -> CellState:
         ("missing", None, "missing", False),  # its worker was told to stop
     ],
 )
-def test_only_what_was_killed_without_a_word_is_tried_again(
-    tmp_path: Path, queue, name: str, line: str | None, expected: str, may_retry: bool
-) -> None:
+def test_only_what_was_killed_without_a_word_is_tried_again(tmp_path, queue, name, line, expected, may_retry):
     queue(*([line] if line else []))
     state = state_of(tmp_path, cell(name))
     assert (state.name, state.may_retry) == (expected, may_retry)
@@ -160,10 +157,9 @@ LIST = f"cells: [{', '.join(CELLS)}]\n"
 def test_cells_are_those_that_were_submitted(tmp_path: Path, capsys) -> None:
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
         read_listing(tmp_path)
-    (tmp_path / "study.yaml").write_text(
-        f"name: x\nuntil: null\n{LIST}levels: {{{CELLS[1]}: {{variant: kan, size: 3}}}}\n"
-        f"stages: {{tune: [{CELLS[0]}], main: null}}\n"
-    )
+    levels = f"levels: {{{CELLS[1]}: {{variant: kan, size: 3}}}}\n"
+    stages = f"stages: {{tune: [{CELLS[0]}], main: null}}\n"
+    (tmp_path / "study.yaml").write_text(f"name: x\nuntil: null\n{LIST}{levels}{stages}")
     listing = read_listing(tmp_path)
     assert listing.run_ids == CELLS
     assert listing.levels == {CELLS[1]: {"variant": "kan", "size": "3"}}
@@ -190,14 +186,9 @@ def test_levels_are_named_that_the_folder_does_not_show(levels: dict[str, str], 
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"name: x\n",
+        *(b"", b"name: x\n", b"- x\n", b"\xff\xfe", b"cells: [", b"cells: 3\n"),
         b"num_cells: 2\ncells: [gpt_neo/gelu/seed1-abc]\n",
-        b"cells: 3\n",
         b"cells: [gpt_neo/gelu/seed1-abc, 2]\n",
-        b"- x\n",
-        b"\xff\xfe",
-        b"cells: [",
     ],
 )
 def test_a_damaged_list_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
@@ -240,11 +231,8 @@ def done(took_s: float) -> CellState:
         # Five are left of 150 s each: by two at a time, and by five.
         ([done(100), done(200), *[RUNNING] * 2, *[WAITING] * 3], None, "2 of 7 cells, about 6 min 15 s left"),
         ([done(100), done(200), *[RUNNING] * 2, *[WAITING] * 3], 5, "2 of 7 cells, about 2 min 30 s left"),
-        (
-            [done(600), RUNNING, WAITING],
-            100,
-            "1 of 3 cells, about 10 min 00 s left",
-        ),  # none ends before a cell
+        # None ends before a cell.
+        ([done(600), RUNNING, WAITING], 100, "1 of 3 cells, about 10 min 00 s left"),
         ([done(100), FAILED, RUNNING], None, "2 of 3 cells, about 1 min 40 s left"),
         ([WAITING, WAITING], None, ""),
         ([done(5), done(5)], None, ""),
@@ -265,9 +253,8 @@ def test_cells_with_the_same_reason_share_a_line() -> None:
     def failed(seed: int, words: str) -> tuple[Any, CellState]:
         return unfinished_cell(seed), CellState(name="failed", error=words, log=f"{seed}.log")
 
-    same = [
-        failed(seed, f"UsageError: {unfinished_cell(seed).run_dir}: the disk is full") for seed in (1, 2, 3)
-    ]
+    folders = {seed: unfinished_cell(seed).run_dir for seed in (1, 2, 3)}
+    same = [failed(seed, f"UsageError: {folder}: the disk is full") for seed, folder in folders.items()]
     other = (unfinished_cell(4), CellState(name="missing"))
     assert describe_unfinished([*same, other]) == [
         "not done: gpt_neo/gelu/seed1 and 2 more: failed: UsageError: runs/s/gpt_neo/gelu/seed1-abc: "

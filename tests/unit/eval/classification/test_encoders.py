@@ -90,10 +90,8 @@ def padded_logits(model: PreTrainedModel, data: Encoded, length: int = 90) -> to
 def gradients(model: PreTrainedModel, logits: torch.Tensor, labels: np.ndarray) -> dict[str, torch.Tensor]:
     model.zero_grad(set_to_none=True)
     F.cross_entropy(logits, torch.from_numpy(labels)).backward()
-    return {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
-        for name, p in model.named_parameters()
-    }
+    named = model.named_parameters()
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in named}
 
 
 @pytest.mark.parametrize("in_one_row", [True, False])

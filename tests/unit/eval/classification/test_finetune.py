@@ -131,11 +131,8 @@ def test_nested_multirc_becomes_one_row_an_answer():
     first = {"idx": 1, "question": "Q1", "answers": [{"idx": 0, "text": "A", "label": 1}]}
     second = {"idx": 2, "question": "Q2", "answers": [{"text": "B", "label": 0}, {"text": "C", "label": 1}]}
     flat = flatten_multirc({"idx": 5, "passage": {"text": "P.", "questions": [first, second]}})
-    assert [(row["paragraph"], row["question"], row["answer"], row["label"]) for row in flat] == [
-        ("P.", "Q1", "A", 1),
-        ("P.", "Q2", "B", 0),
-        ("P.", "Q2", "C", 1),
-    ]
+    found = [(row["paragraph"], row["question"], row["answer"], row["label"]) for row in flat]
+    assert found == [("P.", "Q1", "A", 1), ("P.", "Q2", "B", 0), ("P.", "Q2", "C", 1)]
     assert flat[0]["idx"] == "5-1-0"
     assert flatten_multirc(flat[0]) == [flat[0]]
 
@@ -144,9 +141,8 @@ def test_the_real_files_are_read(shared_data):
     config = EvalConfig(glue_dir=shared_data / "glue")
     sizes = {"cola": 1019, "sst2": 508, "mrpc": 177, "qqp": 5000, "mnli": 6562, "mnli-mm": 6284}
     sizes |= {"qnli": 2286, "rte": 99, "boolq": 723, "multirc": 913, "wsc": 83}
-    assert {
-        name: len(read_examples(task, "validation", config)) for name, task in GLUE_TASKS.items()
-    } == sizes
+    found = {name: read_examples(task, "validation", config) for name, task in GLUE_TASKS.items()}
+    assert {name: len(examples) for name, examples in found.items()} == sizes
     assert len(read_examples(GLUE_TASKS["cola"], "train", config)) == 8164
 
 
@@ -209,11 +205,8 @@ def test_only_the_head_is_new(save_model, family, ffn):
     assert model.config.pad_token_id == tokenizer.pad_token_id == 0
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
     other = load_classifier(folder, 2, 4, tokenizer)
-    changed = {
-        name
-        for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True)
-        if not torch.equal(a, b)
-    }
+    both = zip(model.named_parameters(), other.parameters(), strict=True)
+    changed = {name for (name, a), b in both if not torch.equal(a, b)}
     assert changed
     assert not any(name.startswith(model.base_model_prefix) for name in changed)
 
@@ -244,9 +237,8 @@ def separable(num_examples: int, seed: int) -> Encoded:
 def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, family, error):
     """Against a plain loop over transformers' own forward pass: AdamW, clipping, linear decay."""
     data = separable(70, 3)
-    settings = Finetuning(
-        learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=2, eval_steps=99
-    )
+    steps = {"num_train_epochs": 2, "eval_steps": 99}
+    settings = Finetuning(learning_rate=1e-2, per_device_train_batch_size=16, **steps)
     folder = save_model(family)
     models = [load_classifier(folder, 2, 12, tokenizer) for _ in range(2)]
     for module in [module for model in models for module in model.modules()]:
@@ -256,9 +248,8 @@ def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, famil
     plain, generator = models[1].train(), np.random.default_rng(5)
     optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=0.0)
     starts = np.cumsum(data.lengths) - data.lengths
-    for step, batch in enumerate(
-        batch for _ in range(2) for batch in np.array_split(generator.permutation(70), [16, 32, 48, 64])
-    ):
+    orders = [generator.permutation(70) for _ in range(2)]
+    for step, batch in enumerate(x for order in orders for x in np.array_split(order, [16, 32, 48, 64])):
         ids = torch.zeros(len(batch), 20, dtype=torch.long)
         for row, index in enumerate(batch):
             length = data.lengths[index]
@@ -301,9 +292,8 @@ def test_the_best_weights_are_kept_and_patience_stops(
 ):
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
     weights: list = []
-    settings = Finetuning(
-        learning_rate=1e-3, num_train_epochs=len(scores), per_device_train_batch_size=16
-    ).model_copy(update=changes)
+    epochs = {"num_train_epochs": len(scores), "per_device_train_batch_size": 16}
+    settings = Finetuning(learning_rate=1e-3, **epochs).model_copy(update=changes)
     metric = scripted(classifier, scores, weights)
     result = finetune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
     assert result.scores == tuple(scores[:num_evaluations])
@@ -399,9 +389,8 @@ def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model
 
 
 def test_the_source_study_averages_are_rows(save_model, tmp_path):
-    rows = [
-        {"paragraph": f"the dog {n}", "question": "who", "answer": "it", "label": n % 2} for n in range(30)
-    ]
+    question = {"question": "who", "answer": "it"}
+    rows = [{"paragraph": f"the dog {n}", "label": n % 2, **question} for n in range(30)]
     config = write_glue(tmp_path, "multirc", rows)
     glue = FinetuneConfig(preset="source-study", num_train_epochs=1)
     config = config.model_copy(update={"finetune": glue})
@@ -484,9 +473,8 @@ def test_with_several_labels_an_example_is_right_as_a_whole_and_f1_counts_decisi
     assert each[3] == 0
     assert METRICS["accuracy"](labels, predictions) == pytest.approx(100 * right.mean())
     assert METRICS["macro_f1"](labels, predictions) == pytest.approx(100 * np.mean(each))
-    assert METRICS["micro_f1"](labels, predictions) == pytest.approx(
-        100 * f1_of(labels == 1, predictions == 1)
-    )
+    of_all = f1_of(labels == 1, predictions == 1)
+    assert METRICS["micro_f1"](labels, predictions) == pytest.approx(100 * of_all)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -542,10 +530,8 @@ def task(tmp_path) -> str:
     """One task of two labels, told by a word."""
     for name, size in (("train", 160), ("validation", 40)):
         labels = np.random.default_rng(size).integers(0, 2, size).tolist()
-        rows = [
-            {"text": f"the dog {n % 7} saw {('rain', 'sun')[y]} {n} times", "label": y}
-            for n, y in enumerate(labels)
-        ]
+        texts = [f"the dog {n % 7} saw {('rain', 'sun')[y]} {n} times" for n, y in enumerate(labels)]
+        rows = [{"text": text, "label": y} for text, y in zip(texts, labels, strict=True)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = {"train": "train.jsonl", "validation": "validation.jsonl"}
     path = tmp_path / "weather.yaml"
@@ -606,13 +592,7 @@ def test_rates_are_recorded_where_there_are_some():
 
 
 def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
-    empty = {
-        "eval_steps": None,
-        "warmup_ratio": None,
-        "min_lr_rate": None,
-        "threshold": None,
-        "init_scales": [],
-    }
+    empty = dict.fromkeys(("eval_steps", "warmup_ratio", "min_lr_rate", "threshold")) | {"init_scales": []}
     assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
     for changes in ({"eval_steps": 200}, {"init_scales": [0.1]}):
         with pytest.raises(ValidationError, match=next(iter(changes))):

@@ -232,10 +232,8 @@ def gr_kan(state, x):
     columns = []
     for i, column in enumerate(x.T):
         inner = np.concatenate([[0], denominators[i * len(denominators) // x.shape[1]]])
-        columns.append(
-            polynomial.polyval(column, state["layers.0.numerator"])
-            / (1 + abs(polynomial.polyval(column, inner)))
-        )
+        top = polynomial.polyval(column, state["layers.0.numerator"])
+        columns.append(top / (1 + abs(polynomial.polyval(column, inner))))
     return linear(state, np.array(columns).T, "layers.1.")
 
 

@@ -168,9 +168,7 @@ def test_the_formula(pooling: str, num_layers: int, with_gradient: bool) -> None
 
 
 def test_heads_must_divide_the_size() -> None:
-    with pytest.raises(
-        UsageError, match="num_heads is 5, which does not divide the backbone's hidden_size 12"
-    ):
+    with pytest.raises(UsageError, match=r"num_heads is 5, which does not divide .* hidden_size 12"):
         build_head(parse_head("swipe num_layers=1 num_heads=5"), D, C)
     build_head(parse_head("swipe num_heads=5"), D, C)  # without layers there is nothing to divide
 

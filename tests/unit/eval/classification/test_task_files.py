@@ -118,10 +118,8 @@ NO = ("no", "False", "negative", "unacceptable", "contradiction")
 @pytest.mark.parametrize("task", GLUE_TASK_NAMES)
 def test_labels_of_glue_are_called_as_lm_eval_asks_for_them(task):
     """Its file of a task lists answers in the order of the labels on the hub."""
-    files = {
-        "boolq": "super_glue/boolq/default",
-        "wsc": "super_glue/wsc/default",
-        "mnli-mm": "glue/mnli/default",
+    files = {name: f"super_glue/{name}/default" for name in ("boolq", "wsc")} | {
+        "mnli-mm": "glue/mnli/default"
     }
     files["multirc"] = "super_glue/multirc/t5-prompt"  # the answers of its other file are the wrong way round
     path = Path(lm_eval.__file__).parent / "tasks" / f"{files.get(task, f'glue/{task}/default')}.yaml"
@@ -259,11 +257,7 @@ def test_labels_become_integers_from_zero(write, labels, declared, expected):
         ([{"text": "a", "label": 0}] * 2, {}, r"field 'label' has 1 label\(s\), so there is"),
         ([{"text": "a", "label": [0, 1]}], {"labels": [0, 1]}, r"is a list; set multi_label"),
         (ROWS, {"labels": ["bad", "good"], "multi_label": True}, r"is no list; set multi_label"),
-        (
-            [{"text": "a", "label": ["x", "w"]}],
-            {"labels": ["x", "y"], "multi_label": True},
-            r"row 1: label 'w'; weather's labels are x, y",
-        ),
+        ([{"text": "a", "label": ["w"]}], {"labels": ["x", "y"], "multi_label": True}, r"1: label 'w';"),
         ([{"text": "a", "label": 1}], {"labels": ["1", "2"]}, r"label 1; weather's labels are 1, 2"),
         ([{"text": ["a", 3], "label": 0}], {"labels": [0, 1]}, r"row 1: no text in column 'text'"),
         ([], {}, r"train.jsonl holds no rows"),

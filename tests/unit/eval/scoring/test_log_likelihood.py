@@ -46,7 +46,6 @@ MASK = 9999
 BLOCKS = ["gelu", *(name for name, spec in FFN_VARIANTS.items() if spec.kind == "block")]
 TINY = {"vocab_size": 10_000, "hidden_size": 64, "intermediate_size": 128, "initializer_range": 0.2, **IDS}
 CAUSAL = {"num_layers": 2, "num_heads": 2, "max_position_embeddings": 64, "window_size": 24}
-ROTARY = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64}
 MASKED = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 65}
 
 
@@ -201,9 +200,8 @@ def test_bert_and_gpt2_share_as_well():
     torch.manual_seed(0)
     sizes = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "initializer_range": 0.5}
     bert = BertForMaskedLM(BertConfig(**sizes, **{**MASKED, "pad_token_id": 0})).eval()
-    gpt2 = GPT2LMHeadModel(
-        GPT2Config(vocab_size=60, n_embd=16, n_layer=2, n_head=2, n_positions=64, initializer_range=0.5)
-    ).eval()
+    of_gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64}
+    gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=60, initializer_range=0.5, **of_gpt2)).eval()
     texts = random_texts(20, 60, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -355,14 +353,9 @@ def make_texts(seed: int, num_texts: int, longest: int) -> tuple[list[list[int]]
 def prefixes(trees: PrefixTrees) -> list[tuple[int, ...]]:
     """For each node the tokens from its root to itself, by who encloses whom."""
     roots = np.repeat(trees.tree_start[:-1], np.diff(trees.tree_start))
-    return [
-        tuple(
-            int(trees.token[ancestor])
-            for ancestor in range(roots[node], node + 1)
-            if trees.subtree_end[ancestor] > node
-        )
-        for node in range(len(trees.token))
-    ]
+    nodes = range(len(trees.token))
+    ancestors = [[a for a in range(roots[n], n + 1) if trees.subtree_end[a] > n] for n in nodes]
+    return [tuple(map(int, trees.token[above])) for above in ancestors]
 
 
 @pytest.mark.parametrize("tree_tokens", [1, 7, 1000])
@@ -373,10 +366,8 @@ def test_every_scored_token_hangs_below_its_own_prefix(seed, tree_tokens):
     found = prefixes(trees)
     np.testing.assert_array_equal(trees.depth, [len(prefix) - 1 for prefix in found])
     node_of_edge = np.repeat(trees.parent, np.diff(trees.edge_start))
-    scored = [
-        (text, found[node_of_edge[edge]], trees.target[edge])
-        for text, edge in zip(trees.text_of_token.tolist(), trees.edge_of_token, strict=True)
-    ]
+    edges = zip(trees.text_of_token.tolist(), trees.edge_of_token, strict=True)
+    scored = [(text, found[node_of_edge[edge]], trees.target[edge]) for text, edge in edges]
     expected = [
         (index, tuple(text[:place]), text[place])
         for index, (text, start) in enumerate(zip(texts, starts, strict=True))
@@ -395,23 +386,3 @@ def test_trees_keep_their_limits_and_come_largest_first(tree_tokens):
     assert sizes.max() <= min(20, max(tree_tokens, 2 * longest_text))
     assert (np.diff(sizes) <= 0).all()
     assert sizes.sum() == len(trees.token)
-
-
-def test_continuations_of_a_long_context_share_it():
-    context = list(range(100))
-    texts = [[*context, 200 + option, 7] for option in range(5)]
-    trees = build_prefix_trees(texts, [100] * 5, tree_tokens=10, longest=256)
-    assert len(trees.token) == 100 + 5
-    assert len(trees.target) == 10
-
-
-def test_the_example_of_the_docstring():
-    bos, a, dog, the, ran, cat, sat, off = range(8)
-    texts = [[bos, a, dog, ran], [bos, the, cat, ran, off], [bos, the, cat, sat]]
-    trees = build_prefix_trees(texts, [1, 1, 1], 100, 100)
-    assert trees.token.tolist() == [bos, a, dog, the, cat, ran]
-    assert trees.subtree_end.tolist() == [6, 3, 3, 6, 6, 6]
-    assert trees.target.tolist() == [a, the, dog, ran, cat, ran, sat, off]
-    assert trees.parent.tolist() == [0, 1, 2, 3, 4, 5]
-    assert trees.edge_start.tolist() == [0, 2, 3, 4, 5, 7, 8]
-    assert trees.edge_of_token[trees.text_of_token == 2].tolist() == [1, 4, 6]

@@ -89,9 +89,8 @@ def test_options_follow_their_context_as_they_are_and_sentences_a_space():
     assert read_items(task_of([pair]))[0].options == (("", " Good one."), ("", " Bad\none."))
     box = {"input_prefix": "Box 1 contains ", "options": ["a.", "bc.", "def."], "numops": 0}
     rows, form = partial(given, [box]), FORMS["entity-tracking"]
-    items = (
-        ChoiceTask("entity-tracking", "regular", "b", rows, form=form).measure(LengthScorer(), print).items
-    )
+    task = ChoiceTask("entity-tracking", "regular", "b", rows, form=form)
+    items = task.measure(LengthScorer(), print).items
     assert items["scores"].tolist() == [[-17, -18, -19]]
     assert items["num_tokens"].tolist() == [[1, 1, 1]]
 

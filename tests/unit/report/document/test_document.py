@@ -114,14 +114,8 @@ def test_an_image_that_is_not_there_is_told_and_not_fetched():
     assert page.text_in("em") == "a plot"
 
 
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "<details onclick=x>",
-    "[x](javascript:alert(1))",
-    "<b>",
-    "$title ${body} {{x}}",
-]
+HOSTILE = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<details onclick=x>", "<b>"]
+HOSTILE += ["[x](javascript:alert(1))", "$title ${body} {{x}}"]
 PLACES = ["| task |\n| --- |\n| {} |", "{}", "- {}", "# {}", "`{}`"]
 
 

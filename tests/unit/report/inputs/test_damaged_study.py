@@ -98,15 +98,7 @@ def exchange(one: Path, other: Path) -> None:
     aside.rename(other)
 
 
-NAMES = [
-    "eval",
-    "eval/done.json",
-    "eval/rows.parquet",
-    "metrics.jsonl",
-    "COMPLETED",
-    ".",
-    "eval COMPLETED",
-]
+NAMES = ["eval", "eval/done.json", "eval/rows.parquet", "metrics.jsonl", "COMPLETED", ".", "eval COMPLETED"]
 """Files and folders that are exchanged together."""
 
 
@@ -156,14 +148,8 @@ def test_what_lies_beside_the_scores_of_another_run_is_not_read(before: Source, 
     assert read_source(study).baselines == {}
 
 
-OF_RUNS = [
-    "eval/rows.parquet",
-    "eval/rows.csv",
-    "eval/done.json",
-    "eval/items/blimp.parquet",
-    "eval/baselines.json",
-    "config.yaml",
-]
+OF_RUNS = ["eval/rows.parquet", "eval/rows.csv", "eval/done.json"]
+OF_RUNS += ["eval/items/blimp.parquet", "eval/baselines.json", "config.yaml"]
 
 
 @pytest.mark.parametrize(

@@ -53,16 +53,14 @@ def loss_of(family: str, level: str, size: str, seed: int) -> float:
 def write_cell(study: Path, run_id: str, loss: float, num_parameters: int = 100_000) -> None:
     """A run of some loss, whose scores are the better the lower it is."""
     rng = np.random.default_rng(int(1e6 * loss))
-    scores = [
-        (PAIRS.name, task, "syntax", "accuracy", 70 - 5 * loss + rng.normal()) for task in ("one", "other")
-    ]
+    tasks = ("one", "other")
+    scores = [(PAIRS.name, task, "syntax", "accuracy", 70 - 5 * loss + rng.normal()) for task in tasks]
     log = [
         {"step": step, "tokens": 100 * step, "eval_loss": loss + above, "grad_norm": 1 / step, "time_s": step}
         for step, above in ((50, 0.4), (100, 0.0))
     ]
-    write_run(
-        study, run_id, log, {"parameters": {"total": num_parameters}, "results": {"time_s": 60}}, scores
-    )
+    record = {"parameters": {"total": num_parameters}, "results": {"time_s": 60}}
+    write_run(study, run_id, log, record, scores)
 
 
 Cell = tuple[str, str, str, int]
@@ -172,10 +170,9 @@ def test_runs_of_other_stages_are_told_apart(small: Path):
     assert plain.stages == {}
     write_run(small, tuned, [{"step": 100, "eval_loss": 4.0}])
     write_run(small, shared, [{"step": 100, "eval_loss": 5.0}])
-    levels = plan_of(SMALL_CELLS)["levels"] | {
-        tuned: {"variant": "swish", "size": "0.1M", "optim.learning_rate": "0.01"},
-        shared: {"variant": "swish", "size": "0.1M"},
-    }
+    swish = {"variant": "swish", "size": "0.1M"}
+    of_both = {tuned: {**swish, "optim.learning_rate": "0.01"}, shared: swish}
+    levels = plan_of(SMALL_CELLS)["levels"] | of_both
     stages = {"tune": [tuned], "shared": [shared, both], "main": [both]}
     change_plan(small, cells=list(levels), levels=levels, stages=stages)
     source = read_source(small)
@@ -214,9 +211,8 @@ def test_columns_of_a_table_are_axes_where_that_is_asked_for(found: Analysis, tm
     of_table = analysed(tmp_path / "scores.csv", axis=("size",))
     assert of_table.families == SETTINGS
     own = {(str(c.contrast), c.family): c.estimate for c in of_table.comparisons}
-    assert own == pytest.approx(
-        {(str(c.contrast), c.family): c.estimate for c in found.comparisons if c.benchmark == LOSS}
-    )
+    of_losses = [c for c in found.comparisons if c.benchmark == LOSS]
+    assert own == pytest.approx({(str(c.contrast), c.family): c.estimate for c in of_losses})
     with pytest.raises(UsageError, match=r"no score of \S+ is left to compare; duplicates .* --axis COLUMN"):
         analysed(tmp_path / "scores.csv")
     with pytest.raises(UsageError, match="unknown factor"):
@@ -240,10 +236,8 @@ def test_sizes_of_one_family_are_averaged_in_nats():
     table = frame()
     found = analysed(table[table.family == "gpt_neo"], axis=("size",))
     c = compared(found.overall(Benchmark("loss")), SMALL)
-    of_each = [
-        losses("gpt_neo", SMALL, size).mean() - losses("gpt_neo", "gelu", size).mean() for size in SIZES
-    ]
-    assert c.estimate == pytest.approx(np.mean(of_each))
+    small, gelu = ([losses("gpt_neo", level, size).mean() for size in SIZES] for level in (SMALL, "gelu"))
+    assert c.estimate == pytest.approx(np.mean(small) - np.mean(gelu))
     assert c.unit == "nats"
     assert "averaged over 3 sizes" in " ".join(answer(found))
     assert [family_label(family) for family in found.families] == list(SIZES)

@@ -67,9 +67,10 @@ def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):
         protocol = {"version": version, "reduction": "sum"}
         (folder / "done.json").write_text(json.dumps({"weights": "w", "tasks": {"blimp/x": protocol}}))
         folders[run_id] = RunFolder(tmp_path / run_id)
-    assert protocol_notes(folders) == [
-        "scored differently in gpt_neo, version: gpt_neo/gelu/seed3-x against the other runs (blimp/x)"
-    ]
+    (note,) = protocol_notes(folders)
+    assert note.startswith(
+        "scored differently in gpt_neo, version: gpt_neo/gelu/seed3-x against the other runs"
+    )
 
 
 NAME = Benchmark("x")
@@ -156,10 +157,8 @@ def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
     for seed, name in enumerate(states, start=1):
         write_state(tmp_path, f"gpt_neo/kan/seed{seed}-a", CellState(name=name))
     found = failed_runs(tmp_path, None)
-    assert [(run.family, run.variant, run.run_id[-7:], run.has_diverged) for run in found] == [
-        ("gpt_neo", "kan", "seed1-a", True),
-        ("gpt_neo", "kan", "seed3-a", False),
-    ]
+    assert {(run.family, run.variant) for run in found} == {("gpt_neo", "kan")}
+    assert [(run.run_id[-7:], run.has_diverged) for run in found] == [("seed1-a", True), ("seed3-a", False)]
     assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-a"})) == ()
 
 
@@ -202,10 +201,8 @@ RECORD = {"flops_per_token": {"total": 1000, "ffn": 500}, "word_frequency_loss":
 def run(tmp_path: Path) -> RunFolder:
     """A finished and unscored run, resumed once, whose log is torn."""
     times = [{"tokens": 100_000 * i, "time_s": 20 + 36.0 * i, "compile_s": 20} for i in range(1, 11)]
-    log = [
-        {"step": time["tokens"] // 1000, "eval_loss": loss, **time}
-        for loss, time in zip(LOSSES, times, strict=True)
-    ]
+    timed = zip(LOSSES, times, strict=True)
+    log = [{"step": time["tokens"] // 1000, "eval_loss": loss, **time} for loss, time in timed]
     log[5:5] = [log[3] | {"eval_loss": 9.0}, log[3]]  # repeated after a resumption
     run = write_run(tmp_path, "roberta/kan/seed2-0a1b2c3d", log, RECORD)
     with run.metrics_file.open("a") as file:

@@ -47,9 +47,8 @@ def of_scores(scored: pd.DataFrame) -> Analysis:
 
 
 def test_the_page_has_means_spreads_and_counts(scored: pd.DataFrame, of_scores: Analysis) -> None:
-    section = scores.PART.section(
-        of_scores, scores.PART.of(of_scores), Page(alternative_texts={"seeds": "dots"})
-    )
+    page = Page(alternative_texts={"seeds": "dots"})
+    section = scores.PART.section(of_scores, scores.PART.of(of_scores), page)
     lines = section.markdown.splitlines()
     (header,) = (line for line in lines if line.startswith("| family |"))
     metrics = [cell.split(",")[0].strip() for cell in header.split("|")[3:-1]]
@@ -211,10 +210,8 @@ def test_levels_and_effects_stand_beside_the_means_of_published_runs() -> None:
     rows = made({("gpt_neo", "gelu"): 47.0, ("gpt_neo", "relu"): 48.0})
     table = read_published("thesis")
     gelu, relu = (chosen(rows, variant=name).mean() for name in ("gelu", "relu"))
-    published_gelu, published_relu = (
-        chosen(table, family="gpt_neo", benchmark="babylm23", variant=name).mean()
-        for name in ("gelu", "relu")
-    )
+    place = {"family": "gpt_neo", "benchmark": "babylm23"}
+    published_gelu, published_relu = (chosen(table, variant=v, **place).mean() for v in ("gelu", "relu"))
     found = beside(rows)
     level, effect = only(found.levels, variant="relu"), only(found.effects, variant="relu")
     assert (level["num_own"], level["num_published"], level["table"]) == (4, 6, "all-seeds")
@@ -243,10 +240,8 @@ def test_heads_are_compared_within_a_seed_and_a_model_of_ones_own_with_the_mean_
     found = beside(pd.concat([linear, fourier]), "fr-kan", "head", "linear frozen")
     table = read_published("fr-kan")
     table = table[(table.task == "ag-news") & (table.metric == "accuracy")]
-    one, other = (
-        table[table["head"] == head].set_index("family").score
-        for head in ("fourier-kan frozen", "linear frozen")
-    )
+    of_heads = table.pivot(index="family", columns="head", values="score")
+    one, other = of_heads["fourier-kan frozen"], of_heads["linear frozen"]
     assert len(one) == len(other) == 7
     (effect,) = found.effects
     assert effect["published_of"] == "mean of 7 models"
@@ -277,11 +272,8 @@ def test_a_studys_backbones_are_told_by_their_names(name: str, models: str, accu
 
 
 def test_a_head_never_stands_beside_a_model_that_has_none() -> None:
-    parts = [
-        of_head(head, 90.0, ("pretrained", "bert-base"), task)
-        for head in ("linear", "segment-attention", "swipe window=64")
-        for task in ("20-newsgroups", "imdb-long")
-    ]
+    heads, bert = ("linear", "segment-attention", "swipe window=64"), ("pretrained", "bert-base")
+    parts = [of_head(head, 90.0, bert, task) for head in heads for task in ("20-newsgroups", "imdb-long")]
     found = beside(pd.concat(parts), "swipe", "head", "linear")
     assert {(x["task"], x["head"], x["published_of"]) for x in found.levels} == {
         ("20-newsgroups", "linear", "bert"),

@@ -44,14 +44,9 @@ def test_result_files_of_several_models_are_one_table(tmp_path: Path):
     (tmp_path / "README.md").write_text("not a result")
     source = read_source(tmp_path)
     rows = source.rows[source.rows.primary & source.rows.metric.isin(["accuracy", "exact_match"])]
-    found = {
-        (run.variant, run.seed): sorted(of_run.score)
-        for run, of_run in ((of_run.iloc[0], of_run) for _, of_run in rows.groupby("run_id"))
-    }
-    assert found == {
-        (name.partition("-")[0], int(name[-1])): [50 * accuracy, 100 * accuracy]
-        for name, accuracy in MODELS.items()
-    }
+    found = rows.groupby(["variant", "seed"]).score.apply(sorted).to_dict()
+    named = {(name.partition("-")[0], int(name[-1])): accuracy for name, accuracy in MODELS.items()}
+    assert found == {key: [50 * accuracy, 100 * accuracy] for key, accuracy in named.items()}
     assert source.kind == "lm-eval's results"
 
 
@@ -59,10 +54,8 @@ def test_result_files_of_several_models_are_one_table(tmp_path: Path):
 def test_a_damaged_result_file_is_named(damage: str, tmp_path: Path):
     path = write_lm_eval(tmp_path, "gelu-seed1", 0.5)
     whole = path.read_bytes()
-    emptied = _emptied(json.loads(whole))
-    path.write_bytes(
-        {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\xff\x00\x81", "emptied": emptied}[damage]
-    )
+    damages = {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\xff\x00\x81"}
+    path.write_bytes((damages | {"emptied": _emptied(json.loads(whole))})[damage])
     with pytest.raises(UsageError, match=path.name) as told:
         read_source(path)
     assert "\n" not in str(told.value)
@@ -113,12 +106,10 @@ def test_the_groups_of_lm_eval_are_benchmarks_and_their_own_means_are_not_read(t
 def test_which_scores_are_better_is_read_where_lm_eval_says_it(tmp_path: Path):
     """lm-eval says it by task and metric, without its filter."""
     directions = {"first": {"acc": True, "other": False}, "second": {"acc": None}}
-    harness = tmp_path / "harness"
+    harness, lower = tmp_path / "harness", {"accuracy": False, "raw_other": True}
     write_lm_eval(harness, "gelu-seed1", 0.5, higher_is_better=directions)
-    assert read_source(harness).declared.lower_is_better == {
-        ("lm-eval-my_group", "accuracy"): False,
-        ("lm-eval-my_group", "raw_other"): True,
-    }
+    told = read_source(harness).declared.lower_is_better
+    assert told == {("lm-eval-my_group", name): is_lower for name, is_lower in lower.items()}
 
 
 def test_models_in_folders_on_a_disk_are_called_by_those_of_their_results(tmp_path: Path):

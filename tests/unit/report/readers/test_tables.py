@@ -148,9 +148,7 @@ def test_no_column_of_scores_is_left_out_in_silence(tmp_path: Path):
     rows = wide({key: "-" if key[2] == "ewok" else cell for key, cell in CELLS.items()})
     assert "not read as scores: ewok" in read_source(write(tmp_path / "scores.csv", rows)).notes
     rows = wide(dict.fromkeys(CELLS, "x"))
-    with pytest.raises(
-        UsageError, match=r"no cell of a column of scores holds a number: blimp, row 2 \('x'\)"
-    ):
+    with pytest.raises(UsageError, match=r"no cell of a column .* holds a number: blimp, row 2 \('x'\)"):
         read_source(write(tmp_path / "scores.csv", rows))
     rows = [[*row, text] for row, text in zip(wide(CELLS), ["day", *["2026-01-02"] * 6], strict=True)]
     assert read_source(write(tmp_path / "scores.csv", rows)).notes == ("not read as scores: day",)
@@ -202,9 +200,9 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
     for scores in ((), ("accuracy", "f1")):
         source = read_source(path, Request(columns=columns, scores=scores))
         keys = zip(source.rows.variant, source.rows.seed, source.rows.metric, strict=True)
-        assert dict(zip(keys, source.rows.score, strict=True)) == {
-            (v, s, {"blimp": "accuracy", "ewok": "f1"}[b]): float(cell) for (v, s, b), cell in CELLS.items()
-        }
+        names = {"blimp": "accuracy", "ewok": "f1"}
+        expected = {(v, s, names[b]): score for (v, s, b), score in SCORES.items()}
+        assert dict(zip(keys, source.rows.score, strict=True)) == expected
         assert set(source.rows.benchmark) == {"cola"}
         assert "measured and not compared: cola f1" in analysed(source).warnings
     rows[0][2] = "metric"
@@ -220,9 +218,7 @@ def test_a_variant_of_which_only_duplicates_are_there_is_called_so(tmp_path: Pat
 
 def test_scores_of_one_task_that_are_half_fractions_are_refused(tmp_path: Path):
     rows = long({key: str(float(cell) / 100) if key[1] == 1 else cell for key, cell in CELLS.items()})
-    with pytest.raises(
-        UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as percent"
-    ):
+    with pytest.raises(UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as"):
         analysed(write(tmp_path / "scores.csv", rows))
     # A bad model's exact match may be below one percent, and a good one's above.
     rows = long({key: str(0.25 * key[1]) if key[0] == "gelu" else "3" for key in CELLS if key[2] == "blimp"})
@@ -249,21 +245,14 @@ def test_metrics_of_which_nothing_is_known_are_the_cause_where_nothing_is_compar
         analysed(write(tmp_path / "scores.csv", rows))
 
 
-TYPED = {
-    "variant": ["gelu", "gelu", "kan", "kan"],
-    "seed": [1, 2, 1, 2],
-    "benchmark": ["blimp"] * 4,
-    "score": [70.5, 71.0, 66.0, 67.0],
-}
+TYPED = {"variant": ["gelu", "gelu", "kan", "kan"], "seed": [1, 2, 1, 2], "benchmark": ["blimp"] * 4}
+TYPED["score"] = [70.5, 71.0, 66.0, 67.0]
 
 
 @pytest.mark.parametrize(
     "columns",
     [
-        {
-            "score": [Decimal("70.5"), Decimal(71), Decimal(66), Decimal(67)],
-            "seed": list(map(Decimal, "1212")),
-        },
+        {"score": list(map(Decimal, ("70.5", "71", "66", "67"))), "seed": list(map(Decimal, "1212"))},
         {name: pd.Categorical(TYPED[name]) for name in TYPED},
         {"config": [{"lr": 1}] * 4, "tags": [["a"]] * 4, "blob": [b"\xff"] * 4},
         {"created": pd.to_datetime(["2026-01-01"] * 4), "day": [datetime.date(2026, 1, 1)] * 4},
@@ -388,10 +377,8 @@ def test_other_numbers_beside_the_column_score_are_no_scores(tmp_path: Path):
     assert source.notes == ()
 
 
-BOOKKEEPING = (
-    *("_step", "_runtime", "_timestamp", "epoch"),
-    *("global_step", "trainer/global_step", "train/epoch"),
-)
+BOOKKEEPING = ["_step", "_runtime", "_timestamp", "epoch"]
+BOOKKEEPING += ["global_step", "trainer/global_step", "train/epoch"]
 
 
 def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path):

@@ -84,10 +84,8 @@ def studies(shape: str, num_families: int, num_runs: int, difference: float = 0.
 DESIGNS = [(shape, num_runs, families) for shape in SHAPES for num_runs in (3, 6, 10) for families in (1, 2)]
 
 
-IN_ALL_DESIGNS = pytest.mark.parametrize(
-    ("shape", "num_runs", "num_families"),
-    [DESIGNS[0], *(pytest.param(*design, marks=pytest.mark.slow) for design in DESIGNS[1:])],
-)
+SLOW_DESIGNS = [pytest.param(*design, marks=pytest.mark.slow) for design in DESIGNS[1:]]
+IN_ALL_DESIGNS = pytest.mark.parametrize(("shape", "num_runs", "num_families"), [DESIGNS[0], *SLOW_DESIGNS])
 
 
 @IN_ALL_DESIGNS

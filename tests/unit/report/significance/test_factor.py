@@ -96,10 +96,8 @@ def test_heads_are_compared_on_the_same_models(made: Path):
             pair = means(rows, family, ffn, head), means(rows, family, ffn, "linear")
             expected = stats.ttest_rel(*pair)
             (c,) = (c for c in found.of(GLUE, stratum) if str(c.contrast) == f"{head} - linear")
-            interval = expected.confidence_interval()
-            assert [c.p, c.df, c.low, c.high] == pytest.approx(
-                [expected.pvalue, expected.df, interval.low, interval.high]
-            )
+            wanted = [expected.pvalue, expected.df, *expected.confidence_interval()]
+            assert [c.p, c.df, c.low, c.high] == pytest.approx(wanted)
             differences[stratum] = pair[0] - pair[1]
         # Averaged with equal weights: the sum of four independent means of three differences.
         (c,) = (c for c in found.overall(GLUE) if str(c.contrast) == f"{head} - linear")
@@ -127,9 +125,8 @@ def test_with_the_ffn_as_factor_every_head_is_a_benchmark(made: Path):
     assert found.benchmarks == (Benchmark("blimp"), *(Benchmark("glue", head) for head in HEADS))  # as listed
     assert not found.inference.paired
     assert found.missing.empty
-    for benchmark, (of, head) in zip(
-        found.benchmarks, [("blimp", ""), *product(["glue"], HEADS)], strict=True
-    ):
+    named = [("blimp", ""), *product(["glue"], HEADS)]
+    for benchmark, (of, head) in zip(found.benchmarks, named, strict=True):
         (c,) = found.of(benchmark, "gpt_neo")
         arms = [means(rows, "gpt_neo", ffn, head, of) for ffn in ("kan", "gelu")]
         assert c.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
@@ -189,15 +186,14 @@ def test_mistakes_are_one_line(made: Path, request_: dict, message: str):
 
 def test_without_heads_nothing_can_be_compared(tmp_path: Path):
     path = tmp_path / "scores.csv"
+    head = "family,variant,seed,benchmark,head,score\n"
     path.write_text("family,variant,seed,benchmark,score\nf,gelu,1,blimp,50\nf,kan,1,blimp,52\n")
     with pytest.raises(UsageError, match=r"no score names its classification head.*ffn-ablations eval RUN"):
         analysed(path, factor="head")
-    path.write_text(
-        "family,variant,seed,benchmark,head,score\nf,gelu,1,glue,linear,50\nf,kan,1,glue,linear,52\n"
-    )
+    path.write_text(f"{head}f,gelu,1,glue,linear,50\nf,kan,1,glue,linear,52\n")
     with pytest.raises(UsageError, match=r"scores of one head only \(linear\)"):
         analysed(path, factor="head")
-    path.write_text("family,variant,seed,benchmark,head,score\nf,kan,1,glue,linear,50\nf,kan,1,glue,mlp,52\n")
+    path.write_text(f"{head}f,kan,1,glue,linear,50\nf,kan,1,glue,mlp,52\n")
     with pytest.raises(UsageError, match=r"one variant only \(kan\).*; --factor head compares its 2 heads"):
         analysed(path)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from statistics import mean, variance
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from report.statistics import power as runs_and_power
-from report.statistics import welch as welchs
 from report.statistics.tuning_curves import Selection
+from report.statistics.welch import (
+    equivalence_p,
+    equivalence_power,
+    hedges_g,
+    judged_variances,
+    smallest_margin,
+    usual_variance,
+    welch,
+)
 
 VARIANCES, WEIGHTS = [1.0, 4.0, 0.5, 2.0], [0.5, -0.5, 0.5, -0.5]
 
@@ -30,7 +36,7 @@ def simulated_studies(runs: int, effect: float, studies: int = 20_000):
     rng = np.random.default_rng(runs)
     cells = rng.normal(0, np.sqrt(VARIANCES)[:, None], size=(studies, 4, runs))
     cells[:, 0] += 2 * effect  # its weight is a half
-    return welchs.welch(cells.mean(-1), cells.var(-1, ddof=1), [runs] * 4, WEIGHTS)
+    return welch(cells.mean(-1), cells.var(-1, ddof=1), [runs] * 4, WEIGHTS)
 
 
 def test_runs_to_detect_are_the_fewest_that_do():
@@ -52,7 +58,7 @@ def test_runs_to_show_equivalence_are_the_fewest_that_do():
     assert shown(runs) > 0.79
     assert shown(runs - 1) < 0.80
     error, df = runs_and_power.balanced(VARIANCES, WEIGHTS, runs)
-    assert welchs.equivalence_power(error, df, 1.0, 0.05) == pytest.approx(shown(runs), abs=0.015)
+    assert equivalence_power(error, df, 1.0, 0.05) == pytest.approx(shown(runs), abs=0.015)
 
 
 def test_no_number_of_runs_where_nothing_varies_or_too_many_are_needed():
@@ -75,25 +81,6 @@ def test_more_runs_do_not_lessen_what_the_choice_of_a_rate_adds() -> None:
     assert runs > (runs_and_power.runs_to_detect(1.0, [1.0, 1.0], [1, -1], 0.05) or 0)
     # A regret as large as half of the difference hides it from any number of runs.
     assert runs_and_power.runs_to_detect(1.0, [1.0, 1.0], [1, -1], 0.05, choice=Selection(0.25, 30.0)) is None
-
-
-def published_ratio(runs: dict[str, list[float]]) -> float:
-    """Relative dispersion over relative standard deviation, both divided by the mean score."""
-    means = {name: mean(scores) for name, scores in runs.items()}
-    centre = mean(means.values())
-    dispersion = max(abs(a - b) for a in means.values() for b in means.values()) / centre
-    return dispersion / (mean(variance(scores) for scores in runs.values()) ** 0.5 / centre)
-
-
-@pytest.mark.parametrize(("benchmark", "family"), [("blimp", "roberta"), ("glue", "gpt_neo")])
-def test_published_scores_give_what_the_published_formulas_say(benchmark, family, shared_data):
-    table = pd.read_csv(shared_data / "thesis" / "all_seeds.csv", keep_default_na=False)
-    table = table[(table.benchmark == benchmark) & (table.family == family)]
-    wide = table.pivot(index="variant", columns="seed", values="score")
-    runs = {str(name): row.dropna() for name, row in wide.iterrows()}
-    found = runs_and_power.signal_noise([[row.to_numpy() for row in runs.values()]])
-    assert found.ratio == pytest.approx(published_ratio({k: list(v) for k, v in runs.items()}))
-    assert found.signal == pytest.approx(wide.mean(axis=1).max() - wide.mean(axis=1).min())
 
 
 def test_families_weigh_alike_and_their_noise_averages_out():
@@ -129,12 +116,12 @@ def test_equivalence_equals_two_one_sided_tests_of_scipy(sizes: tuple[int, int],
     a, b = rng.normal(61, 3, sizes[0]), rng.normal(60, 1, sizes[1])
     above = stats.ttest_ind(a + margin, b, equal_var=False, alternative="greater").pvalue
     below = stats.ttest_ind(a - margin, b, equal_var=False, alternative="less").pvalue
-    test = welchs.welch([a.mean(), b.mean()], [a.var(ddof=1), b.var(ddof=1)], sizes, [1, -1])
+    test = welch([a.mean(), b.mean()], [a.var(ddof=1), b.var(ddof=1)], sizes, [1, -1])
     estimate, error, df = float(test.estimate), float(test.standard_error), float(test.df)
-    assert welchs.equivalence_p(estimate, error, df, margin) == pytest.approx(max(above, below), rel=1e-9)
+    assert equivalence_p(estimate, error, df, margin) == pytest.approx(max(above, below), rel=1e-9)
     # The 90% interval ends at the smallest margin that passes.
     interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.90)
-    assert welchs.smallest_margin(estimate, error, df, 0.05) == pytest.approx(
+    assert smallest_margin(estimate, error, df, 0.05) == pytest.approx(
         max(abs(interval.low), abs(interval.high))
     )
 
@@ -142,16 +129,16 @@ def test_equivalence_equals_two_one_sided_tests_of_scipy(sizes: tuple[int, int],
 def test_hedges_g_by_hand():
     cells = [np.array([1.0, 3.0]), np.array([2.0, 6.0])]
     pooled = np.sqrt((2.0 + 8.0) / 2)  # variances 2 and 8, one degree of freedom each
-    assert welchs.hedges_g(-2.0, cells) == pytest.approx(-2.0 / pooled * (1 - 3 / 7))
-    assert welchs.hedges_g(1.0, [np.ones(3), np.zeros(3)]) is None
+    assert hedges_g(-2.0, cells) == pytest.approx(-2.0 / pooled * (1 - 3 / 7))
+    assert hedges_g(1.0, [np.ones(3), np.zeros(3)]) is None
 
 
 def test_added_variance_is_that_of_a_further_arm() -> None:
     rng = np.random.default_rng(0)
     arms = [rng.normal(0, sd, n) for sd, n in ((1, 4), (2, 6), (3, 5))]
     means, variances, counts = zip(*[(a.mean(), a.var(ddof=1), len(a)) for a in arms], strict=True)
-    three = welchs.welch(means, variances, counts, [1, -1, 1])
-    two = welchs.welch(
+    three = welch(means, variances, counts, [1, -1, 1])
+    two = welch(
         means[:2], variances[:2], counts[:2], [1, -1], added=[variances[2] / 5, 0], added_df=[4, np.inf]
     )
     assert (two.standard_error, two.df) == (pytest.approx(three.standard_error), pytest.approx(three.df))
@@ -160,13 +147,13 @@ def test_added_variance_is_that_of_a_further_arm() -> None:
 def test_what_is_usual_is_the_median_over_that_of_a_chi_square():
     variances, df = np.array([1.0, 4.0, 2.0, 9.0]), np.array([2.0, 4.0, 2.0, 0.0])
     expected = np.median([v / (stats.chi2.median(k) / k) for v, k in zip(variances[:3], df[:3], strict=True)])
-    assert welchs.usual_variance(variances, df) == pytest.approx([expected])
-    assert np.isnan(welchs.usual_variance([1.0], [0.0])).all()
+    assert usual_variance(variances, df) == pytest.approx([expected])
+    assert np.isnan(usual_variance([1.0], [0.0])).all()
 
 
 def test_small_variances_are_moderated_and_large_ones_are_not():
     variances = np.array([0.4, 0.6, 1.0, 1.0, 1.0, 9.0])
-    judged = welchs.judged_variances(variances, np.full(6, 2.0))
+    judged = judged_variances(variances, np.full(6, 2.0))
     usual = 1.0 / (stats.chi2.median(2) / 2)
     expected = [(2 * usual + 2 * v) / 4 for v in variances[:5]]
     assert judged.variance[:5] == pytest.approx(expected)
@@ -177,28 +164,28 @@ def test_small_variances_are_moderated_and_large_ones_are_not():
 @pytest.mark.parametrize("df", [[2.0] * 5, [2.0] * 5 + [0.0]])
 def test_few_arms_keep_their_own(df: list[float]):
     variances = np.linspace(1, 9, len(df))
-    judged = welchs.judged_variances(variances, df)
+    judged = judged_variances(variances, df)
     assert judged.variance.tolist() == variances.tolist()
     assert judged.df.tolist() == df
 
 
 def test_an_arm_of_fewer_than_half_as_many_runs_keeps_its_own():
     df = np.array([9.0, 9.0, 9.0, 9.0, 9.0, 8.0, 4.0, 3.0])  # 10, 9, 5 and 4 runs
-    judged = welchs.judged_variances(0.2 * np.array([1, 1, 1, 1, 1, 0.1, 0.1, 0.1]), df)
+    judged = judged_variances(0.2 * np.array([1, 1, 1, 1, 1, 0.1, 0.1, 0.1]), df)
     assert judged.df.tolist() == [11.0] * 5 + [10.0, 6.0, 3.0]
 
 
 def test_arms_of_few_and_of_many_runs_may_be_of_one_law():
     variances, df = np.array([1.0, 1.0, 1.0, 1.0, 0.8, 1.0, 1.0, 1.2]), np.repeat([2.0, 40.0], 4)
-    assert welchs.judged_variances(variances, df).df[4] == 42.0
+    assert judged_variances(variances, df).df[4] == 42.0
 
 
 def test_studies_are_judged_side_by_side():
     rng = np.random.default_rng(1)
     variances, df = rng.chisquare(3, size=(5, 2, 8)), np.full(8, 3.0)
-    judged = welchs.judged_variances(variances, df)
+    judged = judged_variances(variances, df)
     for place in np.ndindex(5, 2):
-        alone = welchs.judged_variances(variances[place], df)
+        alone = judged_variances(variances[place], df)
         assert judged.variance[place] == pytest.approx(alone.variance)
         assert judged.df[place] == pytest.approx(alone.df)
 
@@ -209,5 +196,5 @@ def test_arms_of_no_one_law_keep_their_own():
     for spread, is_usual in ((0.4, True), (1.0, False)):
         true = np.exp(spread * rng.standard_normal(4_000))
         variances = true**2 * rng.chisquare(4, 4_000) / 4
-        judged = welchs.judged_variances(variances, np.full(4_000, 4.0))
+        judged = judged_variances(variances, np.full(4_000, 4.0))
         assert (judged.df > 4).any() == is_usual

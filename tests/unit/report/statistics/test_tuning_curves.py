@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from benchmarks.tuning_error_rates import BASE, FINE, REVERSED, Setting, simulate
-from report.statistics import tuning_curves
+from benchmarks.tuning_error_rates import BASE, FINE, Setting, simulate
+from report.statistics.tuning_curves import (
+    DOWNWARD,
+    Curves,
+    Selection,
+    combined,
+    curve,
+    fit_curves,
+    moderated_noise,
+    own_noise,
+    squared_regret,
+    squared_regret_of_few,
+)
 
 RATES = np.log([1e-3, 2e-3, 6e-3, 2e-2])
 
@@ -18,18 +29,16 @@ def _parabola(place: float, cost: float = 0.1) -> np.ndarray:
     return 3.0 + cost * (RATES - place) ** 2
 
 
-def _curves(
-    means: np.ndarray, error: float, df: float = 20.0, rates: np.ndarray = RATES
-) -> tuning_curves.Curves:
+def _curves(means: np.ndarray, error: float, df: float = 20.0, rates: np.ndarray = RATES) -> Curves:
     """Of one variant, from two tuning seeds alike, so that neither growth nor correlation is seen."""
     losses = np.repeat(means[None, :, None], 2, axis=-1)
-    return tuning_curves.fit_curves(rates, losses, [int(np.nanargmin(means))], [2 * error**2], [df]).of(0)
+    return fit_curves(rates, losses, [int(np.nanargmin(means))], [2 * error**2], [df]).of(0)
 
 
 @pytest.mark.parametrize("rate", [1.1e-3, 2.9e-3, 1e-2, 2.2e-2])
 def test_the_lowest_of_a_parabola_is_found_between_rates_that_are_not_evenly_spaced(rate: float) -> None:
     means = _parabola(np.log(rate))
-    found = tuning_curves.curve(_curves(means, 1e-4), RATES[means.argmin()])
+    found = curve(_curves(means, 1e-4), RATES[means.argmin()])
     assert found.optimum == pytest.approx(rate)
     assert found.loss == pytest.approx(3.0)
 
@@ -51,9 +60,7 @@ def test_a_collapsed_rate_sets_nothing() -> None:
     collapsed[5] = 6.0
     missing = np.append(means, np.nan)
     missing[5] = np.nan
-    found, expected = (
-        tuning_curves.squared_regret(_curves(x, 0.01, rates=EVEN)) for x in (collapsed, missing)
-    )
+    found, expected = (squared_regret(_curves(x, 0.01, rates=EVEN)) for x in (collapsed, missing))
     assert found == pytest.approx(expected)
 
 
@@ -64,7 +71,7 @@ def test_the_fit_is_that_of_a_posterior_with_a_prior_on_the_cubic_term() -> None
     losses = 3.0 + 0.1 * (EVEN - EVEN[3]) ** 2 + rng.standard_normal((40, 2, 7)) * spread
     losses = losses.swapaxes(1, 2)
     chosen = losses.mean(-1).argmin(-1)
-    found = tuning_curves.fit_curves(EVEN, losses, chosen, np.full(40, 1e-4), np.full(40, 1e9))
+    found = fit_curves(EVEN, losses, chosen, np.full(40, 1e-4), np.full(40, 1e9))
     grown = np.diff(np.log(found.errors), axis=-1)
     assert grown == pytest.approx(np.full((40, 6), grown[0, 0]))  # one slope for all
     assert grown[0, 0] == pytest.approx(np.log(1.5), abs=0.15)
@@ -86,9 +93,7 @@ def _sharing(correlation: float, variants: int, rng: np.random.Generator) -> flo
     losses = 3.0 + 0.1 * (EVEN - EVEN[3])[:, None] ** 2 + 0.02 * runs
     chosen = losses.mean(-1).argmin(-1)
     found, apart = (
-        tuning_curves.fit_curves(
-            EVEN, x, chosen, np.full((200, variants), 4e-4), np.full((200, variants), 1e9)
-        )
+        fit_curves(EVEN, x, chosen, np.full((200, variants), 4e-4), np.full((200, variants), 1e9))
         for x in (losses, np.repeat(losses.mean(-1, keepdims=True), 2, -1))
     )
     return float(np.median(found.covariance[..., 1, 1] / apart.covariance[..., 1, 1]))
@@ -102,34 +107,21 @@ def test_what_seeds_share_cancels_as_far_as_it_is_sure() -> None:
 
 def test_a_variants_noise_lies_between_its_own_and_what_is_usual() -> None:
     variances, df = np.array([1.0, 4.0, 2.0, 9.9, 100.0]), np.array([5.0, 5.0, 5.0, 0.0, 2.0])
-    found, of = tuning_curves.moderated_noise(variances, df)
+    found, of = moderated_noise(variances, df)
     usual = np.median([v / stats.chi2.ppf(0.5, n) * n for v, n in zip(variances, df, strict=True) if n])
     expected = [(2 * usual + n * (v if n else 0)) / (2 + n) for v, n in zip(variances, df, strict=True)]
     assert found == pytest.approx(expected)
     assert of.tolist() == [7.0, 7.0, 7.0, 2.0, 4.0]
-    several = tuning_curves.moderated_noise(np.stack([variances, 2 * variances]), df)[0]
+    several = moderated_noise(np.stack([variances, 2 * variances]), df)[0]
     assert several == pytest.approx(np.stack([found, 2 * found]))
-    assert np.isnan(tuning_curves.moderated_noise([0.0, 0.0], [0.0, 0.0])[0]).all()
+    assert np.isnan(moderated_noise([0.0, 0.0], [0.0, 0.0])[0]).all()
 
 
 def test_own_noise_is_pooled_within_groups() -> None:
     groups = [[1.0, 1.2], [5.0, 5.1, 5.5], [7.0], []]
     expected = (np.var(groups[0], ddof=1) + 2 * np.var(groups[1], ddof=1)) / 3
-    assert tuning_curves.own_noise(groups) == (pytest.approx(expected), 3)
-    assert tuning_curves.own_noise([[1.0], []]).df == 0
-
-
-def test_what_choices_miss_adds_up_within_a_side_and_not_between_sides() -> None:
-    choices = [
-        tuning_curves.Selection(0.04, 8.0),
-        tuning_curves.Selection(0.01, 8.0),
-        tuning_curves.Selection(0.09, 8.0),
-    ]
-    one_sided = tuning_curves.combined(choices[:2], [0.5, 0.5])
-    assert one_sided.variance == pytest.approx((0.5 * 0.2 + 0.5 * 0.1) ** 2)
-    both = tuning_curves.combined(choices, [0.5, 0.5, -1.0])
-    assert both.variance == pytest.approx(one_sided.variance + 0.09)
-    assert tuning_curves.combined(choices[:1], [-2.0]) == (pytest.approx(0.16), pytest.approx(8.0))
+    assert own_noise(groups) == (pytest.approx(expected), 3)
+    assert own_noise([[1.0], []]).df == 0
 
 
 def test_the_degrees_of_freedom_of_a_sum_are_those_of_its_spread() -> None:
@@ -137,9 +129,7 @@ def test_the_degrees_of_freedom_of_a_sum_are_those_of_its_spread() -> None:
     rng, df = np.random.default_rng(0), np.array([40.0, 80.0])
     squares = np.array([0.04, 0.09]) * rng.chisquare(df, (400_000, 2)) / df
     sums = (np.sqrt(squares) @ np.array([0.5, 0.5])) ** 2
-    found = tuning_curves.combined(
-        [tuning_curves.Selection(0.04, 40.0), tuning_curves.Selection(0.09, 80.0)], [0.5, 0.5]
-    )
+    found = combined([Selection(0.04, 40.0), Selection(0.09, 80.0)], [0.5, 0.5])
     assert found.variance == pytest.approx(sums.mean(), rel=0.01)
     assert found.df == pytest.approx(2 * sums.mean() ** 2 / sums.var(), rel=0.05)
 
@@ -149,10 +139,8 @@ def test_of_two_rates_the_expected_square_of_the_regret_is_that_of_a_cut_t(df: f
     error, gap = 0.02, 0.015
     apart = stats.t(df, -gap, error * np.sqrt(2))
     expected, _ = integrate.quad(lambda regret: regret**2 * apart.pdf(regret), 0, np.inf)
-    assert tuning_curves.squared_regret_of_few([1.0, 1.0 + gap], error, df, 0) == pytest.approx(
-        expected, rel=1e-6
-    )
-    three = tuning_curves.squared_regret_of_few([1.0, 1.0 + gap, 1.0 + gap], error, df, 0)
+    assert squared_regret_of_few([1.0, 1.0 + gap], error, df, 0) == pytest.approx(expected, rel=1e-6)
+    three = squared_regret_of_few([1.0, 1.0 + gap, 1.0 + gap], error, df, 0)
     assert three == pytest.approx(2 * expected, rel=1e-6)
 
 
@@ -168,61 +156,53 @@ def test_the_integral_is_the_mean_over_random_curves(df: float, place: float) ->
     depths = np.zeros(draws)
     for place_of in x:
         depths = np.maximum(depths, -(a * place_of + b) * place_of)
-    weights = np.where(a > 0, 1.0, tuning_curves.DOWNWARD)
+    weights = np.where(a > 0, 1.0, DOWNWARD)
     squares = weights * depths**2 / weights.mean()
     if df > 4:  # below, squares have no variance
         error = squares.std() / np.sqrt(draws)
-        assert tuning_curves.squared_regret(found) == pytest.approx(
-            squares.mean(), abs=4 * error + 0.02 * squares.mean()
-        )
-    root = np.sqrt(tuning_curves.squared_regret(found))
+        assert squared_regret(found) == pytest.approx(squares.mean(), abs=4 * error + 0.02 * squares.mean())
+    root = np.sqrt(squared_regret(found))
     assert root == pytest.approx(np.sqrt(squares.mean()), rel=0.3 if df < 4 else 0.05)
 
 
 def test_the_integral_of_a_variant_is_the_same_beside_others() -> None:
     rng = np.random.default_rng(0)
     losses = 3.0 + 0.05 * rng.standard_normal((5, 4, 2))
-    found = tuning_curves.fit_curves(
-        RATES, losses, losses.mean(-1).argmin(-1), np.full(5, 1e-3), np.full(5, 7.0)
-    )
-    together = tuning_curves.squared_regret(found)
-    assert [float(tuning_curves.squared_regret(found.of(i))) for i in range(5)] == pytest.approx(
-        together.tolist()
-    )
+    found = fit_curves(RATES, losses, losses.mean(-1).argmin(-1), np.full(5, 1e-3), np.full(5, 7.0))
+    together = squared_regret(found)
+    assert [float(squared_regret(found.of(i))) for i in range(5)] == pytest.approx(together.tolist())
 
 
 def test_two_degrees_of_freedom_leave_the_regret_without_a_bound() -> None:
-    assert tuning_curves.squared_regret_of_few([1.0, 1.1], 0.02, 2.0, 0) == np.inf
-    assert tuning_curves.squared_regret(_curves(_parabola(np.log(3e-3)), 0.02, 2.0)) == np.inf
+    assert squared_regret_of_few([1.0, 1.1], 0.02, 2.0, 0) == np.inf
+    assert squared_regret(_curves(_parabola(np.log(3e-3)), 0.02, 2.0)) == np.inf
 
 
 def test_without_noise_the_regret_is_near_what_the_spacing_hides() -> None:
     means = 3.0 + 0.1 * (EVEN - EVEN[3] - 0.3) ** 2
-    assert tuning_curves.squared_regret(_curves(means, 0.0, rates=EVEN)) == pytest.approx(
-        (0.1 * 0.3**2) ** 2, rel=0.35
-    )
-    assert tuning_curves.squared_regret(_curves(3.0 + 0.1 * (EVEN - EVEN[3]) ** 2, 0.0, rates=EVEN)) < 1e-6
+    assert squared_regret(_curves(means, 0.0, rates=EVEN)) == pytest.approx((0.1 * 0.3**2) ** 2, rel=0.35)
+    assert squared_regret(_curves(3.0 + 0.1 * (EVEN - EVEN[3]) ** 2, 0.0, rates=EVEN)) < 1e-6
 
 
 def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
     """The seeds differ by the same at all rates, so that nothing is lost."""
     hard = np.array([0.0, 0.01, -0.02, 0.3, 0.1])
     losses = 3.0 + 0.1 * (EVEN - EVEN[3])[:, None] ** 2 + hard
-    whole = tuning_curves.fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
+    whole = fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
     losses[[0, 6], 3:] = np.nan
-    found = tuning_curves.fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
+    found = fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
     assert found.means == pytest.approx(whole.means)
-    assert tuning_curves.squared_regret(found) == pytest.approx(tuning_curves.squared_regret(whole))
+    assert squared_regret(found) == pytest.approx(squared_regret(whole))
     assert (found.errors[..., [0, 6]] > whole.errors[..., [0, 6]]).all()
 
 
 def test_what_a_threefold_wrong_rate_costs() -> None:
     optimum = np.log(4e-3)
     means = _parabola(optimum)
-    found = tuning_curves.curve(_curves(means, 1e-4), RATES[means.argmin()])
+    found = curve(_curves(means, 1e-4), RATES[means.argmin()])
     assert found.optimum == pytest.approx(np.exp(optimum))
     assert (found.lower, found.higher) == pytest.approx((0.1 * np.log(3) ** 2,) * 2)
-    assert tuning_curves.curve(_curves(_parabola(np.log(1.5e-2)), 1e-4), RATES[-1]).higher is None
+    assert curve(_curves(_parabola(np.log(1.5e-2)), 1e-4), RATES[-1]).higher is None
 
 
 STUDIES = 300
@@ -252,14 +232,3 @@ def test_what_differs_by_the_margin_is_called_equivalent_in_few_studies() -> Non
     at = replace(BASE, spread=0.005, cost=0.01, tuning_seeds=10, seeds=12, optima="between", difference=-0.02)
     found = simulate(at, 2_000, np.random.default_rng(0))
     assert found.tuned.equivalent < 5.0 + 100 * 2.6 * np.sqrt(0.05 * 0.95 / 2_000)
-
-
-def test_the_shared_rate_calls_different_what_equal_tuning_calls_equivalent_and_the_reverse() -> None:
-    equal = replace(BASE, factor=2.0, spread=0.005, optima="threefold")
-    found = simulate(equal, STUDIES, np.random.default_rng(0))
-    assert found.shared.false_differences > 95
-    assert found.tuned.false_differences < FEW
-    assert found.tuned.equivalent > 80
-    found = simulate(REVERSED[0], STUDIES, np.random.default_rng(0))
-    assert found.shared.true_differences < 10
-    assert found.tuned.true_differences > 95

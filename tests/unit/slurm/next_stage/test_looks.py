@@ -117,10 +117,8 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert runner.ran == []
     assert len(looks_of(tmp_path)) == 3
     show_status([str(tmp_path / "runs" / "looks")])
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "look 3 of 3, at 12 seeds: 3 of 4 comparisons decided",
-        "40 cells: 40 done",
-    ]
+    said = capsys.readouterr().out
+    assert said.endswith("\nlook 3 of 3, at 12 seeds: 3 of 4 comparisons decided\n40 cells: 40 done\n")
 
     # What was decided stays as it was, with the runs that it had then.
     found = analyse(read_source(tmp_path / "runs" / "looks"))
@@ -189,10 +187,7 @@ def test_cells_that_fail_do_not_keep_a_look_from_being_made(run, tmp_path):
 def test_a_dry_run_is_of_the_first_look(run, tmp_path, capsys):
     assert run("--dry-run") == 0
     said = capsys.readouterr().out
-    assert (
-        "seeds     1, 2, 3, 4; more for what is undecided at looks of 4, 8, 12 seeds (no look yet, of 3)"
-        in said
-    )
+    assert "1, 2, 3, 4; more for what is undecided at looks of 4, 8, 12 seeds (no look yet, of 3)" in said
     assert "20 cells in" in said
     assert ["in", "all", "20"] in [line.split()[:3] for line in said.splitlines()]
     assert not (tmp_path / "runs").exists()

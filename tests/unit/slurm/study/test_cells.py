@@ -45,14 +45,11 @@ RUN_IDS = {
 }
 """SHA-256 over the ids of all runs of each shipped study, as they were before studies had axes."""
 SIZES: Mapping[str, Any] = {
-    "small": {
-        "model": {"hidden_size": 32, "intermediate_size": 64},
-        "variants": {"kan": {"model": {"intermediate_size": 16}}},
-    },
-    "large": {
-        "model": {"hidden_size": 64, "intermediate_size": 128},
-        "variants": {"kan": {"model": {"intermediate_size": 32}}},
-    },
+    name: {
+        "model": {"hidden_size": size, "intermediate_size": 2 * size},
+        "variants": {"kan": {"model": {"intermediate_size": size // 2}}},
+    }
+    for name, size in (("small", 32), ("large", 64))
 }
 
 
@@ -71,12 +68,8 @@ def test_studies_without_axes_keep_their_run_folders(name: str) -> None:
 
 def test_cells_are_those_of_an_enumeration_by_hand(load) -> None:
     rates = {"0.001": 1e-3, "0.0003": 3e-4}
-    study = load(
-        variants=["gelu", "kan grid_size=3"],
-        sizes=SIZES,
-        tokens=["64k", 128_000],
-        axes={"optim.learning_rate": [1e-3, "3e-4"]},
-    )
+    axes = {"sizes": SIZES, "tokens": ["64k", 128_000], "axes": {"optim.learning_rate": [1e-3, "3e-4"]}}
+    study = load(variants=["gelu", "kan grid_size=3"], **axes)
     by_hand = [
         (variant, seed, (("size", size), ("tokens", tokens), ("optim.learning_rate", rate)))
         for seed in (1, 2)
@@ -85,9 +78,8 @@ def test_cells_are_those_of_an_enumeration_by_hand(load) -> None:
     ]
     assert [(cell.variant, cell.seed, cell.places) for cell in study.cells] == by_hand
     assert len({cell.run_id for cell in study.cells}) == 32
-    assert study.cells[1].label == (
-        "gpt_neo/kan grid_size=3/seed1 (size small, tokens 64k, optim.learning_rate 0.001)"
-    )
+    places = "size small, tokens 64k, optim.learning_rate 0.001"
+    assert study.cells[1].label == f"gpt_neo/kan grid_size=3/seed1 ({places})"
     for cell in study.cells:
         config, places = config_of(cell), dict(cell.places)
         is_kan, size = cell.variant != "gelu", SIZES[places["size"]]
@@ -104,10 +96,7 @@ def test_cells_are_those_of_an_enumeration_by_hand(load) -> None:
 @pytest.mark.parametrize(
     ("level", "flags"),
     [
-        (
-            "kan activation=gelu grid_size=3",
-            ["--model.ffn-options", "grid_size", "3", "activation", "gelu"],
-        ),
+        ("kan activation=gelu grid_size=3", ["--model.ffn-options", "grid_size", "3", "activation", "gelu"]),
         ("kan ffn_budget=params", ["--ffn-budget", "params"]),
     ],
 )
@@ -124,9 +113,8 @@ def test_the_studys_folder_tells_what_its_runs_do_not(load) -> None:
     study.write()
     written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())
     assert written["variants"] == ["gelu", "kan", "kan grid_size=3"]
-    assert written["levels"] == {
-        cell.run_id: {"variant": "kan grid_size=3"} for cell in study.cells if " " in cell.variant
-    }
+    named = [cell.run_id for cell in study.cells if " " in cell.variant]
+    assert written["levels"] == {run_id: {"variant": "kan grid_size=3"} for run_id in named}
     assert not {"axes", "stages"} & written.keys()
     study = load(sizes=SIZES, name="sized")
     study.write()

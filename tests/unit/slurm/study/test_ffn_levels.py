@@ -106,11 +106,8 @@ def test_levels_are_found_however_they_are_written() -> None:
 
 def test_what_a_configuration_sets_is_named_with_and_without_its_variant() -> None:
     values = {"optim": {"learning_rate": 1}, "variants": {"kan": {"model": {"hidden_size": 3, "x": {}}}}}
-    assert list(leaves(values)) == [
-        "optim.learning_rate",
-        "variants.kan.model.hidden_size",
-        "variants.kan.model.x",
-    ]
+    in_kan = [f"variants.kan.model.{name}" for name in ("hidden_size", "x")]
+    assert list(leaves(values)) == ["optim.learning_rate", *in_kan]
     assert dict(settings(values))["model.hidden_size"] == "variants.kan.model.hidden_size"
 
 

@@ -13,7 +13,7 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.run.folder_names import RunFolder, StudyFolder
+from base.run.folder_names import RunFolder
 from pretrain import resolution
 from pretrain.data.step_batches import cut_step
 from pretrain.resolution import load_config
@@ -49,27 +49,6 @@ def test_shipped_studies_expand(path: Path) -> None:
     assert study.folder.name == path.stem
 
 
-def test_seeds_are_cells_that_differ_in_nothing_else(load, tmp_path: Path) -> None:
-    """Each cell against its configuration read by itself."""
-    study = load(families=TWO, seeds=[1, 2, 3])
-    names = [f"{family}/{variant}" for family in TWO for variant in ("gelu", "kan")]
-    assert [cell.label for cell in study.cells] == [f"{name}/seed{i}" for i in (1, 2, 3) for name in names]
-    assert len({cell.run_id for cell in study.cells}) == 12
-    assert study.cells[0].study_dir == tmp_path / "runs" / "test"
-    for cell in study.cells:
-        config = cell.config
-        alone = load_config(
-            CONFIGS / "tiny.yaml",
-            overrides={
-                "family": config.family,
-                "seed": config.seed,
-                "model": {"ffn": config.model.ffn},
-                "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
-            },
-        )
-        assert (config, cell.run_dir) == (alone, run_dir(alone))
-
-
 def test_a_named_run_is_a_cell_under_its_name(load, tmp_path: Path) -> None:
     named = {"output": {"run_name": "my-own", "runs_dir": str(tmp_path / "runs")}}
     study = load(families=TWO, config=named, seeds=[1])
@@ -97,17 +76,11 @@ def test_cells_of_one_folder_or_of_two_studies_are_refused(load, tmp_path: Path)
     for changes, words in [
         ({"families": {"roberta": named}}, "roberta/gelu/mine and roberta/gelu/mine are one run"),
         (
-            {"families": {"gpt_neo": TINY, "roberta": elsewhere}, "config": {}},
-            "gpt_neo/gelu/seed1 would lie in runs/test and roberta/gelu/seed1",
+            {"families": TWO | {"roberta": elsewhere}, "config": {}},
+            "seed1 would lie in runs/test and roberta/",
         ),
-        (
-            {"config": {"variants": {"kan": {"seed": 7}}}},
-            "config.variants.kan.seed has no effect: the study's `seeds`",
-        ),
-        (
-            {"config": {"output": {"run_name": "x"}}},
-            "config.output.run_name has no effect: it would give all",
-        ),
+        ({"config": {"variants": {"kan": {"seed": 7}}}}, "kan.seed has no effect: the study's `seeds`"),
+        ({"config": {"output": {"run_name": "x"}}}, "run_name has no effect: it would give all"),
     ]:
         with pytest.raises(UsageError, match=words):
             load(**changes)
@@ -126,14 +99,6 @@ def test_a_studys_file_is_what_its_report_reads(load) -> None:
     assert written["heads"] == ["fourier-kan", "linear", "mlp frozen"]  # 5 is the default
     assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/linear")
     assert written["report"]["margins"] == margins
-
-
-@pytest.mark.parametrize(("written", "read"), [([3, 6, 10], (3, 6, 10)), (None, None), ([6], (6,))])
-def test_a_study_names_its_looks(load, written: Any, read: Any) -> None:
-    study = load(report={"looks": written})
-    assert study.config.report.looks == read
-    study.write()
-    assert yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]["looks"] == written
 
 
 def test_looks_at_any_time_are_refused(load) -> None:
@@ -173,8 +138,7 @@ def test_a_changed_file_is_read_again_and_nobody_changes_what_is_kept(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("written", "seeds"),
-    [("1-3", (1, 2, 3)), ("1, 2,7", (1, 2, 7)), (["1-2", 5], (1, 2, 5)), ([4], (4,))],
+    ("written", "seeds"), [("1-3", (1, 2, 3)), ("1, 2,7", (1, 2, 7)), (["1-2", 5], (1, 2, 5)), ([4], (4,))]
 )
 def test_seeds_are_a_list_or_a_range(load, written: Any, seeds: tuple) -> None:
     study = load(seeds=written)
@@ -200,9 +164,7 @@ PUBLISHED: dict[str, Any] = {
 }
 
 
-def test_each_backbone_is_a_cell_at_each_seed_of_fine_tuning_and_nothing_is_looked_up(
-    write_study, tmp_path: Path
-) -> None:
+def test_each_backbone_is_a_cell_at_each_seed_of_fine_tuning_and_nothing_is_looked_up(write_study, tmp_path):
     study = load_study(write_study(**PUBLISHED), {"output": {"runs_dir": str(tmp_path / "runs")}})
     digests = [hashlib.sha256(name.encode()).hexdigest()[:8] for name in HUB]
     assert [cell.run_id for cell in study.cells] == [
