@@ -1,0 +1,69 @@
+"""Which tests ``make test CHANGED=1`` runs, on a small repository of its own and on this one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.changed import changed_files, concerned_tests
+
+FILES = {
+    "pack/__init__.py": "from pack.inner import value\n",
+    "pack/inner.py": "value = 1\n",
+    "pack/outer.py": "from pack import value\n",
+    "pack/by_name.py": "TABLE = {'a': 'pack.outer'}\nPAGE = 'pack/page.css'\n",
+    "pack/page.css": "",
+    "tests/conftest.py": "",
+    "tests/unit/pack/test_outer.py": "from pack import outer\n",
+    "tests/unit/pack/test_inner.py": "from pack.inner import value\n",
+    "tests/unit/pack/test_by_name.py": "import pack.by_name\n",
+    "tests/unit/test_repository.py": "",
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"]
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], commit):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("pack/outer.py", {"pack/test_outer": 1, "pack/test_by_name": 2, "test_repository": 2}),
+        # through the package that passes it on, which is no step
+        (
+            "pack/inner.py",
+            {"pack/test_inner": 1, "test_repository": 2, "pack/test_outer": 2, "pack/test_by_name": 3},
+        ),
+        ("pack/page.css", {"test_repository": 2, "pack/test_by_name": 2}),
+        ("tests/unit/pack/test_outer.py", {"pack/test_outer": 0, "test_repository": 2}),
+    ],
+)
+def test_who_imports_it_runs_the_nearest_first(small: Path, changed: str, expected: dict[str, int]) -> None:
+    steps = concerned_tests([changed], small)
+    assert steps == {f"tests/unit/{name}.py": step for name, step in expected.items()}
+    assert list(steps.values()) == sorted(steps.values())
+
+
+def test_a_fixture_concerns_all_tests_below_it(small: Path) -> None:
+    assert len(concerned_tests(["tests/conftest.py"], small)) == 4
+
+
+def test_what_changed_is_what_git_sees(small: Path) -> None:
+    assert changed_files(small) == []
+    (small / "pack/inner.py").write_text("value = 2\n")
+    (small / "pack/new.py").write_text("")
+    assert changed_files(small) == ["pack/inner.py", "pack/new.py"]
+
+
+def test_a_module_of_this_project_is_tested_by_the_tests_of_its_name_first() -> None:
+    first, *_ = concerned_tests(["ffn_variants/splines/b_splines.py"])
+    assert first == "tests/unit/ffn_variants/splines/test_b_splines.py"
