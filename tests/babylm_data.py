@@ -1,7 +1,5 @@
 """Made evaluation data in the layout and the fields of the BabyLM 2025 pipeline's ``evaluation_data``."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -4,8 +4,6 @@ A case is a command line as a user types it, in a folder that holds ``files()``,
 answer. Most are rows of bad_inputs.yaml: command lines, and changes of a file that is well by itself.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterable

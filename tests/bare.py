@@ -4,8 +4,6 @@
 environment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

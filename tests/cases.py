@@ -1,7 +1,5 @@
 """What several tests share: which long cases are in the fast set, and what is wrong with a run's files."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path

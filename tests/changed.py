@@ -9,8 +9,6 @@ come those that import such an importer, and so on. What was not begun within ``
 the last lines say how much: ``make test`` runs everything.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures shared by all tests; tests import nothing from one another."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

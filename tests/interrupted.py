@@ -1,7 +1,5 @@
 """A training that ends before a step as Ctrl-C ends it; not in ``tests.cases``, which needs no training."""
 
-from __future__ import annotations
-
 import pytest
 
 from pretrain.config import ResolvedConfig

@@ -3,8 +3,6 @@
 What is tested of starting Python itself (the entry points, what an import costs) uses ``subprocess``.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

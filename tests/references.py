@@ -1,7 +1,5 @@
 """What several tests of FFN variants compare with: formulas in numpy's float64, and gradients by autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

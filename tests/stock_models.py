@@ -1,7 +1,5 @@
 """transformers' own configs and models, with the values of this project's."""
 
-from __future__ import annotations
-
 from pkgutil import resolve_name
 from typing import Any
 

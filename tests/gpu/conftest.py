@@ -1,7 +1,5 @@
 """Where these tests run: on a GPU; or, to try them out, on the CPU, with GPU_TESTS_DEVICE=cpu."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

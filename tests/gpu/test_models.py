@@ -1,7 +1,5 @@
 """Variants, attention of packed documents, long documents in chunks and scores on a CUDA device."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 

@@ -1,7 +1,5 @@
 """Updates and runs on a GPU: as on the CPU, without waiting, within memory, resumed, by two processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A hub on loopback, commands that ask it, and a cache of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

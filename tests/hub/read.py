@@ -3,8 +3,6 @@
 It prints the rows, or the files of a model, as JSON.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

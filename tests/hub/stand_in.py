@@ -5,8 +5,6 @@ It answers what ``huggingface_hub`` and ``datasets`` ask to read data sets and m
 storage of their own, to which ``resolve`` sends on. The client finds it by ``HF_ENDPOINT``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -16,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Kind = Literal["datasets", "models"]
@@ -76,7 +74,7 @@ class StandIn:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
 
-    def __enter__(self) -> StandIn:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 

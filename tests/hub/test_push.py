@@ -1,7 +1,5 @@
 """Pushing to the hub: what is sent, what others load from it, and each trouble as one line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

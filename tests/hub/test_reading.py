@@ -1,7 +1,5 @@
 """Splits, models and the texts of a training: the same content whatever the hub does, or one line."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Runs as training leaves them, with untrained weights."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

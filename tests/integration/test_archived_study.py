@@ -1,7 +1,5 @@
 """A tuned study archived without its models, brought back elsewhere, and gone on with there."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Every command on inputs that it cannot work with: one line, exit status 2, and nothing written."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

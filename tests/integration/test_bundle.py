@@ -1,7 +1,5 @@
 """The code beside a model's weights: whoever has torch and transformers alone gets the same numbers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``python -m eval``: classification tasks of one's own, and every head on a run's backbone or any other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -6,8 +6,6 @@ gradient by its own size, rounding included, so where the true one is zero (the 
 would part by the learning rate. With a large epsilon they stay as near as their gradients are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

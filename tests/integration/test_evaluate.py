@@ -1,7 +1,5 @@
 """Evaluating runs and studies: rows, items, resuming, workers, names, and what a user sees of mistakes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``ffn-ablations explain`` on a run, from the command line on."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tasks of lm-eval by name, its own command line, and the rows and items that come of both."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """``ffn-ablations inspect``: from runs to a page, and what a user sees of mistakes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@
 Packages come from the registry that pip is set to. With -s the figures of docs/commands.md are printed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

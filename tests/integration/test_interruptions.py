@@ -1,7 +1,5 @@
 """Runs that are killed, stopped, starved of disk or started twice, and commands on disks that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

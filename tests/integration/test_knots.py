@@ -1,7 +1,5 @@
 """Runs whose knots move and whose coefficients are pruned: when, by which inputs, the same when resumed."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

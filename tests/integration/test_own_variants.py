@@ -1,7 +1,5 @@
 """Variants of a user's own file, and edited ones: their runs, copies, studies, and the model elsewhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

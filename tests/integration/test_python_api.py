@@ -1,7 +1,5 @@
 """The Python API: training, scoring and studies, beside what the commands do."""
 
-from __future__ import annotations
-
 import html
 import json
 import random

@@ -1,7 +1,5 @@
 """What the page on Python and the notebook show, executed."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

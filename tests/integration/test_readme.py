@@ -1,7 +1,5 @@
 """Every command of the README in its order, on a small model; .ci/run runs the first in a fresh clone."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

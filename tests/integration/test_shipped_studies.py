@@ -1,7 +1,5 @@
 """Every shipped study in an empty folder, and the leaderboard, whose runs lead to its numbers."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small studies from one command to their report: of trainings, tuned, and of pretrained models."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Trainings as a user starts them: two processes that are told to stop, trackers, and a large corpus."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -3,8 +3,6 @@
 Each file of a hostile study would leave a mark if anything in it were run.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

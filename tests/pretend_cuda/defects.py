@@ -1,7 +1,5 @@
 """Defects that are planted into the project, to see that each is found."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 What the first argument names is in the names of the rows; the second is the library of the pretend device.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

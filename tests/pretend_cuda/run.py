@@ -4,8 +4,6 @@
 ``{id: {"workload", "case", "defect"}}`` to ``{id: figures}``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

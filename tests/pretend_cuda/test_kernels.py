@@ -1,7 +1,5 @@
 """What fused functions and whole models become when they are compiled, without a GPU."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -4,8 +4,6 @@ No GPU takes part: tensors are fake, and so nothing is said of results or of tim
 their own, a group at a time, whose figures all workers share. ``budgets.yaml`` says what is allowed.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What the counter counts, on tensors of torch's ``meta`` device, which needs no pretending."""
 
-from __future__ import annotations
-
 import gc
 
 import torch

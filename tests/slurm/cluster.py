@@ -3,8 +3,6 @@
 It needs no systemd, no cgroups, no accounting and no root.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -20,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -102,7 +101,7 @@ class Cluster:
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._reaper: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:

@@ -1,7 +1,5 @@
 """Throw-away SLURM clusters for the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finding and ending the processes of a throw-away SLURM, whatever became of whoever started it."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal

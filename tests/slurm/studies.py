@@ -1,7 +1,5 @@
 """A tiny study on a throw-away SLURM: submitted as a user does, disturbed, and held against a local run."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What clusters and commands do to jobs: every study arrives once, as an undisturbed run does."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -4,8 +4,6 @@ Every job imports torch and transformers anew, 8 s of a processor. So the fast t
 whose job is killed and which arrives all the same, in ``test_study_disturbed.py``.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which tests ``make test CHANGED=1`` runs, on a small repository of its own and on this one."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the code imports is declared, and what is installed for it is pinned: no version comes by chance."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Every kind of page has all of its files, needs none beside its HTML, and comes out the same again."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

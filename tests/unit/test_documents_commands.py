@@ -1,7 +1,5 @@
 """Commands, flags, paths and dotted names that documents show are there."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """What GitHub, Docker and citation tools read of this repository: valid, and naming only what exists."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -3,8 +3,6 @@
 Everything runs in fresh processes, as a process of pytest has imported it all already.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """What holds for the repository as a whole: links, shipped configs, the direction of imports, file sizes."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

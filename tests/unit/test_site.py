@@ -1,7 +1,5 @@
 """The documents as a site, all pages in the order of their index, and the drawings of the architecture."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 ``make transformers-tests`` runs them; those of generation and export are not in the source distribution.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess

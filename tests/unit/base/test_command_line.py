@@ -1,7 +1,5 @@
 """What a user writes: flags, names, options and names of configurations."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Faults of the world, of the hub and of an installation: one line each."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import os

@@ -1,7 +1,5 @@
 """What a family's entry says is what transformers' classes of that architecture are."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pkgutil import resolve_name
 from typing import Any

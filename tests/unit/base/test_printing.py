@@ -1,7 +1,5 @@
 """What is printed: progress, tables and sentences."""
 
-from __future__ import annotations
-
 import io
 import sys
 import types

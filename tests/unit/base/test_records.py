@@ -1,7 +1,5 @@
 """Files that are read: one reader for each format, one line for what is wrong, and none of their code."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

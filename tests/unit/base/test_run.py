@@ -1,7 +1,5 @@
 """The folders of runs and studies: their names, what is found in them, and damage that is told."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

@@ -1,7 +1,5 @@
 """What Linux and macOS do differently. macOS is simulated: what it lacks is taken away."""
 
-from __future__ import annotations
-
 import ast
 import fcntl
 import os

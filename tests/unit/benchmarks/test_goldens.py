@@ -1,7 +1,5 @@
 """Goldens: ``compare`` names every difference between what two trees said, and only those."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What several folders of these tests read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """What may be evaluated and how, equal errors in one line, and models that are not as training left them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Scores do not depend on batches: bytes, memory that runs out, halves of those that do not fit."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The one command: its commands and settings, what it loads, and files named as its packages are."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """``ffn_ablations.compare`` and the pictures that it draws."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What tests of several kinds of variants compare alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Equal budgets: the width and its way through config, plan, provenance and report; counts of FLOPs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The checks of a variant: each fails for a variant that is wrong in its way, and in one sentence."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

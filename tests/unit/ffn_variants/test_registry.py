@@ -1,7 +1,5 @@
 """The registry: names, counts, options, errors and the table."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The fingerprint of a variant's source: what changes it, what does not; nothing that runs is missed."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import itertools

@@ -1,7 +1,5 @@
 """Variants where torch's own operations alone may go: exports, traces, torch.func; and PEFT's adapters."""
 
-from __future__ import annotations
-
 import io
 import warnings
 

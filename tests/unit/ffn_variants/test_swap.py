@@ -1,7 +1,5 @@
 """FFNs that are swapped: what stays to the bit, what is new, and the example that fits them."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

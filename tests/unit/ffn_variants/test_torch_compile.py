@@ -1,7 +1,5 @@
 """Layers in somebody's own torch.compile: one graph, no warning, the numbers of the eager layer."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import warnings

@@ -1,7 +1,5 @@
 """Variants from the user's own files: what is loaded, what is refused, and what is the same variant."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import sys

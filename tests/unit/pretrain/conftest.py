@@ -1,7 +1,5 @@
 """What tests of training share: one folder of runs, so that a corpus is packed once, and small runs in it."""
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Callable, Iterator

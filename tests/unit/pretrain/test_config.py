@@ -1,7 +1,5 @@
 """The configuration: its sources, errors in one line, several seeds, and checks before anything is built."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

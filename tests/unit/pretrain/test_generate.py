@@ -1,7 +1,5 @@
 """Text from trained models, and the command that writes it."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator

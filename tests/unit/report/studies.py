@@ -1,7 +1,5 @@
 """Tables, run folders and studies without a training, what a report says of them, and one comparison."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

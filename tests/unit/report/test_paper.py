@@ -1,7 +1,5 @@
 """What a paper takes from a report: the report's numbers, fonts that are embedded, LaTeX that compiles."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

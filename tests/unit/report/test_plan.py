@@ -1,7 +1,5 @@
 """What a study could see, by its report and by a plan of it, recomputed from its scores."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

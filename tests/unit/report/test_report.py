@@ -1,7 +1,5 @@
 """The report of every kind of source: its numbers, words and files, and parts of one's own."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

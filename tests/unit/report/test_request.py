@@ -1,7 +1,5 @@
 """What tables and flags say of outcomes, and what is judged of results that others published."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace

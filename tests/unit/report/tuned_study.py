@@ -1,7 +1,5 @@
 """A pretend study that was tuned: run folders and ``tuning.json``, without a training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product

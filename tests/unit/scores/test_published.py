@@ -1,7 +1,5 @@
 """The published tables that ship, against the files that they were taken from and against the text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

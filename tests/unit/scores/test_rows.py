@@ -1,7 +1,5 @@
 """Rows of scores, their columns, headlines and files; means of runs and suites, and the tables of `eval`."""
 
-from __future__ import annotations
-
 import csv
 import io
 from itertools import product

@@ -1,7 +1,5 @@
 """What a run's folder keeps of each task and its items, damaged at every place; metrics made of items."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A new suite is tested by existing; where its data come from a folder, ``DATA`` needs a sample of them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Grids and the record of a tuning: rounds that follow from losses, and what lies behind an end."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Studies of the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

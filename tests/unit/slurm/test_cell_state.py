@@ -1,7 +1,5 @@
 """The states of cells, as another shell reads them later."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Site presets, and what jobs ask SLURM for by them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``study cancel`` stops the command of this very study alone; ``study status`` follows one that goes on."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a worker of a study on this machine is started with, how it ends, and what a log says meanwhile."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

@@ -4,8 +4,6 @@ The rule is written here a second time, for many studies at once: Welch's t and 
 look, Holm over all comparisons of a study, a decision stays with the numbers that it was made with.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

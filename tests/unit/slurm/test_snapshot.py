@@ -1,7 +1,5 @@
 """Queued jobs run the code as it was submitted."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The page of a study: what it holds of a made-up study, whatever stands in its files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What a forecast says of a study's cost, against counts by hand."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where a study stands: its cells by what workers wrote and SLURM says, lists, time left, who may submit."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Masking and span corruption, each against its definition."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Special tokens around a text: of prompts and of documents, for tokenizers of all kinds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

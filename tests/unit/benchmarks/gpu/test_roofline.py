@@ -1,7 +1,5 @@
 """The roofline model against times worked out by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

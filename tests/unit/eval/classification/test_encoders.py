@@ -1,7 +1,5 @@
 """Classification without padding, against transformers' own padded passes, and as a GPU does it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle

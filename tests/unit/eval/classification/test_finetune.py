@@ -1,7 +1,5 @@
 """Fine-tuning: inputs, metrics by hand, splits, training, faulty data, and rates chosen on held-out data."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Every head of the registry: shapes, gradients, saving, counts, formulas, and what a user may type."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """The heads of tokens and segments against their formulas in numpy, and encoding in chunks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Segments: sentence marks, windows, turns, their tokens and their characters."""
 
-from __future__ import annotations
-
 import time
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Classification tasks from YAML files: what they may say, how examples are read, and faulty ones."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Scores against stock transformers one text at a time, and the trees that share prefixes."""
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings

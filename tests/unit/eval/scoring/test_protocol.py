@@ -1,7 +1,5 @@
 """Protocols against plain re-statements of the original pipelines, and against lm-eval's own model."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is read of a text: ordinary text, kept for the next run, the same by every reader."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json

@@ -1,7 +1,5 @@
 """Minimal pairs, choices and perplexity against their formulas and plain models."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import zlib

@@ -1,7 +1,5 @@
 """The suites: their tasks, where their data may lie, and scores of BabyLM 2025 by plain passes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

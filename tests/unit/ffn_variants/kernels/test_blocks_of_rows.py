@@ -3,8 +3,6 @@
 Also the definitions as text by which operations find their functions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Compiled kernels: the same numbers, compiled once, and all as before where there is no compiler."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -4,8 +4,6 @@ What the interpreter cannot show: the few units in the last place that a GPU's o
 sine differ from numpy's, the rounding to bf16 (the interpreter cuts off), and whether the kernels are fast.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

@@ -3,8 +3,6 @@
 Reads a list of cases from the first path and writes their results to the second.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """GPT-Neo's attention on each backend against the stock model, and faster dropouts and casts on a CPU."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which device a command computes on, told by an environment and a torch that pretend to have GPUs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models with a variant in every layer: stock equality, saving, loading, paired weights, counts, errors."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Attention of packed documents against each document alone in float64, and what flash attention is asked."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Models whose variant came from a user's file: what lies beside the weights, and who may run it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

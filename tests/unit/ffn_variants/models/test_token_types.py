@@ -1,7 +1,5 @@
 """Token types of pairs, against transformers' own models on the tokenizer's own padded output."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """B-spline bases against scipy's, and knots that follow the data against its least squares."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

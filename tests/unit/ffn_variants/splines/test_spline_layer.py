@@ -1,7 +1,5 @@
 """Sparse layers of splines: masks, pruning and the penalty; and knots of feature splines, against numpy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Activations, of a channel, a layer or a whole row, against their formulas in numpy float64."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

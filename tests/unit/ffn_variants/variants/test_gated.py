@@ -1,7 +1,5 @@
 """Gated networks against their formula in numpy float64 and against transformers' T5 1.1 layer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

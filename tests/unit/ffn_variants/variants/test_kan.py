@@ -1,7 +1,5 @@
 """KAN layers against scipy's B-splines, and against what efficient-kan saves and draws."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """KAN layers of every basis and with a network on every edge, against their formulas in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

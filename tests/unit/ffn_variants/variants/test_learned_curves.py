@@ -1,7 +1,5 @@
 """Rationals of a channel group or a layer, against numpy in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The mixture of experts and the memory against loops over tokens in float64, counts, and the balance."""
 
-from __future__ import annotations
-
 import copy
 import re
 

@@ -1,7 +1,5 @@
 """Feature splines at the start."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Explanations of a classifier: what is measured of them, LIME, the page and the plot of spaces."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from html import unescape

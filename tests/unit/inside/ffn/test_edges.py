@@ -1,7 +1,5 @@
 """Edges of FFNs: they add up to the layer, their importance, and runs that are seeds of one another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

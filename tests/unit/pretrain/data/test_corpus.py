@@ -1,7 +1,5 @@
 """Reading text from every source and format, and what is said of it."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Packing: nothing lost, nearly nothing empty, and packed documents that do not see each other."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Preparing a corpus: what is stored, damage to it, and the loss of word frequencies."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Batches of a step: how rows are shared, fixed shapes, memory, and making them one step ahead."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """The trained tokenizer and a loaded one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

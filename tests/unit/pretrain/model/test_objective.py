@@ -1,7 +1,5 @@
 """Packed losses and gradients are those of transformers' own passes; chunked ones those of whole logits."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

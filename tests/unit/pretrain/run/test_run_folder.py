@@ -1,7 +1,5 @@
 """The run folder: its name, the configuration in it, its lock, and every file damaged in every way."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

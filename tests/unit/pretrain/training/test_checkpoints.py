@@ -1,7 +1,5 @@
 """Checkpoints: what they hold, how they are written, and what becomes of damage."""
 
-from __future__ import annotations
-
 import errno
 import pickle
 import re

@@ -1,7 +1,5 @@
 """On which device a run is trained, and a step that does not fit its memory."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import os

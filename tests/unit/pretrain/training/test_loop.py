@@ -1,7 +1,5 @@
 """The training loop against a loop written by hand, and its invariants."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

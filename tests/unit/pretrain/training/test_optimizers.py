@@ -1,7 +1,5 @@
 """Every optimizer of the registry, and two of them against other implementations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

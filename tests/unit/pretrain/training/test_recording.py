@@ -1,7 +1,5 @@
 """What training does where a step cannot be recorded, as on this CPU; recordings are tested on a GPU."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

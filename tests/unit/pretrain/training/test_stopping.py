@@ -1,7 +1,5 @@
 """A run that is stopped by a signal or because it diverges."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

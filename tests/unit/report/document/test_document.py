@@ -1,7 +1,5 @@
 """Numbers that do not contradict what is said of them, and a page that runs nothing that a name says."""
 
-from __future__ import annotations
-
 import base64
 import re
 from dataclasses import replace

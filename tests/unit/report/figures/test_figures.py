@@ -1,7 +1,5 @@
 """Figures: what they show, and that every text can be read, whatever and however much is compared."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

@@ -1,7 +1,5 @@
 """A study with one damaged file: the report names it, and no number of another run changes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Studies and tables with axes, whose settings are what families are; and studies that grow."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What run folders tell: facts and sources of their variants, failures, and tasks scored in two ways."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Costs, sizes and learning curves of runs, against numpy, pandas and scipy on the same runs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 

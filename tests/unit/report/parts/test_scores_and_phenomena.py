@@ -1,7 +1,5 @@
 """Scores, differences by phenomenon and published numbers against pandas; what a verdict rests on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report of a tuned study: both verdicts, what the choice adds, and what its tables hold."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping

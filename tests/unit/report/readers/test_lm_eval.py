@@ -1,7 +1,5 @@
 """Result files as lm-eval writes them, damaged ones, and what else lies in a folder of results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables as people write them: each gives the right rows, or one line that says which cell is in the way."""
 
-from __future__ import annotations
-
 import datetime
 from decimal import Decimal
 from pathlib import Path

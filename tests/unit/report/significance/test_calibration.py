@@ -1,7 +1,5 @@
 """How often the report, and the source study's own interval, are wrong: simulated, with a fixed generator."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple

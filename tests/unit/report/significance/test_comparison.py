@@ -1,7 +1,5 @@
 """Arms, comparisons and claims: against scipy, published numbers and a recomputation in plain numpy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

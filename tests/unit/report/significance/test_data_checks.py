@@ -1,7 +1,5 @@
 """Every data check: what it finds, what it leaves alone, and that it names its rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

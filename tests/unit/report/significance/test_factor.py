@@ -1,7 +1,5 @@
 """Reports of one factor: FFN variants, classification heads, or both, from scores that heads have part in."""
 
-from __future__ import annotations
-
 import shutil
 from functools import lru_cache
 from itertools import product

@@ -1,7 +1,5 @@
 """Corrections and the draws of whole studies that they need: against definitions, plain loops and scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Looks at a study that grows: what they spend, what they find, and what looking costs without a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Welch's test, numbers of runs and smallest effects: against scipy, simulation and published formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What a tuning knows: against scipy, random draws, and parabolas that are known; its level, simulated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

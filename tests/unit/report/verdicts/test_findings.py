@@ -1,7 +1,5 @@
 """Claims of simulated studies: those of the whole report, and how often they are wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,11 +1,9 @@
 """Studies whose cells leave what a run leaves, instead of running."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -30,7 +28,7 @@ class Runner:
         self.leave, self.fails, self.stops_at = leave, tuple(fails), stops_at
         self.cells: list[Cell] = []
 
-    def __call__(self, *_: object) -> Runner:
+    def __call__(self, *_: object) -> Self:
         return self
 
     @property

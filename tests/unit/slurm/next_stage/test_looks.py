@@ -1,7 +1,5 @@
 """Seeds that are added to what is undecided: studies whose cells write scores instead of training."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A tuned study, stage by stage, killed anywhere: its cells write losses instead of training."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

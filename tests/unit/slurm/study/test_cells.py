@@ -1,7 +1,5 @@
 """Cells of a study against an enumeration by hand, their configurations and names, and variants in files."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Levels of a study: the FFN's, those of fields and numbers of tokens, as texts and as what each sets."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

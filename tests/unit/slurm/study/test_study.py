@@ -1,7 +1,5 @@
 """Expanding a study into cells, its error messages, and the study that repeats the source study."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from pathlib import Path

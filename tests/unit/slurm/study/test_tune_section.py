@@ -1,7 +1,5 @@
 """What a study may say of its tuning, and the line about what it may not."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
