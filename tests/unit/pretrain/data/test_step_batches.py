@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from base.errors import UsageError
 from base.text.corruption import IGNORE, find_documents
-from pretrain.config import RunConfig, TrainConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data import shapes
 from pretrain.data.packing import pack
 from pretrain.data.prepare import prepare_data
@@ -35,7 +35,7 @@ def runs_dir(tmp_path_factory) -> str:
     return str(tmp_path_factory.mktemp("runs"))
 
 
-def config_of(family: str, runs_dir: str, **train) -> RunConfig:
+def config_of(family: str, runs_dir: str, **train) -> ResolvedConfig:
     values = {
         "family": family,
         "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "hidden_dropout": 0},

@@ -168,7 +168,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def config_of(folder: Path, seed: int = 5) -> RunConfig:
+def config_of(folder: Path, seed: int = 5) -> ResolvedConfig:
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     overrides = {
         "seed": seed,
@@ -190,7 +190,7 @@ def undisturbed(runs_dir) -> Path:
 
 
 @pytest.fixture
-def finished(undisturbed, tmp_path) -> tuple[RunConfig, RunFolder]:
+def finished(undisturbed, tmp_path) -> tuple[ResolvedConfig, RunFolder]:
     """A copy of a finished run, which the tests may damage."""
     shutil.copytree(undisturbed, tmp_path / "runs")
     config = config_of(tmp_path / "runs")
