@@ -7,8 +7,9 @@ its words in its description too, which readers of the file hear and a test comp
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import torch
@@ -88,7 +89,7 @@ def _function_of(name: str) -> Callable[[Tensor], Tensor]:
         return _spread(build_ffn(name, 3, 3, groups=3).hidden_rational)  # type: ignore[arg-type]
     if not hasattr(ffn, "layers"):
         return lambda x: ffn(x[:, :1])
-    layer = ffn.layers[0]  # type: ignore[index]
+    layer: Any = ffn.layers[0]  # type: ignore[index]
     with torch.no_grad():
         for label, parameter in layer.named_parameters():
             if not label.endswith(("knots", "scale")):  # where bumps begin and end, and how wide waves are
@@ -331,7 +332,7 @@ def _write(
     )
 
 
-def _arrow(axes: Axes, *points: Sequence[float]) -> None:
+def _arrow(axes: Axes, *points: tuple[float, float]) -> None:
     (*_, before, end) = points
     axes.plot(*zip(*points[:-1], strict=True), color=GREY, linewidth=1, zorder=1)
     axes.annotate("", end, before, arrowprops={"arrowstyle": "->", "color": GREY, "linewidth": 1}, zorder=1)

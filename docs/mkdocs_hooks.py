@@ -42,13 +42,14 @@ def sections(index: str) -> list[dict[str, Any]]:
             page in the second.
     """
     parts: dict[str, list[str]] = {}
+    part: list[str] | None = None
     seen = {"README.md", INDEX}
     for row in re.findall(r"^\| (.*) \|$", index, re.MULTILINE):
         if bold := re.match(r"\*\*(.*?)\*\*", row):
             part = parts.setdefault(bold[1].capitalize(), [])
         elif link := re.search(r"\]\(([^)#]+)", row):
             page = (ROOT / "docs" / link[1]).resolve().relative_to(ROOT).as_posix()
-            if page not in seen:
+            if page not in seen and part is not None:
                 seen.add(page)
                 part.append(page)
     return [{name: pages} for name, pages in parts.items() if pages]
@@ -76,7 +77,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if any(path.match(pattern) for pattern in FOUND_LAST):
         page.meta["search"] = {"boost": 0.2}
     if path.name in LEADS_ON:
-        title, _, body = markdown.partition("\n")
+        title, body = markdown.split("\n", maxsplit=1)
         markdown = f"{title}\n\n{LEADS_ON[path.name]}\n{body}"
     if page.file.src_uri == INDEX:
         page.meta["search"] = {"exclude": True}

@@ -114,7 +114,7 @@ def spoil(path: Path, how: str) -> None:
 
 def own_spec(name: str, build: Callable[..., Any], **changes: Any) -> FFNSpec:
     """An activation of a user's, with what a spec has to have besides."""
-    fields = {
+    fields: dict[str, Any] = {
         "kind": "activation",
         "formula": "x",
         "reference": "none",

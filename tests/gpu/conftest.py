@@ -12,7 +12,7 @@ from accelerate.state import AcceleratorState, PartialState
 
 from benchmarks.gpu.workload import build_loop, build_network
 from ffn_variants.kernels.compilation import use_compiled_kernels
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
 from tests.cases import small_run
@@ -45,10 +45,10 @@ def only_cuda(device: str) -> None:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
+def tiny(tmp_path: Path) -> Callable[..., ResolvedConfig]:
     """Makes a small run's configuration without dropout, whose draws differ from device to device."""
 
-    def make(family: str, *flags: str) -> RunConfig:
+    def make(family: str, *flags: str) -> ResolvedConfig:
         model = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2}
         sections = small_run(
             tmp_path / "runs",
@@ -65,7 +65,7 @@ def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
 def loops(tmp_path: Path) -> Callable[..., Loop]:
     """Makes the loop of a configuration on random rows, on the tests' device or on the CPU."""
 
-    def make(config: RunConfig, on_cpu: bool = False) -> Loop:
+    def make(config: ResolvedConfig, on_cpu: bool = False) -> Loop:
         PartialState._reset_state()
         AcceleratorState._reset_state(True)
         precision = "bf16" if config.train.mixed_precision == "bf16" else "no"

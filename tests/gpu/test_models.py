@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,10 +60,10 @@ ROWS = [[500, 12], [1, 300, 211], [LENGTH], [256, 256]]
 STARTS = [0, 500, 512, 513, 813, 1024, 1536, 1792, 2048, 2048, 2048]
 
 
-def packed(family: str, with_starts: bool) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+def packed(family: str, with_starts: bool) -> tuple[PackedLoss, dict[str, torch.Tensor]]:
     """The loss of a model of one stack, and rows of several documents."""
     dropouts = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    own = {"window_size": 100} if family == "gpt_neo" else dropouts
+    own: dict[str, Any] = {"window_size": 100} if family == "gpt_neo" else dropouts
     model = build_model(family, "gelu", hidden_size=256, max_position_embeddings=LENGTH + 1, **STACK, **own)
     ids, targets = torch.randint(4, 500, (len(ROWS), LENGTH)), torch.randint(4, 500, (1000,))
     positions = torch.tensor([[place for length in row for place in range(length)] for row in ROWS])
@@ -73,7 +74,7 @@ def packed(family: str, with_starts: bool) -> tuple[torch.nn.Module, dict[str, t
     return PackedLoss(model, family), batch
 
 
-def padded() -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+def padded() -> tuple[EncoderDecoderLoss, dict[str, torch.Tensor]]:
     """The loss of a T5, and a batch in which some of the decoder is padding."""
     model = build_model("t5", "gelu", hidden_size=128, dropout_rate=0.0, **STACK)
     ids, written = torch.randint(4, 500, (3, 96)), torch.randint(4, 500, (3, 40))
@@ -93,7 +94,8 @@ def loss_and_gradients(family: str, device: str, dtype: torch.dtype | None = Non
     with torch.autocast(device, dtype, enabled=dtype is not None):
         value = loss(**{name: tensor.to(device) for name, tensor in batch.items()}) / len(batch["target_ids"])
     value.backward()
-    return value.item(), {name: parameter.grad.cpu() for name, parameter in loss.model.named_parameters()}
+    gradients = {name: parameter.grad for name, parameter in loss.model.named_parameters()}
+    return value.item(), {name: gradient.cpu() for name, gradient in gradients.items()}  # type: ignore[missing-attribute]
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
@@ -109,7 +111,7 @@ def test_losses_and_gradients_of_packed_documents_are_those_of_the_cpu(
     wanted, exact = loss_and_gradients(family, "cpu")
     with torch.profiler.profile() as profile:
         found, gradients = loss_and_gradients(family, "cuda", dtype, with_starts=flash)
-    names = {event.name for event in profile.events()}
+    names = {event.name for event in profile.events() or ()}
     assert ("aten::_flash_attention_forward" in names) == flash
     assert found == pytest.approx(wanted, rel=5e-3 if family == "t5" else 1e-3)
     for name, gradient in gradients.items():
@@ -121,13 +123,13 @@ def test_dropout_of_weights_is_drawn_anew_and_repeated_with_its_seed(only_cuda):
     if not packed_attention._has_flash(torch.device("cuda", 0)):
         pytest.skip("needs a GPU with flash attention")
     torch.manual_seed(0)
-    heads = [torch.randn(4, 2, LENGTH, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    query, key, value = (torch.randn(4, 2, LENGTH, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     starts = torch.tensor(STARTS, dtype=torch.int32, device="cuda")
     how = {"causal": False, "window": None, "scaling": None}
 
     def draw(seed: int, dropout: float) -> torch.Tensor:
         torch.manual_seed(seed)
-        return packed_attention.flash_attention(*heads, starts, dropout=dropout, **how).float()
+        return packed_attention.flash_attention(query, key, value, starts, dropout=dropout, **how).float()
 
     assert torch.equal(draw(1, 0.1), draw(1, 0.1))
     assert not torch.equal(draw(1, 0.1), draw(2, 0.1))
@@ -198,5 +200,5 @@ def test_scores_are_those_of_the_cpu(family: str, ffn: str, device: str) -> None
         return pseudo_log_likelihoods(model, texts, mask_token_id=4).log_likelihood
 
     on_cpu = score()
-    model.to(device)
+    model.to(device)  # type: ignore[bad-argument-type]
     np.testing.assert_allclose(score(), on_cpu, rtol=1e-5, atol=1e-3)

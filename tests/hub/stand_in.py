@@ -238,7 +238,7 @@ def _entry(folder: Path, name: str) -> dict:
     if path.is_dir():
         return {"type": "directory", "oid": hashlib.sha1(name.encode()).hexdigest(), "size": 0, "path": name}
     size = path.stat().st_size
-    entry = {"type": "file", "oid": _digest(path, "sha1"), "size": size, "path": name}
+    entry: dict[str, Any] = {"type": "file", "oid": _digest(path, "sha1"), "size": size, "path": name}
     if path.name.endswith(LARGE):
         entry["lfs"] = {"oid": _digest(path, "sha256"), "size": size, "pointerSize": 134}
     return entry

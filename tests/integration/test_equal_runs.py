@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from transformers import set_seed
 
-from pretrain.config import RunConfig
+from base.text.corruption import Masker
+from pretrain.config import ResolvedConfig
 from pretrain.data.prepare import prepare_data
 from pretrain.data.step_batches import MASKS, rows_of_step
 from pretrain.model import linear_cross_entropy as chunks
@@ -60,7 +61,7 @@ def runs_dir(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> RunConfig:
+def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> ResolvedConfig:
     base = {
         "model": {
             "hidden_size": 32,
@@ -127,7 +128,9 @@ def free_port() -> int:
         return sock.getsockname()[1]
 
 
-def watched_train(config: RunConfig, out: Path, rank: str, loss: str, environment: dict[str, str]) -> None:
+def watched_train(
+    config: ResolvedConfig, out: Path, rank: str, loss: str, environment: dict[str, str]
+) -> None:
     """Train, with another loss where one is named; save each step's gradients from before clipping."""
     if loss == "plain":
         objective.linear_cross_entropy = plain_cross_entropy
@@ -146,7 +149,7 @@ def watched_train(config: RunConfig, out: Path, rank: str, loss: str, environmen
         gradients.update({f"{step}/{i}": p.grad.clone() for i, p in enumerate(parameters)})
         return clip(parameters, *args)
 
-    torch.nn.utils.clip_grad_norm_ = watched_clip
+    torch.nn.utils.clip_grad_norm_ = watched_clip  # type: ignore[bad-assignment]
     path = train(config)
     save_file(gradients, out / f"gradients-{rank}.safetensors")
     if rank == "0":
@@ -251,6 +254,7 @@ def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family
     arrays = data.train.input_ids, data.train.position_ids
     ids, positions = (array[rows].astype(np.int64) for array in arrays)
     if masker := build_masker(config, data.tokenizer):
+        assert isinstance(masker, Masker)
         ids, labels = masker(ids, np.random.default_rng([MASKS, config.seed, 0]))
     else:
         labels = np.where(positions == 0, -100, ids)  # transformers shifts them

@@ -12,7 +12,7 @@ from base.run.folder_names import RunFolder
 from inside.ffn import command
 from inside.ffn.functions import ffns_of
 from inside.ffn.measure import REMOVED, inspect_run, measure_activations, open_probes
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
 
@@ -23,7 +23,7 @@ FLAGS = ["--tokens", str(TOKENS)]
 VARIANTS = ["gelu", "swish", "fourier-kan"]
 
 
-def trained(runs_dir: Path, ffn: str, seed: int, family: str = "gpt_neo") -> RunConfig:
+def trained(runs_dir: Path, ffn: str, seed: int, family: str = "gpt_neo") -> ResolvedConfig:
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
     data = {"block_size": 64, "num_stories": 400, "vocab_size": 300, "validation_fraction": 0.1}
     overrides = {

@@ -1,5 +1,6 @@
 """Every command of the README in its order, on a small model; .ci/run runs the first in a fresh clone."""
 
+import os
 import re
 import shlex
 import shutil
@@ -45,6 +46,12 @@ def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     content = yaml.safe_load(study.read_text(encoding="utf-8")) | {"seeds": [1, 2]}
     content["evaluation"]["max_pairs"] = 4
     study.write_text(yaml.safe_dump(content), encoding="utf-8")
+    for program in (
+        "sbatch",
+        "srun",
+    ):  # without SLURM: a dry run looks for them and starts neither
+        (tmp_path / program).touch(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{tmp_path}")
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/stories.txt").write_text(STORIES)
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ Ask = dict[str, Any]
 
 def _cases() -> dict[str, tuple[str, Ask]]:
     """Group and what is asked of each case by name: the groups ``fast`` and ``ci``, all others are slow."""
-    cases = {}
+    cases: dict[str, tuple[str, Ask]] = {}
     for family, variant, fused, workload in itertools.product(
         FAMILIES, FFN_VARIANTS, (True, False), WORKLOADS
     ):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import psutil
@@ -150,7 +151,7 @@ def wrap_sbatch(submitted: SubmittedStudy, monkeypatch: pytest.MonkeyPatch, how:
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def in_a_process(submitted: SubmittedStudy, *flags: object) -> multiprocessing.Process:
+def in_a_process(submitted: SubmittedStudy, *flags: object) -> ForkProcess:
     process = multiprocessing.get_context("fork").Process(target=submitted.submit, args=flags)
     process.start()
     return process

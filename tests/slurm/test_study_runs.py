@@ -35,7 +35,8 @@ def test_a_step_has_the_cores_and_the_variables_of_its_preset(cluster, tmp_path,
         additional_parameters={"reservation": None, "exclusive": False, "comment": "a b"},
     )
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)
-    submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=tmp_path / "s")
+    study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=tmp_path / "s")
+    vars(submitter)["study"] = study  # as much of one as is asked
     submitter.preset, submitter.snapshot = preset, tmp_path
     submitter.options = SubmitArgs(study=Path("s"))
     for name, value in cluster.environment().items():

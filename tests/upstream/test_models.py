@@ -103,7 +103,7 @@ class Tester:
 
     def get_config(self) -> Any:
         """A config of this project, or the stock one with the same values where there is no variant."""
-        sizes = SIZES | OF_FAMILY.get(self.family, {})
+        sizes: dict[str, Any] = SIZES | OF_FAMILY.get(self.family, {})
         config = build_config(self.family, self.variant or FAMILIES[self.family].stock_ffn, **sizes)
         return config if self.variant else stock_config(config)
 
@@ -130,9 +130,9 @@ def make_case(common: Any, family: str, is_classifier: bool, variant: str | None
     classes = [resolve_name(place) for place in places]
     writes = any(each.can_generate() for each in classes)
 
-    class Case(
-        common.ModelTesterMixin, *([common.GenerationTesterMixin] if writes else []), unittest.TestCase
-    ):
+    mixins = [common.ModelTesterMixin, *([common.GenerationTesterMixin] if writes else [])]
+
+    class Case(*mixins, unittest.TestCase):  # type: ignore[invalid-inheritance]
         all_model_classes = tuple(classes if variant else map(stock_class, classes))
         is_encoder_decoder = family == "t5"
 

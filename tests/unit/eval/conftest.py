@@ -54,7 +54,7 @@ def stock_model() -> Callable[..., PreTrainedModel]:
             "initializer_factor": 3.0,
         }
         ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 2}
-        config = T5Config(vocab_size=vocab_size, **sizes, **ids)
+        config = T5Config.from_dict({"vocab_size": vocab_size, **sizes, **ids})
         config.max_position_embeddings = num_positions
         return T5ForConditionalGeneration(config).eval()
 

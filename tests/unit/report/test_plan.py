@@ -113,7 +113,7 @@ def test_what_is_planned_may_differ_from_its_source(planned, scores: Path):
     sd, df = spread_said(part)[0], 18
 
     def power(effect: float, level: float) -> float:
-        return stats.nct.sf(stats.t.ppf(1 - level / 2, df), df, effect / (sd * np.sqrt(2 / 10)))
+        return float(stats.nct.sf(stats.t.ppf(1 - level / 2, df), df, effect / (sd * np.sqrt(2 / 10))))
 
     assert power(detectable, 0.05) == pytest.approx(0.8, abs=0.05)  # what is printed is rounded
     # Four tests that share a baseline, whose spreads may differ: their level is near Bonferroni's.

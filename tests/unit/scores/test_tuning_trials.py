@@ -12,7 +12,7 @@ import pytest
 from base.errors import UsageError
 from base.records import parse_record, write_record
 from base.run.folder_names import StudyFolder
-from scores.tuning_grid import best, beyond, edges, open_sides, points, widened
+from scores.tuning_grid import Value, best, beyond, edges, open_sides, points, widened
 from scores.tuning_trials import (
     Further,
     Losses,
@@ -124,12 +124,12 @@ def losses_of(optima: dict[str, float]) -> Losses:
     return losses
 
 
-def rates(tuning: Tuning, variant: str) -> list[float]:
+def rates(tuning: Tuning, variant: str) -> list[Value]:
     """What was tried for a variant, or is to be, in order."""
     return [one.point[RATE] for one in tuning.trials() if one.variant == variant]
 
 
-def chosen(tuning: Tuning) -> dict[str, float]:
+def chosen(tuning: Tuning) -> dict[str, Value]:
     return {one.variant: one.point[RATE] for one in tuning.chosen}
 
 
@@ -164,7 +164,7 @@ def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
 
 
 def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowest():
-    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...]:
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one, seeds)
 
     tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today")

@@ -74,14 +74,22 @@ def test_a_preset_that_is_not_there(tmp_path: Path) -> None:
         load_preset(tmp_path / "none.yaml")
 
 
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of that name where there is none: submitit looks for it, and does not start it."""
+    (tmp_path / "srun").touch(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{tmp_path}")
+
+
 def asked_by(**preset: Any) -> str:
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)  # which asks for a SLURM
-    submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
+    vars(submitter)["study"] = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
     submitter.preset, submitter.options = ClusterPreset(**preset), SubmitArgs(study=Path("s"))
     submitter.snapshot = Path("/code $x")
     return submitter.asked(4)
 
 
+@pytest.mark.usefixtures("srun")
 def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     given = {"reservation": None, "exclusive": False, "contiguous": True, "requeue": False, "nice": 0}
     options = asked_by(additional_parameters=given).split("before Python starts:")[0].splitlines()
@@ -109,6 +117,7 @@ def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("srun")
 def test_the_environment_and_the_cores_are_set_before_python_starts() -> None:
     setup = asked_by(environment={"HF_HOME": "$SCRATCH/hf"}).split("before Python starts:")[1]
     assert 'export HF_HOME="$SCRATCH/hf"' in setup

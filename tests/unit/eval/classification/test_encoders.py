@@ -132,9 +132,9 @@ def test_a_text_that_ends_in_the_padding_token_is_read_to_its_end(family):
 def test_stock_models_are_computed_as_they_are(error):
     sizes, data = {**SIZES, "num_labels": 3}, examples([4, 30, 9])
     layers = {"num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}
-    stock_gpt_neo = GPTNeoForSequenceClassification(GPTNeoConfig(**sizes, **layers))
+    stock_gpt_neo = GPTNeoForSequenceClassification(GPTNeoConfig.from_dict(sizes | layers))
     layers = {"num_hidden_layers": 2, "num_attention_heads": 2}
-    stock_roberta = RobertaForSequenceClassification(RobertaConfig(**sizes, **layers))
+    stock_roberta = RobertaForSequenceClassification(RobertaConfig.from_dict(sizes | layers))
     for model, kind in ((stock_gpt_neo, PaddedClassifier), (stock_roberta, HeadClassifier)):
         wanted = padded_logits(model.eval(), data).detach()
         classifier = make_classifier(model)

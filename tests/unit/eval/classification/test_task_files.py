@@ -176,7 +176,7 @@ def test_every_kind_of_file_gives_the_same_examples(tmp_path, suffix):
 )
 def test_an_input_is_a_field_a_template_or_two(write, text, expected):
     row = {"question": "Who?", "about": {"title": "Rain"}, "words": ["it", "rained"], "label": 0}
-    row["turns"] = [{"said": "Hi."}, {"said": "Bye."}]
+    row |= {"turns": [{"said": "Hi."}, {"said": "Bye."}]}
     path = write([row, row | {"label": 1}], text=text)
     task = find_task(path, CONFIG)
     example = read_examples(task, "train", CONFIG)[0]

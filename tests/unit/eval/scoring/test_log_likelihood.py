@@ -210,8 +210,8 @@ def test_bert_and_gpt2_share_as_well():
 class Halved(GPTNeoForCausalLM):
     """A model whose head is not all that follows its backbone."""
 
-    def forward(self, **inputs):
-        output = super().forward(**inputs)
+    def forward(self, *args, **inputs):
+        output = super().forward(*args, **inputs)
         output.logits = output.logits / 2
         return output
 
@@ -232,7 +232,7 @@ ODD_MODELS = {
 def test_a_model_to_which_sharing_does_not_apply_is_refused(name, reason):
     torch.manual_seed(0)
     kind, configure, depth = ODD_MODELS[name]
-    model = kind(configure(hidden_size=16, num_heads=2, **SMALL, **depth)).eval()
+    model = kind(configure.from_dict({"hidden_size": 16, "num_heads": 2, **SMALL, **depth})).eval()
     is_masked = name == "other modules"
     score, mask = (pseudo_log_likelihoods, (59,)) if is_masked else (causal_log_likelihoods, ())
     with pytest.raises(UsageError, match=f"{kind.__name__} cannot be scored with what.*{reason}"):

@@ -143,12 +143,12 @@ def wanted(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 def scored(tokenizer: Any, objective: str, **protocol: Any) -> list[int]:
     resolved = ProtocolConfig(**protocol).resolve(objective)
     (text,) = TextTokenizer(tokenizer, resolved, 200).encode((("", TEXT),))
-    return text.input_ids
+    return list(text.input_ids)
 
 
 def windowed(tokenizer: Any) -> list[int]:
     (text,) = TextTokenizer(tokenizer, ProtocolConfig().resolve("causal"), 200).windows(TEXT)
-    return text.input_ids
+    return list(text.input_ids)
 
 
 def prompted(tokenizer: Any) -> list[int]:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import zlib
+from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 
@@ -35,7 +36,7 @@ class LengthScorer(TextScorer):
     """Gives each text minus its number of characters: scores that a test can tell by hand."""
 
     def __init__(self) -> None:
-        self.model = SimpleNamespace(device=torch.device("cpu"))
+        vars(self)["model"] = SimpleNamespace(device=torch.device("cpu"))
 
     def score_continuations(self, pairs):
         scores = [-float(len(context + continuation)) for context, continuation in pairs]
@@ -46,7 +47,7 @@ class LengthScorer(TextScorer):
         words = [continuation.split() for _, continuation in pairs]
         return [ScoredText([0, *(zlib.crc32(w.encode()) for w in own)], 1, len(own) + 1) for own in words]
 
-    def score(self, texts: list[ScoredText]) -> Scores:
+    def score(self, texts: Sequence[ScoredText]) -> Scores:
         raise NotImplementedError
 
 

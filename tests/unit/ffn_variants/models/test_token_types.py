@@ -131,7 +131,7 @@ def other_model(name: str, size: int) -> PreTrainedModel:
         config = build_model(name, "gelu", vocab_size=size, max_position_embeddings=91, **SIZES).config
     elif name == "t5":
         sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 8}
-        config = T5Config(vocab_size=size, type_vocab_size=2, **sizes)
+        config = T5Config.from_dict({"vocab_size": size, "type_vocab_size": 2, **sizes})
     else:
         config = BertConfig(vocab_size=size, type_vocab_size=1, **SIZES)
     return AutoModel.from_config(config)

@@ -1,6 +1,7 @@
 """Activations, of a channel, a layer or a whole row, against their formulas in numpy float64."""
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def gaussian_topk(x):
 
 
 # From the papers; p is the per-channel parameter, where there is one.
-FORMULAS = {
+FORMULAS: dict[str, Callable[..., np.ndarray]] = {
     "gelu": lambda x, p: gelu_tanh(x),
     "learnable-gelu": lambda x, p: p * gelu_tanh(x),
     "relu": lambda x, p: np.maximum(x, 0),

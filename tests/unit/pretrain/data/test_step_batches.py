@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from base.errors import UsageError
 from base.text.corruption import IGNORE, find_documents
-from pretrain.config import RunConfig, TrainConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data import shapes
 from pretrain.data.packing import pack
 from pretrain.data.prepare import prepare_data
@@ -30,7 +30,7 @@ from tests.cases import small_run
 FAMILIES = ["gpt_neo", "roberta", "t5"]
 
 
-def config_of(family: str, runs_dir: Path, **train) -> RunConfig:
+def config_of(family: str, runs_dir: Path, **train) -> ResolvedConfig:
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "hidden_dropout": 0}
     model = sizes | ({} if family == "t5" else {"attention_dropout": 0})
     rows = {"batch_size": 10, "per_device_train_batch_size": 4}

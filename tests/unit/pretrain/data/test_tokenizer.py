@@ -88,7 +88,7 @@ def gpt2(folder: Path, **special: str) -> Path:
 
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[str]:
-    return tokenizer.convert_ids_to_tokens(tokenizer(*texts)["input_ids"])
+    return list(tokenizer.convert_ids_to_tokens(tokenizer(*texts)["input_ids"]))
 
 
 @pytest.mark.parametrize("load", [load_tokenizer, load_models_tokenizer])

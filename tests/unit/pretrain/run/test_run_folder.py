@@ -158,7 +158,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def config_of(folder: Path, seed: int = 5) -> RunConfig:
+def config_of(folder: Path, seed: int = 5) -> ResolvedConfig:
     sections = small_run(folder, model={"ffn": "relu", "num_hidden_layers": 1}, optim={"max_steps": 5})
     return load_config(None, ["--seed", f"{seed}"], sections)
 
@@ -172,7 +172,7 @@ def undisturbed(runs_dir) -> Path:
 
 
 @pytest.fixture
-def finished(undisturbed, tmp_path) -> tuple[RunConfig, RunFolder]:
+def finished(undisturbed, tmp_path) -> tuple[ResolvedConfig, RunFolder]:
     """A copy of a finished run, which the tests may damage."""
     shutil.copytree(undisturbed, tmp_path / "runs")
     config = config_of(tmp_path / "runs")

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
 from base.errors import UsageError
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.training.device import (
     build_accelerator,
@@ -146,7 +146,7 @@ def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tiny) -
 def run_that_fits(rows: int, tried: list[int], eval_rows: int = 1000):
     """A run whose forward passes hold so many rows, with the error that CUDA raises beyond."""
 
-    def run(config: RunConfig) -> None:
+    def run(config: ResolvedConfig) -> None:
         train = config.train
         tried.append(train.per_device_train_batch_size)
         if train.per_device_train_batch_size > rows or train.per_device_eval_batch_size > eval_rows:
@@ -155,7 +155,7 @@ def run_that_fits(rows: int, tried: list[int], eval_rows: int = 1000):
     return run
 
 
-def config(rows: int, size: int | str, find: bool = True) -> RunConfig:
+def config(rows: int, size: int | str, find: bool = True) -> ResolvedConfig:
     sizes = {"batch_size": rows, "per_device_train_batch_size": size, "find_batch_size": find}
     return load_config(None, overrides={"train": sizes})
 
@@ -207,7 +207,7 @@ def test_several_processes_with_auto_and_one_row_that_does_not_fit_are_told_what
 def test_the_tensors_of_an_attempt_are_gone_before_the_next():
     kept: list[weakref.ref] = []
 
-    def run(config: RunConfig) -> None:
+    def run(config: ResolvedConfig) -> None:
         assert all(tensor() is None for tensor in kept)
         held = torch.ones(3)
         kept.append(weakref.ref(held))
@@ -219,7 +219,7 @@ def test_the_tensors_of_an_attempt_are_gone_before_the_next():
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
-    def run(config: RunConfig) -> None:
+    def run(config: ResolvedConfig) -> None:
         raise RuntimeError("shapes do not match")
 
     with pytest.raises(RuntimeError, match="shapes do not match"):

@@ -211,9 +211,9 @@ class CountReads(TorchDispatchMode):
 
     count = 0
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += function in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
-        return function(*args, **(kwargs or {}))
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        return func(*args, **(kwargs or {}))
 
 
 def test_no_step_reads_from_the_device(tiny, monkeypatch):

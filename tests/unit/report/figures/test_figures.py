@@ -290,12 +290,12 @@ def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, name, 
 def test_small_panels_show_what_the_curves_say(many: Analysis):
     result = learning_curves.PART.of(many)
     drawn = learning_curves.draw_learning_curves(many, result.curves)
-    style.panels = panels_by_title(drawn[0])
+    titles = panels_by_title(drawn[0])
     arms = itertools.groupby(many.facts, lambda run: (run.family, run.variant))
     losses = {key: np.mean([[e.loss for e in run.curve] for run in runs], axis=0) for key, runs in arms}
     for place, family in enumerate(FAMILIES):
         for name in ("none", "relu"):
-            mean = style.panels[name][place].lines[-2]  # before the line at zero
+            mean = titles[name][place].lines[-2]  # before the line at zero
             expected = losses[family, name] - losses[family, "gelu"]
             np.testing.assert_allclose(mean.get_ydata(), expected, atol=1e-12)
 

@@ -86,7 +86,7 @@ def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
 
 def with_failures(
     cells: dict[tuple[str, str], list[float]],
-) -> tuple[tuple[FailureCount, ...], list[Comparison]]:
+) -> tuple[tuple[FailureCount, ...], tuple[Comparison, ...]]:
     """What is said of cells in which a run that diverged scores nan; the first variant is the baseline."""
     scores = scores_of(cells)
     metric = Metric(name="x", better="higher", margin=1.0)

@@ -35,6 +35,7 @@ SETTINGS = tuple(Setting(tuned_study.FAMILY, (("size", size),)) for size in ("0.
 def of_tuning(folder: Path, tuning: Tuning | None = None) -> tuple[Analysis, Tuned]:
     """A report of the pretend study, and what it says of the tuning."""
     found = analysed(tuned_study.write_study(folder, tuning or tuned_study.tune()))
+    assert found.tuned
     return found, found.tuned
 
 
@@ -79,7 +80,7 @@ def losses_of_tuning(variant: str, seeds: tuple[int, ...] = tuned_study.TUNING_S
 
 def drawn_to_usual(own: Mapping[str, float], df: float) -> dict[str, float]:
     """Variances of that many degrees of freedom, beside two of what is usual, by variant."""
-    usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, df) / df)
+    usual = float(np.median(list(own.values())) / (stats.chi2.ppf(0.5, df) / df))
     return {variant: (df * variance + 2 * usual) / (df + 2) for variant, variance in own.items()}
 
 

@@ -243,7 +243,11 @@ def test_metrics_of_which_nothing_is_known_are_the_cause_where_nothing_is_compar
         analysed(write(tmp_path / "scores.csv", rows))
 
 
-TYPED = {"variant": ["gelu", "gelu", "kan", "kan"], "seed": [1, 2, 1, 2], "benchmark": ["blimp"] * 4}
+TYPED: dict[str, list] = {
+    "variant": ["gelu", "gelu", "kan", "kan"],
+    "seed": [1, 2, 1, 2],
+    "benchmark": ["blimp"] * 4,
+}
 TYPED["score"] = [70.5, 71.0, 66.0, 67.0]
 
 

@@ -89,7 +89,7 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
         df = sum(len(x) - 1 for x in left)
         scale = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in left) / df)
         t = (of_family[variant][seed - 1] - rest.mean()) / (scale * np.sqrt(1 + 1 / len(rest)))
-        return 2 * stats.t.sf(abs(t), df)
+        return float(2 * stats.t.sf(abs(t), df))
 
     flagged = {key for key in zip(scores.family, scores.variant, scores.seed, strict=True)
                if p_value(*key) * len(scores) < 0.05}  # fmt: skip

@@ -15,7 +15,7 @@ from base.errors import UsageError, WorldError
 from base.run.folder_names import StudyFolder
 from ffn_variants import FFN_VARIANTS
 from ffn_variants import variant_files as files
-from pretrain.config import RunConfig
+from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.run.provenance import is_as_copied
 from pretrain.run.run_folder import run_dir
@@ -51,7 +51,7 @@ SIZES: Mapping[str, Any] = {
 }
 
 
-def config_of(cell: object) -> RunConfig:
+def config_of(cell: object) -> ResolvedConfig:
     assert isinstance(cell, RunCell)
     return cell.config
 

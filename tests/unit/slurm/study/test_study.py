@@ -86,8 +86,9 @@ def test_cells_of_one_folder_or_of_two_studies_are_refused(load, tmp_path: Path)
 
 def test_a_studys_file_is_what_its_report_reads(load) -> None:
     """The factor, contrasts of heads, margins and looks."""
-    heads = {"suites": ["blimp", "perplexity"]}
-    heads["finetune"] = {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}
+    heads = {"suites": ["blimp", "perplexity"]} | {
+        "finetune": {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}
+    }
     contrasts = ["kan/mlp frozen - kan/fourier-kan", "kan/mlp frozen - kan/fourier-kan grid_size=5"]
     margins = {"held-out-loss": 0.02, "blimp": 1.0, "blimp log odds": 0.1, "perplexity": 0.01}
     report = {"factor": "both", "baseline": "kan/linear", "contrasts": contrasts, "margins": margins}
