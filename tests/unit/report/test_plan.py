@@ -109,6 +109,9 @@ def test_each_outcome_is_planned_in_its_own_unit_and_margin(planned, scores: Pat
 
 
 def test_what_is_planned_may_differ_from_its_source(planned, scores: Path):
+    for size in ("--variants", "--families"):
+        with pytest.raises(UsageError, match="at most"):
+            planned(scores, size, 10**9)
     part = block(planned(scores, "--variants", 5, "--families", 1), "blimp")
     assert "5 variants, families: 1" in part
     detectable, corrected = map(float, re.search(r"\| 10 \| 50 \| ([\d.]+) \| ([\d.]+) \|", part).groups())

@@ -226,7 +226,7 @@ def test_runs_of_another_configuration_are_left_out_and_named(study: Path, analy
     write_run(study, "gpt_neo", "gelu", 1, tag="ffffffff")
     found = analysed(study)
     assert numbers(found)["comparisons"] == numbers(analysis)["comparisons"]
-    assert any("gpt_neo/gelu/seed1-ffffffff" in note for note in found.warnings)
+    assert re.search(r"\*\*Data checks\*\*[^#]*gelu/seed1-ffffffff", render(found))
     (study / "study.yaml").unlink()
     with pytest.raises(UsageError, match=r"gpt_neo gelu seed 1 has 2 runs .*move the others out"):
         read_source(study)

@@ -241,6 +241,7 @@ def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(with_loss
 def test_variants_look_different_and_long_names_stay_whole():
     styles = style.variant_styles([f"v{i}" for i in range(14)])
     assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
+    assert all((s.points["mfc"] == "white") == s.hollow for s in styles.values())
     assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
     assert len({s.colour for s in styles.values()}) == len(style.PALETTE)
     assert len(set(style.family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
@@ -300,6 +301,7 @@ def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, name, 
     drawn = draws(many)[name]()
     titles = panels_by_title(drawn[0])
     assert {name: len(axes) for name, axes in titles.items()} == dict.fromkeys(expected, len(FAMILIES))
+    assert all(a.title.get_window_extent().width <= a.get_window_extent().width for a in drawn[0].axes)
     assert "a small panel for each" in drawn[1]
 
 
