@@ -210,6 +210,7 @@ def test_every_axis_has_a_unit(drawn: Mapping[str, Drawing]):
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
     axes = draw_forest(analysis, BLIMP)[0].axes[0]
     points = {round(float(x.get_xdata()[0]), 9): x for x in axes.lines if len(x.get_xdata()) == 1}
+    assert (-1.0, 2.0) in [(patch.get_x(), patch.get_width()) for patch in axes.patches]  # the margin
     comparisons = [c for c in analysis.comparisons if c.estimate is not None]
     assert {c.verdict for c in comparisons if c.is_primary} >= {"different", "inconclusive"}
     assert {c.is_primary for c in comparisons} == {True, False}
