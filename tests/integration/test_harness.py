@@ -4,12 +4,14 @@ import json
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from transformers import AutoTokenizer
 
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run
@@ -89,7 +91,8 @@ def test_tasks_of_every_scored_kind_give_rows_and_items(make_run, family, tasks)
     np.testing.assert_allclose(np.stack(of_pairs["scores"]), np.stack([good, bad], 1), atol=1e-4)
     assert of_pairs["item_id"].tolist() == [str(index) for index in range(12)]
     assert (of_pairs["metric_acc"].mean() * 100) == pytest.approx(accuracy)
-    lengths = [scorer.count_tokens([("", row["sentence_good"])])[0] for row in PAIRS]
+    tokenize = partial(AutoTokenizer.from_pretrained(run / "model"), add_special_tokens=False)
+    lengths = [len(tokenize(row["sentence_good"])["input_ids"]) for row in PAIRS]
     assert [counts[0] for counts in of_pairs["num_tokens"]] == lengths
     assert items["protocol"].str.startswith("native ").all()
 

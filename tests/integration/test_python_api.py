@@ -132,7 +132,7 @@ def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(tm
     assert pairs.benchmark.tolist() == ["held-out-loss", "embedded-pairs"]
 
 
-def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: Path) -> None:
+def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: Path, capsys) -> None:
     def draw() -> tuple[float, float, float]:
         return random.random(), np.random.random(), torch.rand(()).item()
 
@@ -146,6 +146,7 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     seed()
     ffa.train(CONFIG, optim={"max_steps": 2}, runs_dir=tmp_path)
     assert draw() == expected
+    assert str(tmp_path) in capsys.readouterr().out  # only in a notebook nothing is printed
 
 
 @pytest.mark.parametrize(

@@ -262,4 +262,5 @@ def test_the_list_has_every_name_with_a_line(capsys: pytest.CaptureFixture[str])
     assert listed.keys() == set(NAMES)
     assert len(NAMES) == len(set(NAMES)) == len(list((CODE_ROOT / "configs").rglob("*.yaml")))
     assert listed["quickstart"] == "A complete small study that needs no network and no data"
+    assert len({len(line) - len(listed[line.split()[0]]) for line in lines}) == 1  # one column
     assert max(map(len, listed.values())) <= 90

@@ -47,6 +47,9 @@ def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as stream, (tmp_path / "file").open("w") as file:
         assert not system.is_unread(stream)
+        os.set_blocking(writer, False)
+        os.write(writer, bytes(1 << 22))  # more than it holds
+        assert not system.is_unread(stream)
         os.close(reader)
         assert system.is_unread(stream)
         assert not system.is_unread(file)

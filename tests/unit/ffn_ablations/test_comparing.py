@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -16,6 +17,7 @@ from scipy import stats
 
 import ffn_ablations as ffa
 from ffn_ablations.cli import main
+from ffn_ablations.runs import Runs
 
 LOSS = "held-out-loss"
 
@@ -177,3 +179,8 @@ def test_comparing_needs_no_torch_and_importing_takes_no_time():
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("On blimp, `kan` is better than `gelu` by 9.0 points")
+
+
+def test_axes_of_runs_are_those_that_all_of_them_have():
+    runs = [SimpleNamespace(places={"size": "1M", "depth": "2"}), SimpleNamespace(places={"size": "2M"})]
+    assert Runs(runs).axes == ("size",)  # type: ignore[arg-type]

@@ -74,5 +74,6 @@ def test_command_prints_table_and_options(monkeypatch, capsys):
     main()
     printed = capsys.readouterr().out
     assert "prelu" in printed
+    assert len(table_rows(TableArgs(hidden_size=1, intermediate_size=1))) == len(FFN_VARIANTS) + 1
     assert "grid_size = 5" in printed
     assert printed.index("FLOPs/token") < printed.index("spline-kan")

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from base.command_line import read_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from pretrain.config import OptimConfig, ResolvedConfig, RunConfig
+from pretrain.config import ModelConfig, OptimConfig, ResolvedConfig, RunConfig
+from pretrain.config_sources import load_own_variant
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import read_run, run_dir, sole_writer, write_config
 from pretrain.train import TrainArgs
@@ -260,3 +261,9 @@ def test_a_warm_up_that_outlasts_the_run_is_told(warmup, steps, share, capsys):
     if share:
         assert f"ends at {max(rates):.0%} of optim.learning_rate" in told
         assert share in told
+
+
+def test_the_variant_of_a_stored_configuration_is_not_run_without_consent(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("raise AssertionError('somebody ran it')\n")
+    with pytest.raises(UsageError, match="then consent to run it"):
+        load_own_variant(ModelConfig(ffn="mine", ffn_file=f"{tmp_path}/mine.py:MINE"))

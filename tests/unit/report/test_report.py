@@ -119,6 +119,7 @@ def test_study_report_says_what_the_runs_say(made: Path, analysis: Analysis):
     assert "no effect" not in text
     # The last cell is missing, and named.
     assert "3 scores are missing" in text
+    assert re.search(r"\b0\.02 nats on held-out-loss; 1 points on embedded-pairs and", text)
     assert "| held-out loss | RoBERTa | `swish` | 3 |" in text
     assert "| embedded-glue | RoBERTa | `swish` | 3 |" in text
     # Facts of the runs.
@@ -188,7 +189,7 @@ def test_runs_of_another_configuration_are_left_out_and_named(study: Path, analy
     write_run(study, "gpt_neo", "gelu", 1, tag="ffffffff")
     found = analysed(study)
     assert numbers(found)["comparisons"] == numbers(analysis)["comparisons"]
-    assert any("gpt_neo/gelu/seed1-ffffffff" in note for note in found.warnings)
+    assert re.search(r"\*\*Data checks\*\*[^#]*gelu/seed1-ffffffff", render(found))
     (study / "study.yaml").unlink()
     with pytest.raises(UsageError, match=r"gpt_neo gelu seed 1 has 2 runs .*move the others out"):
         read_source(study)

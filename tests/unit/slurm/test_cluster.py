@@ -89,6 +89,16 @@ def asked_by(**preset: Any) -> str:
     return submitter.asked(4)
 
 
+@pytest.mark.parametrize(("cells", "told"), [(1, "sbatch"), (2, "a job holds one cell")])
+def test_a_job_of_several_processes_has_one_cell(
+    cells: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # where no SLURM is
+    options = SubmitArgs(study=Path("s"), cells_per_job=cells)
+    with pytest.raises(UsageError, match=told):
+        SlurmSubmitter(SimpleNamespace(), ClusterPreset(tasks_per_node=2), options, Path())  # type: ignore[arg-type]
+
+
 @pytest.mark.usefixtures("srun")
 def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     given = {"reservation": None, "exclusive": False, "contiguous": True, "requeue": False, "nice": 0}

@@ -140,6 +140,7 @@ def test_a_value_that_an_option_does_not_take_is_a_usage_error(name, option):
         ("swipe segments=words", "Available: windows, sentences, turns"),
         ("swipe num_layers=-1", "at least 0"),
         ("swipe size=3", "unknown option of head 'swipe'"),
+        ("default width=3", "takes no options"),
     ],
 )
 def test_what_no_head_takes_is_named(text, message):

@@ -338,6 +338,7 @@ class Outer:
 @dataclass(frozen=True)
 class Holder:
     inner: Outer.Inner
+    number: int = 1
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,11 @@ def kernels_asked_for():
     compilation._State.failure = ""
 
 
+def test_where_gradients_would_be_lost_is_an_error(kernels_asked_for):
+    with pytest.raises(AssertionError, match="without gradients"):
+        compiled(scaled)(torch.ones(2, requires_grad=True), 3.0)
+
+
 def with_compiler(monkeypatch, compiler):
     """Have torch.compile call something else; returns a compiled function that doubles in place, uncalled."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: compiler(function))

@@ -149,13 +149,13 @@ def test_swipe_gives_a_segment_the_labels_with_a_score_above_zero() -> None:
 
 
 def make_task(**changes: object) -> ClassificationTask:
-    values = {"name": "mine", "text": "turns", "labels": ("a", "b"), "segment_labels": "own"}
+    values = {"name": "mine", "text": "turns", "labels": ("a", "b"), "segment_labels": "o"}
     values |= {"multi_label": True, "metrics": "micro_f1"}
     return ClassificationTask(TaskFile.model_validate(values | changes), ("a", "b"))
 
 
 def test_labels_of_turns_are_read() -> None:
-    rows = [{"turns": ["x", "y", "z"], "own": [["b"], [], ["a", "b"]]}]
+    rows = [{"turns": ["x", "y", "z"], "o": [["b"], [], ["a", "b"]]}]
     assert turn_labels(make_task(), rows)[0].tolist() == [[0, 1], [0, 0], [1, 1]]
 
 
@@ -173,10 +173,10 @@ def test_multiwoz_has_the_domains_of_each_turn() -> None:
     "row",
     [
         {"turns": ["x"]},
-        {"turns": ["x"], "own": [["a"], ["b"]]},
-        {"turns": "x", "own": [["a"]]},
-        {"turns": ["x"], "own": ["a"]},
-        {"turns": ["x"], "own": [["c"]]},
+        {"turns": ["x"], "o": [["a"], ["b"]]},
+        {"turns": "x", "o": [["a"]]},
+        {"turns": ["x"], "o": ["a"]},
+        {"turns": ["x"], "o": [["c"]]},
     ],
 )
 def test_what_does_not_fit_is_told(row: dict) -> None:

@@ -188,6 +188,15 @@ def test_rows_that_fill_no_chunk_add_nothing(monkeypatch, rows):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
+def test_only_the_bias_may_be_learned():
+    (hidden, weight, bias), targets = problem(torch.float32, bias=True)
+    loss = linear_cross_entropy(hidden.detach(), weight.detach(), bias, targets)
+    shares = F.linear(hidden, weight, bias).softmax(1)
+    torch.testing.assert_close(
+        *torch.autograd.grad(loss, bias), (shares - F.one_hot(targets, CLASSES)).sum(0)
+    )
+
+
 def test_logits_of_any_size_give_finite_losses():
     hidden = torch.tensor([[1e4], [-1e4]], requires_grad=True)
     weight = torch.tensor([[1.0], [-1.0], [0.0]], requires_grad=True)

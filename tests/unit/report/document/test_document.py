@@ -84,7 +84,11 @@ def test_tables_details_and_code_are_kept(page: Page):
 
 
 def test_sentences_in_cells_get_room_and_numbers_do_not():
-    cells = ["one run only of gpt_neo kan, roberta kan", "inconclusive<br>+1.73 [-15.24, +18.70]", "12 / 12"]
+    cells = [
+        "outlier<br>one run only of gpt_neo kan, roberta kan",
+        "inconclusive<br>+1.73 [-15.24, +18.70]",
+        "12 / 12",
+    ]
     page = Page(to_html("| a | b | c |\n| --- | --- | --- |\n| " + " | ".join(cells) + " |", "t", {}))
     assert [cell.get("class") for cell in page.all("td")] == ["long", None, None]
 

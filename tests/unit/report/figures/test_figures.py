@@ -195,6 +195,7 @@ def test_every_axis_has_a_unit(drawn: Mapping[str, Drawing]):
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
     axes = draw_forest(analysis, BLIMP)[0].axes[0]
     points = {round(float(x.get_xdata()[0]), 9): x for x in axes.lines if len(x.get_xdata()) == 1}
+    assert (-1.0, 2.0) in [(patch.get_x(), patch.get_width()) for patch in axes.patches]  # the margin
     comparisons = [c for c in analysis.comparisons if c.estimate is not None]
     assert {c.verdict for c in comparisons if c.is_primary} >= {"different", "inconclusive"}
     assert {c.is_primary for c in comparisons} == {True, False}
@@ -225,6 +226,7 @@ def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(with_loss
 def test_variants_look_different_and_long_names_stay_whole():
     styles = style.variant_styles([f"v{i}" for i in range(14)])
     assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
+    assert all((s.points["mfc"] == "white") == s.hollow for s in styles.values())
     assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
     assert len({s.colour for s in styles.values()}) == len(style.PALETTE)
     assert len(set(style.family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
@@ -284,6 +286,7 @@ def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, name, 
     drawn = draws(many)[name]()
     titles = panels_by_title(drawn[0])
     assert {name: len(axes) for name, axes in titles.items()} == dict.fromkeys(expected, len(FAMILIES))
+    assert all(a.title.get_window_extent().width <= a.get_window_extent().width for a in drawn[0].axes)
     assert "a small panel for each" in drawn[1]
 
 

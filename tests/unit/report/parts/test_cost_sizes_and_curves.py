@@ -267,6 +267,7 @@ def test_the_figure_has_the_comparisons_of_each_size(over_sizes: Analysis):
     drawn = sizes.draw_sizes(over_sizes, sizes_of(over_sizes))
     (axes,) = drawn[0].axes
     assert axes.get_xlabel() == "parameters (millions)"
+    assert len(axes.containers) == len(over_sizes.others)
     for number, container in enumerate(axes.containers):
         comparisons = [over_sizes.of(LOSS, setting)[number] for setting in over_sizes.families]
         by_size = sorted(comparisons, key=lambda c: PARAMETERS[dict(places_of(c.family))["size"]])

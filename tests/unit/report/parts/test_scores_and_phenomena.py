@@ -144,7 +144,7 @@ def test_the_table_has_sizes_and_no_tests(analysis: Analysis) -> None:
 def test_tasks_have_a_table_in_each_family(of_tasks: pd.DataFrame, analysis: Analysis) -> None:
     means = of_tasks.groupby(["family", "task", "variant"]).score.mean()
     text = phenomena_of(analysis)
-    assert text.count("| group | task | metric | `gelu` | `kan` | `relu` | `swish` |") == 2
+    assert text.count("| group | task | metric | `gelu` | `kan` | `relu` | `swish` |\n") == 2
     for family in FAMILIES:
         cells = " | ".join(f"{means[family, 'binding 2', name]:.1f}" for name in VARIANTS)
         assert f"| binding | binding 2 | accuracy ↑ | {cells} |" in text
