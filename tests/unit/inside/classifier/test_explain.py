@@ -180,7 +180,7 @@ def test_multiwoz_has_the_domains_of_each_turn() -> None:
     ],
 )
 def test_what_does_not_fit_is_told(row: dict) -> None:
-    message = r"mine, row 1: own is .* needs a list of the task's labels for each turn of turns"
+    message = r"mine, row 1: o is .* needs a list of the task's labels for each turn of turns"
     with pytest.raises(UsageError, match=message):
         turn_labels(make_task(), [row])
 
