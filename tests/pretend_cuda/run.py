@@ -1,7 +1,7 @@
 """Runs cases on the pretend device and prints what each asked of it, as JSON: a process of its own.
 
 ``python -m tests.pretend_cuda.run LIBRARY < cases.json > found.json``: from
-``{id: {"workload", "case", "defect"}}`` to ``{id: figures}``.
+``{id: {"workload", "case"}}`` to ``{id: figures}``.
 """
 
 import json
@@ -38,12 +38,10 @@ def attempt(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(ask: dict[str, Any]) -> list[Any]:
-    """Traces of one case, with a defect planted where one is named."""
+    """Traces of one case."""
     from benchmarks.gpu import steps
-    from tests.pretend_cuda.defects import planted
 
-    with planted(ask.get("defect")):
-        return steps.WORKLOADS[ask["workload"]](steps.Case(**ask["case"]))
+    return steps.WORKLOADS[ask["workload"]](steps.Case(**ask["case"]))
 
 
 def row_length(ask: dict[str, Any]) -> int:
