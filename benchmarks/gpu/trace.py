@@ -365,7 +365,7 @@ def _site() -> str:
     root, seen_backward = str(ROOT) + "/", False
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(root) and file not in OWN_FILES and "/.venv/" not in file:
+        if file.startswith(root) and file not in OWN_FILES and "/site-packages/" not in file:
             return "autograd" if seen_backward else f"{file.removeprefix(root)}:{frame.f_lineno}"
         seen_backward = seen_backward or file.endswith("torch/autograd/graph.py")
         frame = frame.f_back  # type: ignore[assignment]

@@ -18,6 +18,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoModel, GPTNeoSelfAttention
 
 _ARGUMENTS = tuple(inspect.signature(GPTNeoModel.forward).parameters)[1:]
+_CACHE_NAMES = ("past_key_values", "cache")
+"""Before transformers 5.24 and since."""
 
 
 def count_from_first_token(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
@@ -35,7 +37,8 @@ def count_from_first_token(model: nn.Module, args: tuple, kwargs: dict[str, Any]
         Both, with (B, T) ``position_ids``; as they are where there is no (B, K) ``attention_mask``.
     """
     inputs = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
-    mask, cache = inputs.get("attention_mask"), inputs.get("past_key_values")
+    mask = inputs.get("attention_mask")
+    cache = next((inputs[name] for name in _CACHE_NAMES if inputs.get(name) is not None), None)
     if inputs.get("position_ids") is not None or mask is None or mask.dim() != 2:
         return args, kwargs
     shape = next(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -21,6 +20,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 OURS = {*PACKAGES, "benchmarks", "tests", "docs"}
 # Of kernels: it comes with every torch that can use it, and without one they are never built.
 BROUGHT_BY_TORCH = {"triton"}
+DISTRIBUTIONS = packages_distributions()
 PINS = {
     canonicalize_name(line.split("==")[0]): Version(line.split("==")[1])
     for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
@@ -49,15 +49,13 @@ def imported(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def undeclared(folders: Iterable[str], declared: set[str]) -> set[tuple[str, str]]:
-    of_module = packages_distributions()
     return {
         (name, path)
         for name, path in imported(folders)
-        if not declared & {canonicalize_name(each) for each in (name, *of_module.get(name, ()))}
+        if not declared & {canonicalize_name(each) for each in (name, *DISTRIBUTIONS.get(name, ()))}
     }
 
 
-@pytest.mark.ci
 def test_every_import_is_declared() -> None:
     chosen = {extra: lines for extra, lines in EXTRAS.items() if extra not in ("dev", "docs")}
     users = names_of([*PROJECT["dependencies"], *(line for lines in chosen.values() for line in lines)])
