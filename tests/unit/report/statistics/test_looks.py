@@ -134,11 +134,6 @@ def test_each_look_spends_what_it_may(looks: list[float], level: float):
     bounds = boundaries(spent(looks, level), looks)
     correlation = np.sqrt(np.minimum.outer(looks, looks) / np.maximum.outer(looks, looks))
     for k in range(1, len(looks) + 1):
-<<<<<<< HEAD
-        inside = stats.multivariate_normal(cov=correlation[:k, :k], abseps=1e-9, releps=1e-9, maxpts=10**6)
-        crossed = 1 - inside.cdf(bounds[:k], lower_limit=-bounds[:k])
-        assert crossed == pytest.approx(obrien_fleming(looks[k - 1], level), rel=2e-3, abs=1e-7)
-=======
         inside = stats.multivariate_normal.cdf(
             bounds[:k],
             cov=correlation[:k, :k],
@@ -148,8 +143,7 @@ def test_each_look_spends_what_it_may(looks: list[float], level: float):
             lower_limit=-bounds[:k],
         )
         crossed = 1 - inside
-        assert crossed == pytest.approx(planned.obrien_fleming(looks[k - 1], level), rel=2e-3, abs=1e-7)
->>>>>>> h-gat
+        assert crossed == pytest.approx(obrien_fleming(looks[k - 1], level), rel=2e-3, abs=1e-7)
 
 
 def test_the_whole_level_is_spent_at_the_end_and_behind_it():
