@@ -93,6 +93,8 @@ def in_one_line(data: DataConfig, text: TextSummary) -> str:
         held_out = f"{text.validation:,} more, 1 document in {every}"
     else:
         held_out = f"{text.validation:,} in {_count(files['validation'])} of their own"
+    if text.validation == data.max_validation_documents:
+        held_out += "; data.max_validation_documents keeps no more"
     source = first_few(data.train_files, 3) or corpus.describe(data)
     return (
         f"{source}: {_count(files['train'])} ({_kinds(files['train'])}), "

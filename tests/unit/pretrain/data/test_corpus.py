@@ -213,6 +213,14 @@ def test_the_line_has_files_documents_characters_and_what_is_held_out(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("most", "is_cut"), [(None, False), (5, False), (3, True)])
+def test_the_line_says_that_held_out_documents_are_dropped(tmp_path, most, is_cut):
+    data = data_of_files(write_corpus(tmp_path, "a.jsonl", TEXTS), max_validation_documents=most)
+    summary = read_through(data)
+    assert summary.validation == (most if is_cut else 4)
+    assert ("max_validation_documents" in in_one_line(data, summary)) == is_cut
+
+
 def test_files_of_their_own_are_named_as_such(tmp_path):
     train, held_out = write_corpus(tmp_path, "a.jsonl", TEXTS), write_corpus(tmp_path, "b.jsonl", TEXTS[:12])
     data = data_of_files(train, validation_files=(str(held_out),))
