@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import contextlib
 import copy
+import gc
 import importlib
 import json
 import os
@@ -38,20 +40,26 @@ from tests.changed import ROOT, all_files, changed_files, concerned_tests, git, 
 
 # Benchmarks, documents and the tests themselves are not mutated.
 NO_CORE = ("benchmarks/", "docs/", "examples/", "tests/", ".ci/")
-PYTEST_FLAGS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line")
+# Plain asserts: pytest would rewrite and compile every test file again in each fork.
+PYTEST_FLAGS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", "--assert=plain")
 # Of pytest: all passed; there was no test.
 PASSED = (0, 5)
 # What tests import and no mutant changes: imported once, before all forks.
 PRELOADED = (
     "accelerate",
     "datasets",
-    "hypothesis",
-    "matplotlib.figure",
+    "huggingface_hub.hf_api",
+    "hypothesis.extra.numpy",
+    "jsonschema",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.pyplot",
     "pandas",
+    "peft",
     "pydantic_settings",
     "pytest",
     "scipy.optimize",
     "scipy.stats",
+    "sklearn.linear_model",
     "torch._dynamo",
     "transformers.models.gpt_neo.modeling_gpt_neo",
     "transformers.models.llama.modeling_llama",
@@ -216,6 +224,8 @@ class Suite:
         sys.dont_write_bytecode = True
         for module in PRELOADED:
             importlib.import_module(module)
+        compileall.compile_dir(copied, quiet=2)
+        gc.freeze()  # a collection in a fork would copy the pages of all these libraries
 
     def outcome(self, tests: Sequence[str], seconds: float) -> str:
         """Return ``passed``, ``failed`` or ``timeout``, for a mutant that never ends."""

@@ -80,6 +80,8 @@ def test_the_command_writes_texts_that_begin_with_their_prompts(run, capsys):
         texts = capsys.readouterr().out.strip().split("\n\n")
         beginnings = ["The dog", "The dog", "One day, a girl", "One day, a girl"]
         assert list(map(str.startswith, texts, beginnings)) == [True] * 4
+    main([str(folder)])  # as its help says
+    assert capsys.readouterr().out == continue_texts(*load(folder.parent), [PROMPT], 200, 0.8, 0.95)[0] + "\n"
 
 
 def test_cards_show_three_samples_or_why_there_are_none(run, tmp_path):

@@ -298,6 +298,7 @@ def test_the_table_has_every_head_with_its_parameters():
     rows = table_rows((), 768, 4)
     assert [row[0] for row in rows[1:]] == [DEFAULT_HEAD, *HEADS]
     counts = {row[0]: row[4] for row in rows}
+    assert [row[0] for row in rows if row[2] == "no"] == [DEFAULT_HEAD, "space"]
     assert counts["linear"] == "3,076"
     assert counts["fourier-kan"] == "30,720"
     assert {len(row) for row in rows} == {len(rows[0])}

@@ -165,7 +165,7 @@ def test_a_gpu_that_is_not_there_or_for_which_torch_has_no_kernels_is_told(monke
         check_device("cuda:2")
 
 
-def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path) -> None:
+def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path, capsys) -> None:
     pretend(monkeypatch, TOO_OLD)
     runs = ["--runs-dir", str(tmp_path / "runs")]
     for main, args, reason in (
@@ -175,4 +175,10 @@ def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path)
         with pytest.raises(UsageError, match=reason):
             main(args)
     assert not list(tmp_path.iterdir())
-    train.main(["tiny", "--dry-run", *runs])  # of a machine that it may not run on
+    capsys.readouterr()
+    told = []
+    for rank in ("0", "1"):  # of several processes the first alone says what it would train
+        monkeypatch.setenv("RANK", rank)
+        train.main(["tiny", "--dry-run", *runs])  # of a machine that it may not run on
+        told.append(str(tmp_path) in capsys.readouterr().out)
+    assert told == [True, False]

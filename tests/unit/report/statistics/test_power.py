@@ -62,6 +62,8 @@ def test_runs_to_show_equivalence_are_the_fewest_that_do():
 def test_no_number_of_runs_where_nothing_varies_or_too_many_are_needed():
     assert runs_and_power.runs_to_detect(1.0, [0.0, 0.0], [1, -1], 0.05) is None
     assert runs_and_power.runs_to_detect(0.001, [1.0, 1.0], [1, -1], 0.05) is None
+    # Where one arm varies it is a t test of one sample: ten for a difference of one deviation (Cohen 1988).
+    assert runs_and_power.runs_to_detect(1.0, [1.0, 0.0], [1, -1], 0.05) == 10
 
 
 def test_more_runs_do_not_lessen_what_the_choice_of_a_rate_adds() -> None:

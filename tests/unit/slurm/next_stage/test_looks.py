@@ -107,7 +107,7 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert verdicts[0]["prelu - gelu"] == verdicts[2]["prelu - gelu"] == "equivalent"
     assert [found["relu - gelu"] == "different" for found in verdicts] == [False, True, True]
     written = yaml.safe_load((tmp_path / "runs" / "looks" / "study.yaml").read_text())
-    assert written["seeds"] == list(range(1, 13))
+    assert (written["seeds"], written["until"]) == (list(range(1, 13)), "decided")
     assert len(written["cells"]) == sum(ENDS.values())
 
     runner = Runner(leave)
