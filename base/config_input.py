@@ -137,11 +137,11 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
         UsageError: If there is none, or one is no whole number from 0 to below ``SEED_END``; names those.
             Also for a range longer than anybody means.
     """
-    words = [part.strip() for value in values for part in str(value).split(",") if part.strip()]
+    words = [part.strip() for value in values for part in str(value).split(",")]
     ranges = {word: _numbers(word, f"{label} " if label else "") for word in words}
     wrong = [word for word, numbers in ranges.items() if not numbers]
     if wrong or not words:
-        subject = " ".join([label, *wrong]).strip()
+        subject = " ".join([label, *(word or "''" for word in wrong)]).strip()
         start = f"{subject}: " if subject else ""
         raise UsageError(f"{start}give whole numbers below {SEED_END}, as in {example}")
     return tuple(seed for word in words for seed in ranges[word])

@@ -205,7 +205,10 @@ def describe(fault: OSError) -> str:
     """Say in one line what is wrong and what to do."""
     path = "" if fault.filename is None else re.sub(r"\.tmp-\d+", "", os.fsdecode(fault.filename))
     place = f"{path[:100]}..." if fault.errno == errno.ENAMETOOLONG else path
-    return f"{place}: {fault.strerror}; {ADVICE}".removeprefix(": ")
+    reason = fault.strerror
+    if fault.errno == errno.EEXIST and os.path.islink(path) and not os.path.exists(path):
+        reason = f"a link to {os.readlink(path)}, which does not exist"
+    return f"{place}: {reason}; {ADVICE}".removeprefix(": ")
 
 
 @contextlib.contextmanager

@@ -268,6 +268,10 @@ class RunConfig(Section):
     short_names: ClassVar = {
         ("model", "ffn"): "ffn",
         ("model", "ffn_budget"): "ffn-budget",
+        ("optim", "learning_rate"): "lr",
+        ("optim", "num_train_epochs"): "epochs",
+        ("optim", "max_steps"): "max-steps",
+        ("train", "batch_size"): "batch-size",
         ("train", "eval_every"): "eval-every",
         ("train", "eval_suite"): "eval-suite",
         ("train", "eval_dir"): "eval-dir",

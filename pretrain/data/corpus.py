@@ -189,7 +189,7 @@ def _content(data: DataConfig) -> Iterator[bytes]:
 def _not_empty(stream: Iterator[str], data: DataConfig, split: Split) -> Iterator[str]:
     first = next(stream, None)
     if first is None:
-        hint = "add documents, or give data.validation_files"
+        hint = "add documents, the first of which is held out, or give data.validation_files"
         if any(is_plain_text(path) for path in files(data)["train"]):
             hint += f"; a .txt is split by --data.txt-split ({', '.join(get_args(TextSplit))})"
         raise UsageError(f"the corpus ({describe(data)}) has no {split} document with text in it; {hint}")

@@ -73,6 +73,8 @@ def read_table(path: Path, request: Request) -> TableOfRows:
         table, delimiter = _read(path)
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{path} is not a readable table: {first_line(error)}") from None
+    if table.empty:
+        raise UsageError(f"{path}: has column names and no rows; scores stand below them, a line each")
     rows = to_rows(table, request, str(path), delimiter)
     return replace(rows, kind="rows file") if path.suffix == ".parquet" else rows
 

@@ -79,8 +79,10 @@ def test_a_mistake_of_the_user_keeps_its_line_even_where_a_fault_led_to_it() -> 
 def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "astray").symlink_to("/nowhere")
     calls = {
         "File exists": lambda: (tmp_path / "file").mkdir(exist_ok=True),
+        "a link to /nowhere, which does not exist": lambda: (tmp_path / "astray").mkdir(exist_ok=True),
         "Not a directory": lambda: (tmp_path / "file" / "x").mkdir(parents=True),
         "Is a directory": lambda: tmp_path.write_text("x"),
         f"error: {'x' * 100}...: File name too long": lambda: Path("x" * 5000).write_text("x"),

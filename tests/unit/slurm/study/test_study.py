@@ -145,7 +145,7 @@ def test_seeds_are_a_list_or_a_range(load, written: Any, seeds: tuple) -> None:
     assert {cell.config.seed for cell in study.cells} == set(seeds)
 
 
-@pytest.mark.parametrize("written", [3, "one", [1, "3-1"], [], "", [-1], [2**32]])
+@pytest.mark.parametrize("written", [3, "one", "1,,2", [1, "3-1"], [], "", [-1], [2**32]])
 def test_other_seeds_are_told_how_to_be_written(load, written: Any) -> None:
     with pytest.raises(UsageError, match=r"seeds: .*(give whole numbers|write \[3\] for one seed).* 1-3$"):
         load(seeds=written)
