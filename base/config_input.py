@@ -137,7 +137,8 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
         UsageError: If there is none, or one is no whole number from 0 to below ``SEED_END``; names those.
             Also for a range longer than anybody means.
     """
-    words = [part.strip() for value in values for part in str(value).split(",")]
+    # A comma at an end separates from what the shell gave as another word: 1, 2,3.
+    words = [part.strip() for value in values for part in str(value).strip(" ,").split(",")]
     ranges = {word: _numbers(word, f"{label} " if label else "") for word in words}
     wrong = [word for word, numbers in ranges.items() if not numbers]
     if wrong or not words:
