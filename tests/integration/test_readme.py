@@ -14,7 +14,7 @@ from tests.processes import run_command
 
 READS_THE_HUB = "ffn-ablations train gpt-neo"
 """How the command begins that reads TinyStories from the hub: here it is given ``--dry-run``."""
-STORIES = "\n".join(["Once upon a time.", "<|endoftext|>"] * 200)
+STORIES = "Once upon a time.\n\n" * 200
 
 
 def blocks(readme: str, language: str) -> list[str]:
@@ -46,10 +46,7 @@ def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     content = yaml.safe_load(study.read_text(encoding="utf-8")) | {"seeds": [1, 2]}
     content["evaluation"]["max_pairs"] = 4
     study.write_text(yaml.safe_dump(content), encoding="utf-8")
-    for program in (
-        "sbatch",
-        "srun",
-    ):  # without SLURM: a dry run looks for them and starts neither
+    for program in ("sbatch", "srun"):  # a dry run looks for them and starts neither
         (tmp_path / program).touch(0o755)
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{tmp_path}")
     (tmp_path / "my-texts").mkdir()
