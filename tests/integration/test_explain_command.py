@@ -148,6 +148,14 @@ def test_places_are_those_of_every_example_alone(family: str, make_run: Callable
             np.testing.assert_allclose(own, np.tanh(hidden @ projection.T).mean(0), atol=1e-5)
 
 
+def test_texts_that_are_longer_than_the_positions_are_cut(make_run, write_task):
+    rows = [{"text": f"{text} " * 40, "label": label} for label, text in DECISIVE.items()] * 4
+    definition = "text: text\nlabel: label\nlabels: [happy, sad]\nmetrics: [accuracy]\n"
+    task = write_task("long", {"train": rows, "validation": rows}, definition)
+    content = explain(make_run(), task, "--plot", "spaces", "--num-train-epochs", "1")
+    assert len(content["places"]) == len(rows)
+
+
 @pytest.mark.ci
 def test_a_plot_comes_out_the_same_from_the_kept_classifier(make_run, capsys):
     run = make_run(num_hidden_layers=2)

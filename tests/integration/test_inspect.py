@@ -138,17 +138,21 @@ def _bias(module: torch.nn.Module) -> torch.Tensor:
     return biases[-1] if biases else torch.zeros(16)
 
 
-def test_a_run_that_fails_leaves_the_others(study, tmp_path, capsys):
+def test_a_run_that_fails_leaves_the_others(study, tmp_path, capsys, monkeypatch):
     copies = [tmp_path / "look" / "gpt_neo" / ffn / run_of(study, ffn).name for ffn in ("gelu", "swish")]
     for ffn, copy in zip(("gelu", "swish"), copies, strict=True):
         shutil.copytree(run_of(study, ffn), copy)
     (copies[0] / "model" / "model.safetensors").unlink()
-    out = tmp_path / "out"
-    assert command.main([*map(str, copies), "--out", str(out), *FLAGS]) == 2
+    monkeypatch.chdir(tmp_path)  # the page of what is no study lies where the command is given
+    assert command.main([*map(str, copies), *FLAGS]) == 2
     assert str(copies[0]) in capsys.readouterr().err
-    text = (out / "inspection.md").read_text()
+    page = tmp_path / "inspection" / "inspection.md"
+    text = page.read_text()
     assert "| `swish` | 1 |" in text
     assert f"- {copies[0]}" in text
+    page.unlink()
+    assert command.main([str(copies[1]), *FLAGS]) == 0
+    assert "| `swish` | 1 |" in page.read_text()
 
 
 def test_a_model_without_a_finite_loss_is_refused(tmp_path, write_run, capsys):

@@ -22,6 +22,7 @@ each_family = pytest.mark.parametrize("spec", FAMILIES.values(), ids=FAMILIES)
 @each_family
 def test_the_auto_classes_build_what_the_entry_names(spec: FamilySpec) -> None:
     config = ffn_variants.build_config(spec.name, "relu", hidden_size=8, intermediate_size=8, vocab_size=20)
+    assert spec.rotates_pairs or spec.check_heads(8, 8) is None  # heads of one channel
     assert type(config) is resolve_name(spec.config_class)
     language_model = getattr(transformers, AUTO_CLASSES[spec.objective])
     with torch.device("meta"):

@@ -8,6 +8,7 @@ import pytest
 
 from base.errors import UsageError
 from report.inputs.sources import read_source
+from report.request import Request
 
 """Exact in binary and in three decimals."""
 
@@ -46,6 +47,14 @@ def test_result_files_of_several_models_are_one_table(tmp_path: Path):
     named = {(name.partition("-")[0], int(name[-1])): accuracy for name, accuracy in MODELS.items()}
     assert found == {key: [50 * accuracy, 100 * accuracy] for key, accuracy in named.items()}
     assert source.kind == "lm-eval's results"
+
+
+def test_flags_of_tables_are_refused_and_names_are_not(tmp_path: Path):
+    path = write_lm_eval(tmp_path, "gelu-seed1", 0.5)
+    for flags in ({"columns": ["score=acc"]}, {"scores": ["acc"]}):
+        with pytest.raises(UsageError, match=f"--{next(iter(flags))} is about a table"):
+            read_source(path, Request(**flags))
+    assert len(read_source(path, Request(names="{variant}-seed{seed}")).rows)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "binary", "emptied"])
