@@ -57,10 +57,14 @@ def concerned_tests(files: Collection[str], root: Path = ROOT) -> dict[str, int]
         reached = sorted({importer for name in frontier for importer in importers[name]} - set(steps))
         steps |= dict.fromkeys(reached, step)
         frontier = reached
-    of_the_repository = (path.relative_to(root).as_posix() for path in root.glob("tests/unit/test_*.py"))
+    of_the_repository = {path.relative_to(root).as_posix() for path in root.glob("tests/unit/test_*.py")}
     steps = dict.fromkeys(of_the_repository, 2) | steps
     tests = {name: step for name, step in steps.items() if _is_test(name) and (root / name).exists()}
-    return dict(sorted(tests.items(), key=lambda item: (item[1], -_likeness(item[0], files), item[0])))
+
+    def place(test: str) -> tuple[int, bool, int, str]:
+        return tests[test], test not in of_the_repository, -_likeness(test, files), test
+
+    return {test: tests[test] for test in sorted(tests, key=place)}
 
 
 def _likeness(test: str, files: Collection[str]) -> int:
@@ -75,18 +79,25 @@ def _is_test(name: str) -> bool:
 
 @cache
 def _importers(root: Path) -> dict[str, set[str]]:
-    """By file the files that import it, or that name it as text where it is no module."""
+    """By file the files that import it, or that name it as text where it is no module.
+
+    A test that names a folder of ``configs`` reads what lies in it, a new file too.
+    """
     importers: dict[str, set[str]] = defaultdict(set)
     files = all_files(root)
     trees = {
         name: ast.parse((root / name).read_text(encoding="utf-8")) for name in files if name.endswith(".py")
     }
     by_name: dict[str, list[str]] = defaultdict(list)
+    of_folders: dict[str, list[str]] = defaultdict(list)
     for name in set(files) - set(trees):
         by_name[Path(name).name].append(name)
+        if name.startswith("configs/"):
+            of_folders[Path(name).parent.name].append(name)
     exports = {name: dict(_exports(trees[name])) for name in trees if name.endswith("__init__.py")}
     for name, tree in trees.items():
-        for imported in _imported(tree, exports, by_name):
+        texts = {**of_folders, **by_name} if _is_test(name) else by_name
+        for imported in _imported(tree, exports, texts):
             if imported in trees or not imported.endswith(".py"):
                 importers[imported].add(name)
         for folder in Path(name).parents:

@@ -17,7 +17,9 @@ FILES = {
     "tests/unit/pack/test_outer.py": "from pack import outer\n",
     "tests/unit/pack/test_inner.py": "from pack.inner import value\n",
     "tests/unit/pack/test_by_name.py": "import pack.by_name\n",
+    "tests/unit/pack/test_configs.py": "FOLDER = 'studies'\n",
     "tests/unit/test_repository.py": "",
+    "configs/studies/two-seeds.yaml": "",
 }
 
 
@@ -35,24 +37,25 @@ def small(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ("pack/outer.py", {"pack/test_outer": 1, "pack/test_by_name": 2, "test_repository": 2}),
+        ("pack/outer.py", {"pack/test_outer": 1, "test_repository": 2, "pack/test_by_name": 2}),
         # through the package that passes it on, which is no step
         (
             "pack/inner.py",
             {"pack/test_inner": 1, "test_repository": 2, "pack/test_outer": 2, "pack/test_by_name": 3},
         ),
         ("pack/page.css", {"test_repository": 2, "pack/test_by_name": 2}),
+        # no file names it, but its folder
+        ("configs/studies/two-seeds.yaml", {"pack/test_configs": 1, "test_repository": 2}),
         ("tests/unit/pack/test_outer.py", {"pack/test_outer": 0, "test_repository": 2}),
     ],
 )
 def test_who_imports_it_runs_the_nearest_first(small: Path, changed: str, expected: dict[str, int]) -> None:
     steps = concerned_tests([changed], small)
-    assert steps == {f"tests/unit/{name}.py": step for name, step in expected.items()}
-    assert list(steps.values()) == sorted(steps.values())
+    assert list(steps.items()) == [(f"tests/unit/{name}.py", step) for name, step in expected.items()]
 
 
 def test_a_fixture_concerns_all_tests_below_it(small: Path) -> None:
-    assert len(concerned_tests(["tests/conftest.py"], small)) == 4
+    assert len(concerned_tests(["tests/conftest.py"], small)) == 5
 
 
 def test_what_changed_is_what_git_sees(small: Path) -> None:

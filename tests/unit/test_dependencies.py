@@ -48,19 +48,19 @@ def imported(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
                     yield name, path.relative_to(ROOT).as_posix()
 
 
-def undeclared(folders: Iterable[str], declared: set[str]) -> set[tuple[str, str]]:
-    return {
-        (name, path)
-        for name, path in imported(folders)
+def undeclared(folders: Iterable[str], declared: set[str]) -> list[str]:
+    return sorted(
+        f"{path} imports {name}: declare it in pyproject.toml, and pin it in constraints.txt"
+        for name, path in set(imported(folders))
         if not declared & {canonicalize_name(each) for each in (name, *DISTRIBUTIONS.get(name, ()))}
-    }
+    )
 
 
 def test_every_import_is_declared() -> None:
     chosen = {extra: lines for extra, lines in EXTRAS.items() if extra not in ("dev", "docs")}
     users = names_of([*PROJECT["dependencies"], *(line for lines in chosen.values() for line in lines)])
-    assert not undeclared(PACKAGES, users | BROUGHT_BY_TORCH)
-    assert not undeclared(("benchmarks",), users | names_of(EXTRAS["dev"]))
+    assert undeclared(PACKAGES, users | BROUGHT_BY_TORCH) == []
+    assert undeclared(("benchmarks",), users | names_of(EXTRAS["dev"])) == []
 
 
 def installed_for(lines: Iterable[str], extras: frozenset[str] = frozenset()) -> dict[str, str]:

@@ -22,6 +22,7 @@ from eval.zero_shot.pairs_and_choices import read_items
 from eval.zero_shot.text_task import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
 from ffn_variants.check import CHECKS
+from tests.changed import all_files
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -152,7 +153,7 @@ def floor_of(module: str, house: str) -> tuple[int, str] | None:
         return None
     rooms = [(number, room) for number, floor in enumerate(FLOORS[house]) for room in floor.split()]
     own = [(n, room) for n, room in rooms if inside == room or inside.startswith(f"{room}.")]
-    assert own, f"{module} has no place in FLOORS[{house!r}]"
+    assert own, f"{module}: docs/architecture.md has no place for it under 'Who may import whom', {house!r}"
     return max(own, key=lambda place: len(place[1]))
 
 
@@ -162,7 +163,7 @@ def upward_imports(house: str) -> list[str]:
         for imported in imports_of(module):
             here, there = floor_of(module, house), floor_of(imported, house)
             if here and there and here != there and there[0] >= here[0]:
-                found.append(f"{module} imports {imported}")
+                found.append(f"{module} imports {imported}, which stands no lower (docs/architecture.md)")
     return found
 
 
@@ -198,6 +199,21 @@ def test_no_files_import_each_other() -> None:
     assert not waiting, f"a circle among {sorted(waiting)}"
 
 
+def test_every_module_is_used_by_another() -> None:
+    """By an import, or a text that has its dotted name."""
+    used = {imported for module in MODULES for imported in imports_of(module) if imported != module}
+    for path in (ROOT / name for name in all_files(ROOT) if name.partition("/")[0] in PACKAGES):
+        words = re.findall(r"\b[a-z]\w*(?:\.\w+)+", path.read_text(encoding="utf-8"))
+        used.update(word for word in words if MODULES.get(word) != path)
+    # The kernels are loaded relative to their package, on a GPU.
+    used.update(
+        name for name, path in MODULES.items() if path.stem in ("__init__", "__main__", "triton_kernels")
+    )
+    alone = [MODULES[name].relative_to(ROOT).as_posix() for name in sorted(MODULES.keys() - used)]
+    told = "name a variant's file in ffn_variants/registry.py, a command in ffn_ablations/cli.py"
+    assert alone == [], f"no other module uses it: {told}"
+
+
 def test_imports_stand_at_the_top() -> None:
     """At most one in 1,000 lines stands in a function, those of a command's ``main`` apart."""
     inside = [
@@ -217,17 +233,18 @@ def test_an_installation_has_every_package_and_data_file() -> None:
     assert told["package-dir"] == {"ffn_ablations.configs": "configs"}
     places = {name: name.replace("ffn_ablations.configs", "configs") for name in told["packages"]}
     folders = {name: ROOT / place.replace(".", "/") for name, place in places.items()}
-    listed = ["git", "ls-files", *PACKAGES, "configs"]
-    tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True)
-    tracked_files = {ROOT / name for name in tracked.stdout.split()}
-    assert sorted(folders.values()) == sorted({file.parent for file in tracked_files})
+    tops = {*PACKAGES, "configs"}
+    tracked_files = {ROOT / name for name in all_files(ROOT) if name.partition("/")[0] in tops}
+    odd = {file.parent for file in tracked_files} ^ set(folders.values())
+    unlisted = [str(folder.relative_to(ROOT)) for folder in odd]
+    assert unlisted == [], "list each folder of Python or configs under packages in pyproject.toml, no other"
     installed = {path for folder in folders.values() for path in folder.glob("*.py")} | {
         path
         for package, patterns in told["package-data"].items()
         for pattern in patterns
         for path in folders[package].glob(pattern)
     }
-    assert not {str(path.relative_to(ROOT)) for path in tracked_files - installed}
+    assert not {str(path.relative_to(ROOT)) for path in tracked_files - installed}, "package-data"
 
 
 def test_no_large_or_generated_file_is_tracked() -> None:

@@ -209,7 +209,7 @@ def test_texts_are_tokenised_in_one_place(repository: Path):
         path.relative_to(repository).as_posix()
         for package in PACKAGES
         for path in (repository / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and _tokenises(node.func)
     }
     assert calling == known

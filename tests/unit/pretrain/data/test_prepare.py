@@ -157,7 +157,7 @@ def test_more_tokens_than_two_bytes_can_number(tmp_path):
 
 def test_a_tokenizer_whose_ids_have_a_gap(tmp_path):
     folder = Path(save_tokenizer(tmp_path / "tokenizer", 5))
-    saved = json.loads((folder / "tokenizer.json").read_text())
+    saved = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     saved["model"]["vocab"]["z"] = 5000
     (folder / "tokenizer.json").write_text(json.dumps(saved))
     config = config_of(tmp_path / "runs", "--data.tokenizer", str(folder))
