@@ -1,6 +1,7 @@
 """What several tests share: which long cases are in the fast set, and what is wrong with a run's files."""
 
 import itertools
+import sys
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 from base.files import damage
 from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion
-from ffn_variants import FFNSpec
+from ffn_variants import FFN_VARIANTS, FFNSpec, variant_files
 
 
 def run_damage(run: RunFolder) -> dict[str, str]:
@@ -121,3 +122,12 @@ def own_spec(name: str, build: Callable[..., Any], **changes: Any) -> FFNSpec:
         "multiply_adds": lambda d, f: 2 * d * f,
     }
     return FFNSpec(name=name, build=build, **(fields | changes))
+
+
+def forget_variants(*names: str) -> None:
+    """Be a process that never loaded these variants from their files."""
+    for name in names:
+        FFN_VARIANTS.pop(name, None)
+        variant_files._FILES.pop(name, None)
+    for name in [name for name in sys.modules if name.startswith(variant_files.MODULE)]:
+        del sys.modules[name]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs
 from ffn_variants import FFN_VARIANTS
-from ffn_variants import variant_files as files
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variants.activations import PerChannel, thesis_swish
 from pretrain.resolution import load_config
@@ -28,6 +26,7 @@ from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import load_study
 from slurm.worker import run_cells
+from tests.cases import forget_variants
 from tests.processes import run_command
 
 TINY = [
@@ -125,14 +124,6 @@ def test_the_card_says_what_to_read_first_and_its_code_works(run, own_variants):
 FORMULA = "a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere"
 
 
-def forget() -> None:
-    """Be a process that has not loaded the file."""
-    files._FILES.clear()
-    FFN_VARIANTS.pop("my-xielu", None)
-    for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
-        del sys.modules[name]
-
-
 def pairs(number: int) -> EvalConfig:
     return EvalConfig(suites=("embedded-pairs",), max_pairs=number)
 
@@ -147,7 +138,7 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, wr
     study.write()
     monkeypatch.setattr(slurm.study.cells, "CODE_ROOT", copy)
     (tmp_path / "mine.py").unlink()
-    forget()
+    forget_variants("my-xielu")
 
     text = (copy / "own_variants/my-xielu.py").read_bytes()
     (copy / "own_variants/my-xielu.py").write_bytes(text + b"\n")
@@ -162,7 +153,7 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, wr
     gelu, run = (cell.run_dir for cell in study.cells)
     assert (run / "variant.py").read_bytes() == text
 
-    forget()
+    forget_variants("my-xielu")
     facts = read_facts(RunFolder(run), "of the run")
     assert (facts.formula, facts.reference) == (FORMULA, "Huang and Schlag 2024, arXiv:2411.13010")
 
@@ -177,7 +168,7 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, wr
     assert not outcome.failures
     assert len(outcome.requested[run])
 
-    forget()
+    forget_variants("my-xielu")
     (run / "model/ffn_my-xielu.py").write_bytes(text + b"# a stranger's\n")
     (failure,) = evaluate_runs([run], pairs(6), 1, progress=False, trust_remote_code=True).failures
     assert f"{run}/model/ffn_my-xielu.py has " in str(failure.error)

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import logging
 import shutil
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,25 +12,15 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_model, load_variant
-from ffn_variants import variant_files as files
 from ffn_variants.models import modeling
 from ffn_variants.models.loading import load_pretrained
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variants.activations import PerChannel, thesis_swish
-from tests.cases import SMALL
+from tests.cases import SMALL, forget_variants
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
 TOKENS = torch.arange(10)[None]
-
-
-def forget(*names: str) -> None:
-    """Be a process that never loaded these variants."""
-    for name in names:
-        FFN_VARIANTS.pop(name, None)
-        files._FILES.pop(name, None)
-    for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
-        del sys.modules[name]
 
 
 def edit_config(folder: Path, **changes: object) -> None:
@@ -48,7 +37,7 @@ def saved(repository, tmp_path) -> tuple[Path, torch.Tensor]:
     torch.manual_seed(3)
     model = build_model("gpt_neo", "my-xielu", {"beta": 0.25}, **SMALL).eval()
     model.save_pretrained(tmp_path / "model")
-    forget("my-xielu")
+    forget_variants("my-xielu")
     return tmp_path / "model", model(TOKENS).logits
 
 
@@ -74,9 +63,9 @@ def test_transformers_loads_it_with_consent(saved):
     folder, logits = saved
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
     assert torch.equal(model(TOKENS).logits, logits)
-    forget("my-xielu")
+    forget_variants("my-xielu")
     assert AutoModel.from_pretrained(folder, trust_remote_code=True).config.ffn == "my-xielu"
-    forget("my-xielu")
+    forget_variants("my-xielu")
     classes = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True, num_labels=3)
     assert classes(TOKENS).logits.shape == (1, 3)
 
@@ -114,7 +103,7 @@ def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, reposito
         AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
     with pytest.raises(UsageError, match="brings its FFN variant 'my-xielu'"):
         load_pretrained(AutoModelForCausalLM, folder)
-    forget("my-xielu")
+    forget_variants("my-xielu")
     load_variant(f"{repository}/examples/xielu.py:XIELU")
     assert torch.equal(AutoModelForCausalLM.from_pretrained(folder)(TOKENS).logits, logits)
 
@@ -124,7 +113,7 @@ def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
     build_model(family, "channel-elu", **SMALL).save_pretrained(tmp_path / "a")
     for before, after in (("a", "b"), ("b", "c")):
-        forget("channel-elu")
+        forget_variants("channel-elu")
         AutoModel.from_pretrained(tmp_path / before, trust_remote_code=True).save_pretrained(tmp_path / after)
     names = {path.name for path in (tmp_path / "a").iterdir()} - {"generation_config.json"}
     assert {path.name for path in (tmp_path / "c").iterdir()} == names
@@ -132,7 +121,7 @@ def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in "bc"]
     assert configs[0] == configs[1]
     shutil.rmtree(tmp_path / "a")
-    forget("channel-elu")
+    forget_variants("channel-elu")
     again = AutoModel.from_pretrained(tmp_path / "c", trust_remote_code=True)
     assert sum("alpha" in name for name in again.state_dict()) == (4 if family == "t5" else 2)
 

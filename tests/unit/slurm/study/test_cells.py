@@ -1,7 +1,6 @@
 """Cells of a study against an enumeration by hand, their configurations and names, and variants in files."""
 
 import hashlib
-import sys
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -14,7 +13,6 @@ import slurm.study.cells
 from base.errors import UsageError, WorldError
 from base.run.folder_names import StudyFolder
 from ffn_variants import FFN_VARIANTS
-from ffn_variants import variant_files as files
 from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.run.provenance import is_as_copied
@@ -24,6 +22,7 @@ from slurm.snapshot import take_snapshot
 from slurm.study.cells import RunCell, contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import folder_of, load_study
+from tests.cases import forget_variants
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -179,14 +178,6 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
     return path
 
 
-def forget() -> None:
-    """Be a process that has not loaded the file."""
-    files._FILES.clear()
-    FFN_VARIANTS.pop("my-xielu", None)
-    for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
-        del sys.modules[name]
-
-
 def test_nothing_is_run_without_consent(study_file, tmp_path):
     with pytest.raises(UsageError) as refused:
         load_study(study_file)
@@ -232,11 +223,11 @@ def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monk
     assert take_snapshot(study.folder) != copy
 
     monkeypatch.setattr(slurm.study.cells, "CODE_ROOT", copy)
-    forget()
+    forget_variants("my-xielu")
     own.load()
     assert FFN_VARIANTS["my-xielu"].reference == "Huang and Schlag 2024, arXiv:2411.13010"
 
-    forget()
+    forget_variants("my-xielu")
     (tmp_path / "mark").unlink()
     (copy / "own_variants/my-xielu.py").write_bytes(text + b"# a stranger's\n")
     assert not is_as_copied(copy)
