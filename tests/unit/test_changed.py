@@ -44,7 +44,6 @@ def small(tmp_path: Path) -> Path:
             {"pack/test_inner": 1, "test_repository": 2, "pack/test_outer": 2, "pack/test_by_name": 3},
         ),
         ("pack/page.css", {"test_repository": 2, "pack/test_by_name": 2}),
-        # no file names it, but its folder
         ("configs/studies/two-seeds.yaml", {"pack/test_configs": 1, "test_repository": 2}),
         ("tests/unit/pack/test_outer.py", {"pack/test_outer": 0, "test_repository": 2}),
     ],
