@@ -33,7 +33,7 @@ from ffn_variants.variant_files import variant_file
 
 DIGITS = 12
 EARLIER_SOURCES = Path(__file__).with_name("earlier_sources.json")
-"""By variant of this project fingerprints of earlier source that gave the same bits, oldest first."""
+"""By variant of this project a fingerprint, then those of earlier source that gave the same bits."""
 
 PRINTING = ("extra_repr", "__repr__", "__str__")
 """Methods that compute nothing but words."""
@@ -213,9 +213,14 @@ def is_same_source(name: str, recorded: str | None) -> bool:
 
 
 def earlier_sources(name: str) -> list[str]:
-    """Fingerprints of earlier source of a variant that computed the same."""
-    recorded = read_json(EARLIER_SOURCES)
-    return [*recorded.get(name, "").split(), *get_variant(name).earlier_sources]
+    """Fingerprints of earlier source of a variant that computed the same.
+
+    A line of the file begins with the source that its others compute the same as. Where the present one is
+    another, it says nothing of that.
+    """
+    same_as, *earlier = read_json(EARLIER_SOURCES).get(name, "-").split()
+    of_file = earlier if same_as == source_fingerprint(name) else []
+    return [*of_file, *get_variant(name).earlier_sources]
 
 
 def describe_change(name: str, recorded: str) -> str:

@@ -21,10 +21,12 @@ import yaml
 from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, build_ffn
 from ffn_variants import source_fingerprint as source_module
-from ffn_variants.source_fingerprint import is_same_source, read_source, source_fingerprint
+from ffn_variants.source_fingerprint import EARLIER_SOURCES, is_same_source, read_source, source_fingerprint
 from tests.cases import in_turn, kinds_before_the_rest, own_spec
 
 D, F = 8, 16
+
+EARLIER: dict[str, str] = json.loads(EARLIER_SOURCES.read_text())
 
 
 def test_every_variant_has_its_own_fingerprint():
@@ -196,6 +198,20 @@ def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):
     monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
     assert source_fingerprint("mine") == ""
     assert is_same_source("mine", "0" * 12)
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_what_earlier_source_computed_is_what_the_present_one_computes(name):
+    """If it still does, the present hash goes to the front of its line; if it does not, the line goes."""
+    assert EARLIER[name].split()[0] == source_fingerprint(name)
+
+
+def test_earlier_source_of_another_than_the_present_one_says_nothing(fingerprint_of, tmp_path, monkeypatch):
+    present = fingerprint_of("Mine")
+    monkeypatch.setattr(source_module, "EARLIER_SOURCES", tmp_path / "earlier.json")
+    for same_as in (present, "c" * 12):
+        (tmp_path / "earlier.json").write_text(json.dumps({"mine": f"{same_as} {'a' * 12}"}))
+        assert is_same_source("mine", "a" * 12) == (same_as == present)
 
 
 def test_earlier_sources_are_the_same_and_others_are_not(fingerprint_of):
