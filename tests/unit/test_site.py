@@ -27,14 +27,6 @@ HOOKS = runpy.run_path(str(ROOT / "docs/mkdocs_hooks.py"))
 PARTS = ("h1", "h2", "h3", "li", "tr", "td", "img", "pre", "strong", "em", "br", "details")
 
 
-def test_parts_of_the_site_are_those_of_the_index() -> None:
-    index = (
-        "| you want to | read |\n| --- | --- |\n| **run a study** | |\n| a | [x](slurm.md#jobs) |\n"
-        "| **contribute** | |\n| b | [y](slurm.md) |\n| c | [z](../CHANGELOG.md) |\n| **nothing** | |\n"
-    )
-    assert HOOKS["sections"](index) == [{"Run a study": ["docs/slurm.md"]}, {"Contribute": ["CHANGELOG.md"]}]
-
-
 def test_the_index_names_every_page() -> None:
     (*parts,) = HOOKS["sections"]((ROOT / "docs/README.md").read_text(encoding="utf-8"))
     named = {page for part in parts for pages in part.values() for page in pages}
