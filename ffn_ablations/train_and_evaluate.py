@@ -63,7 +63,7 @@ def train(
     path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
     words = None if seeds is None else [seeds] if isinstance(seeds, str | int) else list(map(str, seeds))
     typed = typed_values(RunConfig, settings)
-    configs = find_configs(path, values, typed, words, trust_remote_code)  # type: ignore[arg-type]
+    configs = find_configs(path, values, typed, words, trust_remote_code)
     with brief_in_notebooks(), _randomness_left_alone():
         _train(configs)
     runs = Runs([Run(run_dir(each)) for each in configs])

@@ -56,7 +56,7 @@ def edges(point: Point, losses: Sequence[tuple[Point, float]]) -> tuple[str, ...
         others = {**point, field: None}
         values = [p[field] for p, loss in losses if math.isfinite(loss) and {**p, field: None} == others]
         is_ordered = bool(values) and all(map(is_number, values))
-        return is_ordered and point[field] in (min(values), max(values))  # type: ignore[type-var]
+        return is_ordered and point[field] in (min(values), max(values))
 
     return tuple(filter(is_edge, point))
 

@@ -55,7 +55,7 @@ def count_updates(cases: Sequence[dict[str, Any]], compiled: bool = False) -> li
         UsageError: If this machine cannot pretend to have a GPU.
     """
     if reason := why_not():
-        raise UsageError(f"{reason}; the table stands in benchmarks/RESULTS.md, as it was counted elsewhere")
+        raise UsageError(f"{reason}; what GPUs measured stands in benchmarks/RESULTS.md")
     with tempfile.TemporaryDirectory() as folder:
         library = build(Path(folder))
         ended = subprocess.run(

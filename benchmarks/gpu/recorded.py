@@ -41,14 +41,14 @@ LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpy", "cudaMems
 """How the profiler's names of what a host asks for begin."""
 
 
-def loop_of(config: str, ffn: str, *flags: str) -> Loop:
-    """The loop of a shipped configuration, a whole step in one forward pass, on random rows."""
+def loop_of(folder: Path, config: str, ffn: str, *flags: str) -> Loop:
+    """The loop of a shipped configuration, a whole step in one forward pass, on random rows, in a folder."""
     one_pass = ("--train.per-device-train-batch-size", "112", "--optim.max-steps", "1000")
     resolved = load_config(ROOT / "configs" / f"{config}.yaml", ["--ffn", ffn, *one_pass, *flags])
     PartialState._reset_state()
     AcceleratorState._reset_state(True)
     use_compiled_kernels(resolved.train.torch_compile)
-    return build_loop(resolved, build_network(resolved), Path(tempfile.mkdtemp()))
+    return build_loop(resolved, build_network(resolved), folder)
 
 
 def timed(loop: Loop, updates: int) -> tuple[float, torch.Tensor]:
@@ -69,9 +69,9 @@ def profiled(loop: Loop, updates: int = 8) -> tuple[float, float]:
     return busy_us / updates / 1e3, asked / updates
 
 
-def compare(case: Sequence[str], updates: int) -> list[str]:
-    """Lines of a case: one for each kind, and one of their difference."""
-    loops = {kind: loop_of(*case, *flags) for kind, flags in KINDS.items()}
+def compare(folder: Path, case: Sequence[str], sizes: Sequence[str], updates: int) -> list[str]:
+    """Lines of a case, of other sizes where flags are given: one for each kind, one of their difference."""
+    loops = {kind: loop_of(folder, *case, *flags, *sizes) for kind, flags in KINDS.items()}
     first = {kind: timed(loop, 6)[1] for kind, loop in loops.items()}
     times: dict[str, list[float]] = {kind: [] for kind in loops}
     for _ in range(ROUNDS):
@@ -97,8 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="least sizes, to try the command out")
     args = parser.parse_args(argv)
     print("| case | kernels | ms a step | device busy, ms | asked for |\n| --- | --- | --: | --: | --: |")
-    for case in CASES:
-        print("\n".join(compare([*case, *(QUICK if args.quick else ())], args.updates)), flush=True)
+    sizes = QUICK if args.quick else ()
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            print("\n".join(compare(Path(folder), case, sizes, args.updates)), flush=True)
     return 0
 
 

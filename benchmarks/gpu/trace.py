@@ -368,7 +368,7 @@ def _site() -> str:
         if file.startswith(root) and file not in OWN_FILES and "/site-packages/" not in file:
             return "autograd" if seen_backward else f"{file.removeprefix(root)}:{frame.f_lineno}"
         seen_backward = seen_backward or file.endswith("torch/autograd/graph.py")
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "autograd"
 
 

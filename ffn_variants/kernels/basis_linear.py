@@ -99,7 +99,7 @@ def basis_linear(x: Tensor, weight: Tensor, basis: Basis | Unsettled, *constants
     else:
         basis, constants = _settled(basis, constants)
         out = _BasisLinear.apply(rows, weight, basis, *constants)
-    return out.reshape(*x.shape[:-1], weight.shape[0])  # type: ignore[union-attr]
+    return out.reshape(*x.shape[:-1], weight.shape[0])
 
 
 def _settled(basis: Any, constants: Sequence[Tensor]) -> tuple[Basis, tuple[Tensor, ...]]:

@@ -92,7 +92,7 @@ def _apply(
         out = _operation(rows, list(parameters), *names, on_edges)
     else:
         out = _Elementwise.apply(function, gradients, on_edges, rows, *parameters)
-    return out.reshape(*x.shape[:-1], out.shape[-1])  # type: ignore[union-attr]
+    return out.reshape(*x.shape[:-1], out.shape[-1])
 
 
 class _Elementwise(torch.autograd.Function):

@@ -33,7 +33,7 @@ def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """
     dtype = autocast_dtype(x)
     x, weight = x.to(dtype or x.dtype), weight.to(dtype or weight.dtype)
-    return _ExpertLinear.apply(x, weight, expert)  # type: ignore[bad-return]
+    return _ExpertLinear.apply(x, weight, expert)
 
 
 class _ExpertLinear(torch.autograd.Function):

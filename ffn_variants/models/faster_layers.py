@@ -120,7 +120,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 @torch.compiler.disable  # it cannot draw 64 bits at a time
 def _dropout_on_cpu(x: Tensor, p: float) -> Tensor:
-    return _Dropout.apply(x, p)  # type: ignore[return-value]
+    return _Dropout.apply(x, p)
 
 
 def draw_dropped(shape: torch.Size, p: float) -> tuple[Tensor | None, float]:

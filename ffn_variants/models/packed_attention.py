@@ -254,7 +254,7 @@ def _attend(
     bias = None
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, torch.finfo(query.dtype).min)
-    return _Attention.apply(query * scale, key, value, bias, dropout)  # type: ignore[return-value]
+    return _Attention.apply(query * scale, key, value, bias, dropout)
 
 
 class _Attention(torch.autograd.Function):

@@ -345,7 +345,7 @@ class PolyCom(nn.Module):
 
 def _polycom(function: Function, formula: str) -> FFNSpec:
     return FFNSpec(
-        name=function.__name__,  # type: ignore[missing-attribute]
+        name=function.__name__,
         kind="activation",
         build=lambda _: PolyCom(function),
         formula=formula,

@@ -53,7 +53,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
     # To know whether there are such rows, the host would have to wait for a GPU; so one is always told yes. A
     # CPU's targets lie in the host's own memory, where numpy looks at them.
     may_ignore = hidden.device.type != "cpu" or IGNORE in targets.numpy()
-    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, needs_gradient, may_ignore)  # type: ignore[return-value]
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, needs_gradient, may_ignore)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -162,8 +162,8 @@ class Loop:
         if self.passes and step.staged:
             loss = self.passes(step.staged, num_targets)
         else:
-            staged = step.staged
-            batches = staged.to(self.accelerator.device) if staged else self._on_device(step.batches)
+            device = self.accelerator.device
+            batches = step.staged.to(device) if step.staged else self._on_device(step.batches)
             loss = self.update.passes(batches, num_targets)
         result = self.update.apply(loss)
         # Before the schedule goes on: the line of a step has the rate that it was made with.

@@ -115,7 +115,7 @@ def _own_runs(rows: pd.DataFrame, scale: float) -> dict[Place, pd.Series]:
     names = list(Place._fields)
     every = pd.concat([rows[rows.task != SINGLE_TASK], of_benchmarks])[[*names, "seed", "score"]]
     return {
-        Place(*map(str, key)): scale * part.set_index("seed").score.astype(float)  # type: ignore[arg-type]
+        Place(*map(str, key)): scale * part.set_index("seed").score.astype(float)
         for key, part in every.groupby(names, sort=False)
     }
 
