@@ -68,7 +68,7 @@ transformers-tests: environment ## transformers' own tests of models, on this pr
 	$(PYTEST) -m slow tests/upstream
 
 notebook: environment ## execute examples/quickstart.ipynb and the code of docs/python.md, and look at what they show
-	$(PYTEST) -n 0 -m "slow or not slow" tests/integration/test_python_page.py -k "notebook or page_runs"
+	$(PYTEST) -m "ci or slow" tests/integration/test_python_page.py -k "notebook or page_runs"
 
 bench: environment ## how fast this checkout is beside the last release: ratios, appended to benchmarks/ratios.csv
 	$(OFFLINE) $(BIN)/python -m benchmarks.two_checkouts --append benchmarks/ratios.csv $(BENCH)

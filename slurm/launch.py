@@ -21,7 +21,7 @@ from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cluster import load_preset
 from slurm.jobs import SlurmSubmitter
-from slurm.local import LocalRunner, StudyProgress
+from slurm.local import LocalRunner, StudyProgress, batches
 from slurm.next_stage import check_unchanged, end_stage, with_further
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
@@ -34,7 +34,6 @@ from slurm.todo import (
     check_archived,
     check_same_texts,
     find_todo,
-    in_parts,
     sole_submitter,
     unfinished,
 )
@@ -159,7 +158,7 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
             snapshot = snapshot or take_snapshot(study.folder, contents(own_variants(study.planned)))
             progress = StudyProgress(study, todo, options.workers)
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
-            runner.run(in_parts(todo.cells, options.cells_per_job))
+            runner.run(batches(todo.cells, options.cells_per_job, options.workers))
         is_done = not unfinished(study)
         print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
         if not is_done:

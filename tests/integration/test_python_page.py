@@ -21,7 +21,7 @@ def environment(repository: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow  # `make notebook`, which CI runs
+@pytest.mark.slow
 def test_the_code_of_the_page_runs_in_its_order(repository: Path, tmp_path: Path) -> None:
     page = (repository / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
@@ -57,7 +57,7 @@ def outputs(notebook: nbformat.NotebookNode, word: str) -> list[nbformat.Noteboo
     return cell.outputs
 
 
-@pytest.mark.slow  # `make notebook`, which CI runs
+@pytest.mark.ci
 def test_the_notebook_runs_from_top_to_bottom_and_shows_its_objects(repository: Path, tmp_path: Path) -> None:
     notebook = executed(repository, tmp_path)
     (comparison,) = outputs(notebook, "comparison = ffa.compare(scores")

@@ -102,7 +102,7 @@ def inputs_for(layer, rows=300):
     [
         *((5, 3, True, False), (1, 1, False, False), (4, 2, True, False)),
         *((20, 3, False, False), (20, 5, True, False)),
-        pytest.param(2, 3, False, True, marks=pytest.mark.ci),
+        pytest.param(2, 3, False, True, marks=pytest.mark.slow),
     ],
 )
 def test_outputs_and_gradients_are_those_of_the_formula_in_float32(
