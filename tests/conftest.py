@@ -66,7 +66,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what reads the real texts, so that ``make test-ci`` runs it where ``make test`` had none."""
+    """Mark what reads the real texts, so that ``make test-ci`` runs it where ``make test`` had none.
+
+    The notebook comes first: it takes longer than any other, and at the end all workers would wait for it.
+    """
+    items.sort(key=lambda item: "test_the_notebook" not in item.name)
     for item in items:
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
