@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FARTHEST = 3
 # Two workers that take files in the order given.
 IN_ORDER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-SECONDS = 30
+SECONDS = 20
 
 
 def changed_files(root: Path = ROOT) -> list[str]:
