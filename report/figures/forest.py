@@ -29,10 +29,11 @@ from report.figures.style import (
 from report.leaderboard import sorted_variants
 from report.significance.axes import Benchmark, Level
 from report.significance.comparison import Comparison
-from report.verdicts.findings import by_standing, place, shown_first
+from report.verdicts.findings import by_standing, place, shown_first, tally
 
 ROW_IN = 0.19
 BELOW_IN = 0.85  # ticks, unit and arrow
+TITLE_IN = 0.45
 USUAL_LABEL_IN = 1.3
 MARGIN_COLOUR = "#dcebf5"
 PALE: dict[str, Any] = {"alpha": 0.45, "ms": 5, "mew": 0}
@@ -52,7 +53,7 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
     grid = figure.subplots(1, len(benchmarks), sharey=True)
     for axes, benchmark in zip(grid, benchmarks, strict=True):
         _draw(axes, analysis, benchmark, with_numbers=False)
-        axes.set_title(filled(place(analysis, benchmark), 48 // len(benchmarks)))
+        _set_title(axes, analysis, benchmark, 48 // len(benchmarks))
     _label_variants(grid[0], labels, _step(analysis))
     add_legend(figure, _handles(analysis, benchmarks))
     return figure, _alternative_text(analysis, benchmarks)
@@ -73,7 +74,7 @@ def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
 
     def draw(axes: Axes) -> None:
         _draw(axes, analysis, benchmark, with_numbers=True)
-        axes.set_title(filled(place(analysis, benchmark), 40))
+        _set_title(axes, analysis, benchmark, 40)
         _label_variants(axes, labels, _step(analysis))
 
     return Panel(draw, _handles(analysis, [benchmark]), _height(analysis), WIDTH_IN + _extra(labels))
@@ -93,7 +94,7 @@ def _step(analysis: Analysis) -> float:
 
 
 def _height(analysis: Analysis) -> float:
-    return BELOW_IN + 0.3 + ROW_IN * _step(analysis) * len(analysis.others)
+    return BELOW_IN + TITLE_IN + ROW_IN * _step(analysis) * len(analysis.others)
 
 
 def _extra(labels: Sequence[str]) -> float:
@@ -128,6 +129,12 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
     better = "better →" if analysis.metric(benchmark).better == "higher" else "← better"
     axes.set_xlabel(f"{unit_name(analysis.metric(benchmark).unit) or 'difference'}\n{better}")
     axes.locator_params(axis="x", nbins=7 if with_numbers else 5)
+
+
+def _set_title(axes: Axes, analysis: Analysis, benchmark: Benchmark, characters: int) -> None:
+    """Say over a metric's rows what was found on it."""
+    said = (place(analysis, benchmark), tally(analysis, benchmark))
+    axes.set_title("\n".join(filled(text, characters) for text in said if text))
 
 
 def _axis_limit(comparisons: Sequence[Comparison]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -222,6 +223,19 @@ def place(findings: Findings, benchmark: Benchmark) -> str:
     if len(scopes) > 1 or len(findings.families) == 1:
         return title(benchmark)
     return f"{title(benchmark)} ({family_label(scopes[0])} only)"
+
+
+def tally(findings: Findings, benchmark: Benchmark) -> str:
+    """Count the verdicts on a metric, averaged over families where it can be; empty without claims on it.
+
+    For instance ``none better, 2 worse, 1 undecided``.
+    """
+    comparisons = findings.of(benchmark, findings.scopes(benchmark)[0])
+    words = Counter(verdict_word(c) for c in comparisons if c.is_primary)
+    if not words:
+        return ""
+    first = [f"{words.pop(word, 'none')} {word}" for word in ("better", "worse")]
+    return ", ".join([*first, *(f"{number} {word}" for word, number in words.most_common())])
 
 
 def can_tell(findings: Findings, benchmark: Benchmark) -> bool:
