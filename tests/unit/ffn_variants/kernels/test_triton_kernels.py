@@ -162,7 +162,7 @@ def build_with_triton(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "said"), [("", "Failed to find C compiler"), ("false", "returned non-zero"), ("/no", "/no")]
+    ("compiler", "said"), [("", "Failed to find C compiler"), ("false", "returned non-zero"), ("/no", "no|false")]
 )
 def test_a_failure_of_the_c_compiler_is_one_of_compiling(compiler, said, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -172,7 +172,7 @@ def test_a_failure_of_the_c_compiler_is_one_of_compiling(compiler, said, tmp_pat
         monkeypatch.delenv("CC", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
     kernel = Kernel(functools.partial(build_with_triton, "int x;"))
-    with pytest.raises(UnsupportedError, match=f"^Triton: .*{said}"):
+    with pytest.raises(UnsupportedError, match=f"^Triton: .*({said})"):
         triton_ops.start(kernel, (1,), (), {}, on=torch.ones(1))
 
 
