@@ -250,8 +250,6 @@ def _measure(
     progress: RunProgress,
 ) -> list[Failure]:
     """Measure units one after the other and record each; an error is recorded and the next one follows."""
-    if missing:
-        from pretrain.training.device import is_out_of_memory
     failures, printed = list[Failure](), set[str]()
     for note in (*notes, *([] if missing else ["everything asked for is scored already"])):
         progress.say(f"{run.run_id}: {note}")
@@ -261,6 +259,8 @@ def _measure(
         try:
             results = measure(work, progress.tell)
         except Exception as error:
+            from pretrain.training.device import is_out_of_memory
+
             reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
             if str(reason) not in printed:

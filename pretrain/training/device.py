@@ -155,7 +155,7 @@ def with_rows_per_pass(
 
 
 def compiles_kernels(train: TrainConfig, device: torch.device, flops: float) -> bool:
-    """Whether a run compiles its FFN's functions; of no other run, session or process does it depend.
+    """Whether a run compiles its FFN's functions; the same in every session of a run.
 
     Args:
         train: What is asked for.

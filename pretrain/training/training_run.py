@@ -46,6 +46,7 @@ from pretrain.training.checkpoints import newest_step
 from pretrain.training.device import build_accelerator, compiles_kernels, fit_to_memory
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
+from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import (
     Diverged,
     StopRequest,
@@ -53,7 +54,6 @@ from pretrain.training.stopping import (
     mark_failed,
     stop_requests,
 )
-from pretrain.training.update import total_steps
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""
