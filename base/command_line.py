@@ -132,10 +132,11 @@ class _Flags:
         # Not by cli_shortcuts, which leaves out a short name that a section has, as --protocol.
         if path in self._short_names:
             names = (*names, f"--{self._short_names[path]}")
+        kinds = members(self.fields[path].annotation)
+        if self.fields[path].annotation is bool or (bool in kinds and len(kinds) > 1):  # such as auto
+            _add_switch(context, names, settings, self.fields[path].default)
+            return
         if settings.get("action") is BooleanOptionalAction:
-            if self.fields[path].annotation is bool:
-                _add_switch(context, names, settings, self.fields[path].default)
-                return
             settings |= {"action": "store", "metavar": "bool"}  # True, False, or None
         if origins & {tuple, dict}:
             metavar = "NAME VALUE" if dict in origins else "VALUE"

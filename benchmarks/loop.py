@@ -149,7 +149,7 @@ def now() -> float:
 def set_up(config: ResolvedConfig, data: PreparedData, path: Path) -> tuple[ComparedLoop, BareUpdates]:
     """Set up a run as train.py does, and bare updates of a copy of its model."""
     accelerator = build_accelerator(config, path)
-    use_compiled_kernels(config.train.torch_compile)
+    use_compiled_kernels(config.train.torch_compile is not False)  # as in a long run
     set_seed(config.seed)
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     on_gpu = accelerator.device.type == "cuda"

@@ -84,7 +84,7 @@ class OurCase:
 
     def update(self, count: int) -> int:
         """Do the next updates; returns their tokens, once the device is done."""
-        use_compiled_kernels(self.loop.config.train.torch_compile)
+        use_compiled_kernels(self.loop.config.train.torch_compile is not False)  # as in a long run
         tokens, losses = 0, []
         for _ in range(count):
             step = self.loop._step(self.loop.state.step)

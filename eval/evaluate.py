@@ -19,29 +19,30 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
-import torch
 
 from base.errors import UsageError, as_usage_error, naming
 from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
-from eval.classification.score_task import evaluate_tasks, majority_baselines
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, identify_run, model_folder, weights_hash
 from eval.protocol import Protocol
-from eval.scoring.scorers import SCORERS, TextScorer
 from eval.work_units import Work, is_done, is_evaluated, work_units
 from eval.zero_shot.text_task import TaskResult
-from ffn_variants.models.devices import check_device
-from ffn_variants.models.loading import load_language_model
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import source_change
 from pretrain.run.run_folder import sole_writer
-from pretrain.training.device import is_out_of_memory
 from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals
 from scores.store import ResultStore, write_baselines
+
+if TYPE_CHECKING:
+    from eval.scoring.scorers import TextScorer
+
+# What measures takes seconds to import; so it is imported where there is something to measure.
+MEASURING = ("eval.classification.score_task", "eval.scoring.scorers", "ffn_variants.models.loading")
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0
@@ -148,7 +149,11 @@ def choose_workers(num_runs: int, device: str | None) -> int:
     Raises:
         UsageError: For a device that is not there, or cannot be used.
     """
-    on_cpu = num_runs and check_device(device) == "cpu"
+    if num_runs == 0:
+        return 1
+    from ffn_variants.models.devices import check_device
+
+    on_cpu = check_device(device) == "cpu"
     return max(1, min(num_runs, num_cores() if on_cpu else min(4, num_cores())))
 
 
@@ -157,7 +162,7 @@ def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings:
     # A clean process that has imported everything is forked for each run: a copy of this one would inherit
     # locks that threads hold, and could not use CUDA.
     context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *MEASURING])
 
     def in_its_own(folder: Path) -> Outcome:
         with ProcessPoolExecutor(1, context) as process:
@@ -173,6 +178,8 @@ def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings:
 
 def _work(run_dir: Path, *settings: object) -> Outcome:
     """Score one run, in a process that is there for it."""
+    import torch
+
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
     try:
@@ -222,6 +229,8 @@ def _admit(
         UsageError: If something is to be scored and may not be.
     """
     if is_unscored:
+        from ffn_variants.models.devices import check_device
+
         check_device(config.device)
         admit_run(run_dir, trust_remote_code)
     if run.objective is None or not is_registered(run.variant):
@@ -250,6 +259,8 @@ def _measure(
         try:
             results = measure(work, progress.tell)
         except Exception as error:
+            from pretrain.training.device import is_out_of_memory
+
             reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
             if str(reason) not in printed:
@@ -280,6 +291,8 @@ def measure(work: Work, tell: Tell) -> Results:
     Raises:
         UsageError: For faulty data, or a model that does not fit them.
     """
+    from eval.classification.score_task import evaluate_tasks, majority_baselines
+
     config, folder = work.config, model_folder(work.run_dir)
     if work.texts is not None:
         assert work.scored_by is not None
@@ -303,6 +316,9 @@ def measure(work: Work, tell: Tell) -> Results:
 def _load_scorer(
     folder: Path, weights: str, protocol: Protocol, device: str | None, batch_tokens: int | None
 ) -> TextScorer:
+    from eval.scoring.scorers import SCORERS
+    from ffn_variants.models.loading import load_language_model
+
     model, tokenizer = load_language_model(folder, protocol.objective, device)
     return SCORERS[protocol.objective](model, tokenizer, protocol, batch_tokens=batch_tokens)
 

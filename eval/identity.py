@@ -13,7 +13,6 @@ from base.run.folder_names import RunFolder
 from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
 from eval.backbones import read_backbone
 from eval.data_files import fingerprint
-from ffn_variants.models.stored_variants import admit_variants
 from pretrain.run.run_folder import read_run, run_id
 
 
@@ -76,6 +75,8 @@ def admit_run(run_dir: Path, trust_remote_code: bool) -> None:
     Raises:
         UsageError: Without consent; or if there is no run or no model, or its files are others.
     """
+    from ffn_variants.models.stored_variants import admit_variants  # takes seconds, as transformers does
+
     identify_run(run_dir)
     weights_hash(run_dir)
     admit_variants(model_folder(run_dir), trust_remote_code)

@@ -1,5 +1,8 @@
 """Feed-forward variants of small language models; importing this registers the models with transformers.
 
+They are registered when transformers is imported as well, before or after: it takes seconds, which the
+registry of variants does without.
+
 To read it: ``spec`` says what a variant is, ``variants/gated`` and ``variants/activations`` are the plainest,
 ``registry`` lists all of them. ``variants/kan`` needs ``splines/b_splines``, whose functions
 ``kernels/basis_linear`` multiplies with weights. ``models/layers`` puts a variant into a transformer layer,
@@ -8,20 +11,34 @@ trained; ``bundle``, ``check``, ``swap`` and ``list_variants`` are what can be d
 all else.
 """
 
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 from base.errors import UsageError
 from base.families import FAMILIES, Budget, FamilySpec
 from base.options import Option
 from ffn_variants.budget import matching_width
-from ffn_variants.models.configuration import (
-    FFNGPTNeoConfig,
-    FFNLlamaConfig,
-    FFNRobertaConfig,
-    FFNT5Config,
-)
-from ffn_variants.models.family_models import build_config, build_model, count_flops, count_parameters
 from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant, register
 from ffn_variants.spec import FFNSpec
 from ffn_variants.variant_files import load_variant
+
+if TYPE_CHECKING:
+    from ffn_variants.models.configuration import FFNGPTNeoConfig as FFNGPTNeoConfig
+    from ffn_variants.models.configuration import FFNLlamaConfig as FFNLlamaConfig
+    from ffn_variants.models.configuration import FFNRobertaConfig as FFNRobertaConfig
+    from ffn_variants.models.configuration import FFNT5Config as FFNT5Config
+    from ffn_variants.models.family_models import build_config as build_config
+    from ffn_variants.models.family_models import build_model as build_model
+    from ffn_variants.models.family_models import count_flops as count_flops
+    from ffn_variants.models.family_models import count_parameters as count_parameters
 
 __all__ = [
     "FAMILIES",
@@ -45,3 +62,49 @@ __all__ = [
     "matching_width",
     "register",
 ]
+
+_CONFIGS = {"FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"}
+_OF_MODELS = {"build_config", "build_model", "count_flops", "count_parameters"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what a name of models needs, transformers among it."""
+    if name not in _CONFIGS | _OF_MODELS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "configuration" if name in _CONFIGS else "family_models"
+    globals()[name] = value = getattr(importlib.import_module(f"ffn_variants.models.{module}"), name)
+    return value
+
+
+def _register_models() -> None:
+    importlib.import_module("ffn_variants.models.family_models")
+
+
+class _WithTransformers(MetaPathFinder):
+    """Registers the models at the end of the import of transformers, before whoever imports it goes on."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "transformers":
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _register_models()
+
+            spec.loader.exec_module = execute_and_register
+        return spec
+
+
+if "transformers" in sys.modules:
+    _register_models()
+else:
+    sys.meta_path.insert(0, _WithTransformers())

@@ -181,8 +181,9 @@ class TrainConfig(Section):
     deterministic: bool = False
     """Have a GPU give the same bits whenever the same run is done on the same machine and software, by slower
     kernels in places; or say which operation cannot. A CPU always does."""
-    torch_compile: bool = True
-    """Compile the FFN's elementwise functions, where there is a compiler; the model stays the same."""
+    torch_compile: bool | Literal["auto"] = "auto"
+    """Compile the FFN's elementwise functions, where there is a compiler; the model stays the same. auto = on
+    a GPU always, on a CPU where the run is long enough to earn it back."""
     torch_compile_fallback: bool = False
     """Where that compiling fails on a GPU, train without it, instead of not at all; on a CPU that is so."""
     compile_model: bool = False

@@ -40,7 +40,6 @@ def main(args: Sequence[str] | None = None) -> int | None:
 
     from pretrain.training.dry_run import check_usable, describe_runs
     from pretrain.training.seeds import configs_of_seeds, train_in_turn
-    from pretrain.training.training_run import train
 
     configs, num_processes = configs_of_seeds(typed), int(os.environ.get("WORLD_SIZE", "1"))
     build_scorer = None
@@ -54,6 +53,8 @@ def main(args: Sequence[str] | None = None) -> int | None:
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, num_processes))
         return None
+    from pretrain.training.training_run import train  # which a dry run does without
+
     if len(configs) == 1:
         train(configs[0], build_scorer)
     else:

@@ -16,7 +16,7 @@ from pathlib import Path
 from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
 from base.records import set_aside, write_record
 from base.run.folder_names import StudyFolder
-from pretrain.run.provenance import content_hash, is_as_copied
+from pretrain.run.code_version import content_hash, is_as_copied
 
 SUFFIXES = (".py", ".json", ".yaml", ".csv", ".css", ".bib", ".md")
 """Of the files that the packages consist of."""

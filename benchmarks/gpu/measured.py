@@ -63,7 +63,7 @@ class Measured:
 
 def measure(config: ResolvedConfig, updates: int) -> Measured:
     """Train a few steps of a configuration, without the profiler and with it."""
-    use_compiled_kernels(config.train.torch_compile)
+    use_compiled_kernels(config.train.torch_compile is not False)  # as in a long run
     with tempfile.TemporaryDirectory() as folder:
         loop = build_loop(config, build_network(config), Path(folder))
         device = loop.accelerator.device

@@ -47,7 +47,7 @@ def loop_of(folder: Path, config: str, ffn: str, *flags: str) -> Loop:
     resolved = load_config(ROOT / "configs" / f"{config}.yaml", ["--ffn", ffn, *one_pass, *flags])
     PartialState._reset_state()
     AcceleratorState._reset_state(True)
-    use_compiled_kernels(resolved.train.torch_compile)
+    use_compiled_kernels(resolved.train.torch_compile is not False)  # as in a long run
     return build_loop(resolved, build_network(resolved), folder)
 
 

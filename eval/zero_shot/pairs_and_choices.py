@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from base.errors import UsageError
 from base.printing import Tell
@@ -269,6 +268,8 @@ def wug_metrics(items: pd.DataFrame) -> dict[str, float]:
             f"{items['suite'][0]}/{items['task'][0]}: all {len(items)} preferences are equal, which "
             "correlates with nothing; score more items (--max-pairs), or look at the model"
         )
+    from scipy.stats import spearmanr  # takes half a second
+
     return {"spearman_correlation": 100 * float(spearmanr(preferences, human).statistic)}
 
 

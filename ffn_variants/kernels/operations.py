@@ -24,6 +24,12 @@ from torch import Tensor, nn
 _PLAIN = (bool, int, float, str, type(None))
 
 
+def _constant_in_graphs(function: FunctionType) -> FunctionType:
+    """Mark as ``torch.compiler.assume_constant_result`` does, which imports Dynamo: more than a second."""
+    function._dynamo_marked_constant = True  # type: ignore[missing-attribute]
+    return function
+
+
 def name_of(value: Any) -> str | None:
     """Name a function or an instance of a frozen dataclass; torch.compile traces this and has a constant.
 
@@ -40,7 +46,7 @@ def name_of(value: Any) -> str | None:
     return f"{kind.__module__}:{kind.__qualname__}:{fields!r}" if fields else None
 
 
-@torch.compiler.assume_constant_result
+@_constant_in_graphs
 def _name_of_function(function: FunctionType) -> str | None:
     if "<" in function.__qualname__:
         return None
@@ -55,7 +61,7 @@ def with_name(name: str) -> Any:
     return definition(**ast.literal_eval(fields)) if fields else definition
 
 
-@torch.compiler.assume_constant_result
+@_constant_in_graphs
 def autocast_available(device: str) -> bool:
     """Whether a type of device knows autocast; Dynamo of torch 2.11 cannot trace torch's own question."""
     return torch.amp.is_autocast_available(device)

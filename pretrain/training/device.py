@@ -17,8 +17,12 @@ from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.system import cpp_compiler
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
-from pretrain.config import ResolvedConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.step_batches import cut_step
+
+WORTH_COMPILING = 1e11
+"""FLOPs of a training on a CPU: about 10 s of a core. Compiling, or reading back what was compiled, costs 5 s
+a process; of that long a training, kan takes half the time with it."""
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""
@@ -148,6 +152,19 @@ def with_rows_per_pass(
     if evaluation_rows is not None:
         sizes["per_device_eval_batch_size"] = evaluation_rows
     return config.model_copy(update={"train": config.train.model_copy(update=sizes)})
+
+
+def compiles_kernels(train: TrainConfig, device: torch.device, flops: float) -> bool:
+    """Whether a run compiles its FFN's functions; the same in every session of a run.
+
+    Args:
+        train: What is asked for.
+        device: What the run computes on.
+        flops: Of the whole training, forward and backward passes.
+    """
+    if train.torch_compile != "auto":
+        return train.torch_compile
+    return device.type != "cpu" or flops >= WORTH_COMPILING
 
 
 def is_out_of_memory(error: BaseException) -> bool:

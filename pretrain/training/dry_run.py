@@ -26,8 +26,8 @@ from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build, cost_facts, describe_costs
 from pretrain.run.provenance import source_change
 from pretrain.run.run_folder import run_dir, to_yaml
+from pretrain.training.schedule import num_warmup_steps, total_steps
 from pretrain.training.stopping import describe_failure
-from pretrain.training.update import num_warmup_steps, total_steps
 
 HUB_TOKENS = 466_000_000
 """Of the hub's TinyStories with the source study's tokenizer, for budgets before it is prepared."""

@@ -41,8 +41,9 @@ from pretrain.training.checkpoints import (
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics_log import MetricsFile, StepProgress, Timer, perplexity
 from pretrain.training.recording import RecordedPasses
+from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import Diverged, StopRequest, find_problem
-from pretrain.training.update import Update, build_optimizer, build_scheduler, total_steps
+from pretrain.training.update import Update, build_optimizer, build_scheduler
 
 
 class Loop:

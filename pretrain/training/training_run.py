@@ -43,9 +43,10 @@ from pretrain.run.run_folder import (
 )
 from pretrain.sampling import generation_config, sample_section
 from pretrain.training.checkpoints import newest_step
-from pretrain.training.device import build_accelerator, fit_to_memory
+from pretrain.training.device import build_accelerator, compiles_kernels, fit_to_memory
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
+from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import (
     Diverged,
     StopRequest,
@@ -53,7 +54,6 @@ from pretrain.training.stopping import (
     mark_failed,
     stop_requests,
 )
-from pretrain.training.update import total_steps
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""
@@ -201,7 +201,6 @@ def _pretrain(session: Session, config: ResolvedConfig) -> None:
     """Build, train and save; ``config`` may cut a step into other forward passes than the session's."""
     data, path, accelerator = session.data, session.path, session.accelerator
     main = accelerator.is_main_process
-    use_compiled_kernels(config.train.torch_compile, config.train.torch_compile_fallback)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     loss = build_loss(network, config.family, config.train.compile_model)
@@ -218,6 +217,11 @@ def _pretrain(session: Session, config: ResolvedConfig) -> None:
         fixed_shapes=accelerator.device.type == "cuda",
     )
     loop = Loop(config, accelerator, loss, source, data, path, session.stop, score)
+    tokens = loop.max_steps * _tokens_per_step(loop)
+    flops = 3 * facts["flops_per_token"]["total"] * tokens  # a backward pass costs two forward ones
+    use_compiled_kernels(
+        compiles_kernels(config.train, accelerator.device, flops), config.train.torch_compile_fallback
+    )
     if main:
         is_causal = get_family(config.family).objective == "causal"
         before = provenance.read(path).get("word_frequency_loss")
@@ -291,7 +295,7 @@ def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Pat
     """What is trained, on what, where to, in four lines."""
     counts, split = facts["parameters"], loop.data.train
     precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
-    per_step = round(loop.source.rows_per_step * split.num_tokens / len(split.input_ids))
+    per_step = round(_tokens_per_step(loop))
     resumed = f", continued at step {loop.state.step:,}" if loop.state.step else ""
     return "\n".join(
         [
@@ -304,6 +308,11 @@ def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Pat
             f"folder  {path}",
         ]
     )
+
+
+def _tokens_per_step(loop: Loop) -> float:
+    split = loop.data.train
+    return loop.source.rows_per_step * split.num_tokens / len(split.input_ids)
 
 
 def save_model(

@@ -18,6 +18,7 @@ from pretrain.config import OptimConfig
 from pretrain.data.step_batches import Batch
 from pretrain.optimizers import build_adamw, get_optimizer
 from pretrain.training.knots import SplineSchedule
+from pretrain.training.schedule import num_warmup_steps
 
 
 class Update:
@@ -160,21 +161,9 @@ def _decays(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim >= 2 and name.rpartition(".")[2].rpartition("_")[2] not in SPARED
 
 
-def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
-    """Optimizer updates of a run; what does not fill a step at the end of the last epoch is left out."""
-    if optim.max_steps is not None:
-        return optim.max_steps
-    return max(1, math.floor(optim.num_train_epochs * num_rows / rows_per_step))
-
-
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
     """Warm-up and decay over ``max_steps`` updates."""
     warmup = num_warmup_steps(optim, max_steps)
     return get_scheduler(
         optim.lr_scheduler_type, optimizer, num_warmup_steps=warmup, num_training_steps=max_steps
     )
-
-
-def num_warmup_steps(optim: OptimConfig, max_steps: int) -> int:
-    """Updates before that with the peak rate; the first of them has the rate 0."""
-    return math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps

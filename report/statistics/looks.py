@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from base.errors import UsageError
 
@@ -90,6 +90,8 @@ def _boundary(centres: np.ndarray, mass: np.ndarray, spread: float, chance: floa
         return 0.0
     if excess(FARTHEST) >= 0:
         return FARTHEST
+    from scipy import optimize  # takes half a second
+
     return float(np.asarray(optimize.brentq(excess, 0.0, FARTHEST, xtol=1e-12)))
 
 

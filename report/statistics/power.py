@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from report.statistics.tuning_curves import NO_CHOICE, Selection
 from report.statistics.welch import CONFIDENCE, NO_SPREAD, equivalence_power, noncentral_t, one_sided_level
@@ -51,6 +51,8 @@ def minimum_detectable_effect(
     upper = float(2 * special.stdtrit(df, 1 - level / 2) + 3)
     if not shortfall(upper) > 0:
         return None
+    from scipy import optimize  # takes half a second
+
     root = optimize.brentq(shortfall, 0.0, upper, xtol=1e-10)
     return float(np.asarray(root)) * standard_error
 

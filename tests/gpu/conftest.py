@@ -70,7 +70,7 @@ def loops(tmp_path: Path) -> Callable[..., Loop]:
         AcceleratorState._reset_state(True)
         precision = "bf16" if config.train.mixed_precision == "bf16" else "no"
         accelerator = Accelerator(mixed_precision=precision, cpu=on_cpu or DEVICE == "cpu")
-        use_compiled_kernels(config.train.torch_compile and not on_cpu)
+        use_compiled_kernels(config.train.torch_compile is not False and not on_cpu)
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         return build_loop(config, build_network(config), folder, accelerator)
 

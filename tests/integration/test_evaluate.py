@@ -57,7 +57,7 @@ def count_calls(monkeypatch) -> list[str]:
         return evaluate_tasks(model_dir, tasks, *arguments)
 
     monkeypatch.setattr(ChoiceTask, "measure", counted_pairs)
-    monkeypatch.setattr("eval.evaluate.evaluate_tasks", counted_tasks)
+    monkeypatch.setattr("eval.classification.score_task.evaluate_tasks", counted_tasks)
     return calls
 
 

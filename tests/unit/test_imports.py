@@ -97,6 +97,21 @@ def test_an_unpickled_config_brings_its_models_and_nothing_else_does(folder: Pat
     ) == [True, "FFNGPTNeoModel", "FFNRobertaForMaskedLM"]
 
 
+# Dynamo comes with transformers.
+LIGHT = {
+    "torch": "pretrain.run.code_version, slurm.snapshot, report.command",
+    "torch._dynamo": "ffn_variants.list_variants, eval.evaluate, pretrain.run.provenance",
+}
+
+
+@pytest.mark.parametrize("heavy", LIGHT)
+@pytest.mark.ci
+def test_what_commands_begin_with_imports_nothing_that_takes_seconds(heavy: str) -> None:
+    assert (
+        run_python(f"import {LIGHT[heavy]}, json, sys; print(json.dumps({heavy!r} in sys.modules))") is False
+    )
+
+
 def test_every_public_name_is_there() -> None:
     space: dict[str, Any] = {}
     exec("from ffn_variants import *", space)

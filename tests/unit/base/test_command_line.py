@@ -43,6 +43,7 @@ class Everything(Section):
     text: str = ""
     switch: bool = False
     left_open: bool | None = None
+    chosen: bool | Literal["auto"] = "auto"
     colour: Literal["red", "green"] = "red"
     several: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
@@ -65,6 +66,8 @@ class Everything(Section):
         ("--switch", {"switch": True}),
         ("--no-switch", {"switch": False}),
         ("--left-open False", {"left_open": False}),
+        ("--chosen", {"chosen": True}),
+        ("--no-chosen", {"chosen": False}),
         ("--several 1 --several=2", {"several": (1, 2)}),
         ("--words a,b 'c'", {"words": ("a,b", "'c'")}),
         ("--either run", {"either": "run"}),
@@ -106,7 +109,7 @@ def test_help_goes_before_mistakes(line: str, capsys: pytest.CaptureFixture) -> 
     assert said.startswith("usage: a command PLACE [--FLAG VALUE ...]\n\nOne field of each type.\n")
     shown = set(re.findall(r"(?m)(?:^ *|, )(--?[a-z][\w.-]*)", said))
     fields = {f"--{name.replace('_', '-')}" for name in Everything.model_fields} - {"--place", "--inner"}
-    assert shown == fields | {"-h", "--help", "--size", "--inner.size", "--inner.no-is-round"}
+    assert shown == fields | {"-h", "--help", "--size", "--inner.size", "--inner.no-is-round", "--no-chosen"}
     assert "How many. (default: 1)" in said
     assert "Two numbers. (default: 3 4)" in said
     assert "Turns off: Have no corners." in said

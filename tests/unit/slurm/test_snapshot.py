@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from base.files import PACKAGES
-from pretrain.run.provenance import copied_from, is_as_copied
+from pretrain.run.code_version import copied_from, is_as_copied
 from slurm.snapshot import snapshot_environment, take_snapshot
 
 # The file that is edited, in whichever copy of the code.
@@ -28,12 +28,12 @@ def take(root: Path, study: Path) -> Path:
 
 def said_of(snapshot: Path, folder: Path) -> dict[str, object]:
     """What a run in a folder records of the code, where a snapshot is first on its path."""
-    code = "import json, pretrain.run.provenance as p; print(p.__file__); print(json.dumps(p.git_state()))"
+    code = "import json, pretrain.run.code_version as p; print(p.__file__); print(json.dumps(p.git_state()))"
     env = os.environ | snapshot_environment(snapshot)
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=True)
     place, state = done.stdout.splitlines()
-    assert place == str(snapshot / "pretrain/run/provenance.py")
+    assert place == str(snapshot / "pretrain/run/code_version.py")
     return json.loads(state)
 
 

@@ -14,11 +14,12 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
 from base.errors import UsageError
-from pretrain.config import ResolvedConfig
+from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.resolution import load_config
 from pretrain.training.device import (
     build_accelerator,
     choose_precision,
+    compiles_kernels,
     fit_to_memory,
     is_out_of_memory,
     set_numerics,
@@ -26,6 +27,20 @@ from pretrain.training.device import (
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
 from tests.cases import first_is_fast
+
+
+@pytest.mark.parametrize(
+    ("choice", "device", "flops", "expected"),
+    [
+        ("auto", "cpu", 9e10, False),
+        ("auto", "cpu", 1e11, True),
+        ("auto", "cuda", 1.0, True),
+        (True, "cpu", 1.0, True),
+        (False, "cuda", 1e20, False),
+    ],
+)
+def test_short_runs_on_a_cpu_compile_nothing_unless_told_to(choice, device, flops, expected):
+    assert compiles_kernels(TrainConfig(torch_compile=choice), torch.device(device), flops) is expected
 
 
 # On which device a run is trained.

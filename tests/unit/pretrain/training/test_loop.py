@@ -27,8 +27,8 @@ from pretrain.model.objective import PackedLoss
 from pretrain.run.run_folder import run_dir
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import MetricsFile
+from pretrain.training.schedule import total_steps
 from pretrain.training.training_run import train
-from pretrain.training.update import total_steps
 from report.inputs.run_facts import read_facts
 from tests.cases import first_is_fast
 from tests.interrupted import train_until

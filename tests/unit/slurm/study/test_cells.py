@@ -15,7 +15,7 @@ from base.run.folder_names import StudyFolder
 from ffn_variants import FFN_VARIANTS
 from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
-from pretrain.run.provenance import is_as_copied
+from pretrain.run.code_version import is_as_copied
 from pretrain.run.run_folder import run_dir
 from slurm.commands import study_run as submit
 from slurm.snapshot import take_snapshot
