@@ -123,6 +123,11 @@ def source_of_frame(table: pd.DataFrame, request: Request | None = None) -> Sour
 
 def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
     rows, levels = with_settings(normalise_rows(table.table, str(path), axes), axes)
+    for column in ("variant", "benchmark"):
+        names = rows[column].drop_duplicates()
+        if (alike := names[names.str.lower().duplicated(keep=False)]).size:
+            pair = " and ".join(sorted(alike, key=lambda name: (name.lower(), name))[:2])
+            raise UsageError(f"{path}: the {column}s {pair} differ in capitals only; write them alike")
     return Source(
         path=path,
         kind=table.kind,
