@@ -73,7 +73,8 @@ def read_table(path: Path, request: Request) -> TableOfRows:
     try:
         table, delimiter = _read(path)
     except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} is not a readable table: {first_line(error)}") from None
+        cure = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise UsageError(f"{path} is not a readable table: {first_line(error)}{cure}") from None
     if table.empty:
         raise UsageError(f"{path}: has column names and no rows; scores stand below them, a line each")
     rows = to_rows(table, request, str(path), delimiter)
