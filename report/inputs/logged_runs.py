@@ -41,7 +41,7 @@ def read_logged_runs(path: Path, request: Request) -> TableOfRows | None:
         return None
     runs: dict[str, dict[str, Any]] = {}
     for folder in sorted({file.parent for file in path.rglob(pattern)}):
-        above = [each for each in folder.parents[::-1] if each.is_relative_to(path)]
+        above = [each for each in reversed(folder.parents) if each.is_relative_to(path)]
         run = next(each for each in (*above, folder) if any(each.glob(pattern)))
         values = _last_events(folder) if pattern == EVENTS else _summary(folder)
         if run != folder:
@@ -84,7 +84,8 @@ def _last_events(folder: Path) -> dict[str, Any]:
 
 def _summary(folder: Path) -> dict[str, Any]:
     """Read a run's summary, and its configuration where that lies beside it."""
-    config = mapping(read_yaml(folder / "config.yaml")) if (folder / "config.yaml").is_file() else {}
+    # W&B's own, which is written otherwise than the configuration of a run of this project.
+    config = next((mapping(read_yaml(file)) for file in folder.glob("config.y*ml")), {})
     settings = {key: entry["value"] for key, entry in config.items() if "value" in mapping(entry)}
     summary = mapping(read_json(folder / SUMMARY))
     values = {key: value for key, value in (settings | summary).items() if key == _STEP or key[0] != "_"}
