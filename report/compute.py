@@ -175,10 +175,10 @@ def _scores(source: Source, rows: pd.DataFrame, notes: Sequence[str], request: R
     # A study's margin in percentage points is for outcomes in percent, of which it may have none.
     check_margins(kinds.values(), request.declared)
     check_chances(kinds.values(), declared)
-    if request.scale is not None and not source.is_table:
+    if request.scale and not source.is_table:
         raise UsageError(f"--scale is about a CSV; the scores of {source.path} are in percent as written")
     if source.is_table:
-        tasks = in_percent(tasks, kinds, request.scale, str(source.path))
+        tasks = in_percent(tasks, kinds, request.scales, str(source.path))
     runs, left_out = mean_scores(tasks)
     if runs.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import cast, get_args
 
 from base.command_line import Positional
 from base.errors import UsageError, unknown_name
 from base.sections import Section
 from report.significance.factor import Factor
 from report.statistics.looks import Plan, read_plan
-from scores.declarations import Scale, named_numbers
+from scores.declarations import Scale, named_numbers, named_words
 from scores.metrics import Declared
 from scores.published import PublishedSource
 from scores.rows import ROW_COLUMNS
@@ -64,6 +65,9 @@ class Request(Section):
     """Columns of a table that are scores, one benchmark each, where it has no column score."""
     names: str | None = None
     """How names of runs or models are made up, "{family}-{variant}-seed{seed}"; {_} stands for anything."""
+    sheet: str | None = None
+    """Which sheet of an Excel file; those with the same columns are one table if a flag says what sheets are,
+    --columns seed=sheet."""
     axis: tuple[str, ...] = ()
     """A column of a table that tells runs apart as family and seed do, such as size; may be given several
     times. Differences are then averaged over families at each of its levels. A study names its own."""
@@ -90,8 +94,11 @@ class Request(Section):
     """Outcomes of a table of which higher scores are better, where their name does not say it."""
     chance: tuple[str, ...] = ()
     """What guessing scores, "ewok=50"; shipped suites say theirs, and a table may in a column chance."""
-    scale: Scale | None = None
-    """Whether a table's percentages are written as fractions, to be taken times 100."""
+    direction: tuple[str, ...] = ()
+    """The same in one flag: "kl=lower gain=higher"."""
+    scale: tuple[str, ...] = ()
+    """How a table's percentages are written: fraction, to be taken times 100, or percent; by outcome:
+    "acc=fraction blimp=percent"."""
     paired: bool = False
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
@@ -127,7 +134,9 @@ class Request(Section):
     @property
     def table_flags(self) -> list[str]:
         """The flags that say how a table is to be read."""
-        return [f"--{name}" for name in ("axis", "columns", "scores", "names") if getattr(self, name)]
+        return [
+            f"--{name}" for name in ("axis", "columns", "scores", "names", "sheet") if getattr(self, name)
+        ]
 
     @cached_property
     def planned_looks(self) -> Plan | None:
@@ -137,6 +146,15 @@ class Request(Section):
             UsageError: For numbers that are no plan.
         """
         return read_plan(self.looks, "--looks")
+
+    @cached_property
+    def scales(self) -> Mapping[str, Scale]:
+        """How percentages are written, by outcome; ``""`` is about all others.
+
+        Raises:
+            UsageError: For a word that is no scale.
+        """
+        return cast(dict[str, Scale], named_words(self.scale, "--scale", get_args(Scale)))
 
     @cached_property
     def declared(self) -> Declared:
@@ -151,13 +169,23 @@ class Request(Section):
             raise UsageError(f"--chance {alone:g} names no outcome; write --chance NAME={alone:g}")
         if margin is not None and margin <= 0:
             raise UsageError(f"--margin {margin:g} is not a positive number of percentage points")
+        directions = named_words(self.direction, "--direction", ("lower", "higher"))
+        if "" in directions:
+            word = directions[""]
+            raise UsageError(f"--direction {word} names no outcome; write --direction NAME={word}")
         lower = dict.fromkeys(self.lower_is_better, True)
         higher = dict.fromkeys(self.higher_is_better, False)
         if both := sorted(lower.keys() & higher):
             raise UsageError(
                 f"{both[0]} stands behind --lower-is-better and --higher-is-better; name it once"
             )
-        return Declared(lower_is_better=lower | higher, chances=chances, margins=margins, margin=margin)
+        for name, word in directions.items():
+            if (lower | higher).get(name, word == "lower") != (word == "lower"):
+                raise UsageError(f"--direction {name}={word} contradicts another flag; name it once")
+        by_name = {name: word == "lower" for name, word in directions.items()}
+        return Declared(
+            lower_is_better=lower | higher | by_name, chances=chances, margins=margins, margin=margin
+        )
 
 
 def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, str]:

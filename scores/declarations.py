@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 import pandas as pd
@@ -107,6 +108,27 @@ def named_numbers(texts: Iterable[str], flag: str) -> tuple[dict[str, float], fl
     return by_name, nameless[0] if nameless else None
 
 
+def named_words(texts: Iterable[str], flag: str, allowed: Sequence[str]) -> dict[str, str]:
+    """Read ``acc=lower loss=higher``; a word that stands by itself has the name ``""``.
+
+    Args:
+        texts: As written after the flag.
+        flag: Its name, for errors.
+        allowed: The words that there are.
+
+    Raises:
+        UsageError: For another word, or two of one name.
+    """
+    by_name: dict[str, str] = {}
+    for text in texts:
+        name, _, word = text.rpartition("=")
+        if word not in allowed:
+            raise unknown_name(f"word in {flag}", word, allowed)
+        if by_name.setdefault(name, word) != word:
+            raise UsageError(f"{flag} says two of {name or 'all others'}; name each metric once")
+    return by_name
+
+
 def check_names(declared: Declared, present: Iterable[Any]) -> None:
     """Refuse what flags say of a metric that is not there.
 
@@ -122,8 +144,8 @@ def check_names(declared: Declared, present: Iterable[Any]) -> None:
     flags = {
         "--margin": declared.margins,
         "--chance": declared.chances,
-        "--lower-is-better": lower,
-        "--higher-is-better": declared.lower_is_better.keys() - lower,
+        "--lower-is-better or --direction": lower,
+        "--higher-is-better or --direction": declared.lower_is_better.keys() - lower,
     }
     for flag, values in flags.items():
         for name in sorted(set(map(str, values)) - set(names)):
@@ -183,51 +205,87 @@ NEAR = 1.5
 
 
 def in_percent(
-    tasks: pd.DataFrame, metrics: Mapping[Any, Metric], scale: Scale | None, origin: str
+    tasks: pd.DataFrame, metrics: Mapping[Any, Metric], scales: Mapping[str, Scale], origin: str
 ) -> pd.DataFrame:
     """Return scores of which those that count as percentages are so.
 
     Args:
         tasks: What ``comparable_scores`` returns of a table that somebody wrote.
         metrics: What the scores of each benchmark are.
-        scale: What the user said they are; None where nothing was said.
+        scales: What the user said they are, by benchmark or metric; ``""`` is about all others.
         origin: Where they come from, named in errors.
 
     Raises:
-        UsageError: For an arm that looks like fractions where nobody said what it is, or a fraction above 1.
+        UsageError: For an arm that looks like fractions where nobody said what it is, a fraction above 1, or
+            a name of no percentage.
     """
     is_percent = tasks["benchmark"].map(lambda name: metrics[name].is_percentage).astype(bool)
-    percentages = tasks[is_percent]
-    percentages = percentages.assign(size=percentages["score"].abs())
-    if percentages.empty and scale is not None:
-        raise UsageError(f"{origin}: no score is a percentage, which --scale {scale} is about; leave it out")
-    if scale == "fraction":
-        _refuse_percentages(percentages, origin)
-        return tasks.assign(score=tasks["score"].where(~is_percent, 100 * tasks["score"]))
-    if scale is None:
-        _refuse_fractions(percentages, origin)
-        _refuse_mixtures(percentages, origin)
-    return tasks
+    said = said_scales(tasks, scales)
+    _refuse_other_names(tasks, is_percent, scales, origin)
+    sizes = tasks.assign(size=tasks["score"].abs())
+    are_fractions = is_percent & (said == "fraction")
+    _refuse_percentages(sizes[are_fractions], origin)
+    _refuse_fractions(sizes[is_percent], said[is_percent] == "", origin)
+    _refuse_mixtures(sizes[is_percent & (said == "")], origin)
+    return tasks.assign(score=tasks["score"].where(~are_fractions, 100 * tasks["score"]))
 
 
-def _refuse_percentages(scores: pd.DataFrame, origin: str) -> None:
-    largest = scores.loc[scores["size"].idxmax()]
+def said_scales(rows: pd.DataFrame, scales: Mapping[str, Scale]) -> pd.Series:
+    """Return of each row what was said of its benchmark or metric, ``""`` where nothing was.
+
+    Args:
+        rows: With benchmark and metric.
+        scales: As of ``in_percent``.
+    """
+    names = (_names_of(*place) for place in zip(rows["benchmark"], rows["metric"], strict=True))
+    words = [next((scales[name] for name in (*of_row, "") if name in scales), "") for of_row in names]
+    return pd.Series(words, rows.index, dtype=str)
+
+
+def _names_of(benchmark: Any, metric: str) -> tuple[str, ...]:
+    """Under what names a row's scale may be said; a benchmark may stand apart by its head."""
+    return str(benchmark), getattr(benchmark, "name", str(benchmark)), metric
+
+
+def _refuse_other_names(
+    tasks: pd.DataFrame, is_percent: pd.Series, scales: Mapping[str, Scale], origin: str
+) -> None:
+    places = list(zip(tasks["benchmark"], tasks["metric"], is_percent, strict=True))
+    percentages = {name for *place, is_one in places for name in _names_of(*place) if is_one}
+    for name, scale in scales.items():
+        if name and name not in {name for *place, _ in places for name in _names_of(*place)}:
+            raise unknown_name("metric in --scale", name, sorted({str(place[0]) for place in places}))
+        if name not in percentages and (name or not percentages):
+            flag = f"--scale {f'{name}={scale}' if name else scale}"
+            raise UsageError(
+                f"{origin}: {name or 'no score'} is {'no' if name else 'a'} percentage, which {flag} is "
+                "about; leave it out"
+            )
+
+
+def _refuse_percentages(fractions: pd.DataFrame, origin: str) -> None:
+    if fractions.empty:
+        return
+    largest = fractions.loc[fractions["size"].idxmax()]
     if largest["size"] > 1:
         raise UsageError(
             f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
-            "which is no fraction; leave out --scale fraction, or write all scores alike"
+            "which is no fraction; write --scale NAME=fraction for each metric that is one, and all scores "
+            "of one metric alike"
         )
 
 
-def _refuse_fractions(scores: pd.DataFrame, origin: str) -> None:
+def _refuse_fractions(percentages: pd.DataFrame, is_unsaid: pd.Series, origin: str) -> None:
     """Refuse an arm, and a task over all arms, of which no score is above 1, unless all are 0."""
+    of_all = bool((percentages["size"] <= 1).all())
     for keys in (ARM, ["benchmark", "task"]):
-        largest = scores.groupby(keys)["size"].max()
+        largest = percentages[is_unsaid].groupby(keys)["size"].max()
         for names in largest[(largest > 0) & (largest <= 1)].index[:1]:
+            name = "" if of_all else f"{shlex.quote(str(names[0]))}="
             raise UsageError(
                 f"{origin}: no score of {' '.join(map(str, names))} is above 1; are these fractions? Scores "
-                "are percentages: add --scale fraction to have all of them times 100, or --scale percent if "
-                "they are that small"
+                f"are percentages: add --scale {name}fraction to have {'all of ' * of_all}them times 100, or "
+                f"--scale {name}percent if they are that small"
             )
 
 
@@ -238,6 +296,6 @@ def _refuse_mixtures(percentages: pd.DataFrame, origin: str) -> None:
         if len(small) and (100 * small).between(large.min() / NEAR, large.max() * NEAR).all():
             raise UsageError(
                 f"{origin}: scores of {benchmark} {task} are {scores['score'][small.idxmax()]:g} and "
-                f"{scores['score'][large.idxmax()]:g}; write all as percentages, or add --scale percent if "
-                "some are that small"
+                f"{scores['score'][large.idxmax()]:g}; write all as percentages, or add --scale "
+                f"{shlex.quote(str(benchmark))}=percent if some are that small"
             )

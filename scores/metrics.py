@@ -49,6 +49,8 @@ _GAINS = _words(
     "acc|accuracy|f1|auc|auroc|auprc|bleu|rouge[a-z]*|chrf|meteor|em|match|mcc|precision|recall|ndcg|mrr|r2|"
     "pass|scores?|wins?|win_rate|reward|elo|correlation|spearman|pearson|kappa"
 )
+_SPREADS = _words("std(err|dev)?|sd|sem|ci|var|variance|min|max")
+"""What stands beside a metric and is none."""
 _TURNED = _words(
     "neg(ative)?(?![a-z_]*likelihood)|minus|inv(erse)?|skill|gain|reduction|improvement|drop|decrease|increase|"
     "delta|diff(erence)?|change|saved|recovered|advantage"
@@ -344,6 +346,19 @@ def looks_like_a_loss(name: str) -> bool:
     """Whether a name is one of those under which people write down what is better when lower."""
     text = _plain(name)
     return _LOSSES.search(text) is not None or _MAYBE_LOSSES.search(text) is not None
+
+
+def is_known_score(name: str) -> bool:
+    """Whether a column of a table is one of scores by its name, be it a suite's or a metric's."""
+    if _SPREADS.search(_plain(name)):
+        return False
+    of_suite = name.lower() in {suite.lower() for suite in SUITES}
+    return (
+        of_suite
+        or known_metric(name) is not None
+        or looks_like_a_loss(name)
+        or _GAINS.search(_plain(name)) is not None
+    )
 
 
 def _refuse_mixtures(label: str, specs: Mapping[str, MetricSpec]) -> None:

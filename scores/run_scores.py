@@ -10,6 +10,7 @@ import pandas as pd
 from base.errors import UsageError, shown
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, of_each, with_primary
+from scores.spreads import cure_of_cell
 from scores.suites import (
     HARNESS_PREFIX,
     MEAN_OF_TASKS,
@@ -22,6 +23,8 @@ from scores.suites import (
 )
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
+SEED_NAME = r"(?i:seed|run|s)[\W_]*\d+"
+"""How a seed is written by its name, ``seed_1``."""
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
 
@@ -111,13 +114,16 @@ def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
     if bad.size:
         raise UsageError(
             f"{origin}: {name} {shown(str(column.iloc[bad[0]]))} in {_place(column, bad[0])} is not a number "
-            f"({bad.size} such cell(s)); correct or remove it"
+            f"({bad.size} such cell(s)); {cure_of_cell(str(column.iloc[bad[0]]))}"
         )
     return numbers
 
 
 def _seeds(column: pd.Series, origin: str) -> pd.Series:
     """Read seeds; those of other projects may be larger than ours."""
+    texts = column.astype(str).str.strip()
+    if not pd.api.types.is_numeric_dtype(column) and texts.str.fullmatch(SEED_NAME).all():
+        column = texts.str.replace(r"\D+", "", regex=True)
     numbers = _numbers(column, "seed", origin)
     if column.dtype.kind == "i" and numbers.min() >= 0:
         return column.astype("int64")

@@ -11,6 +11,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
+from report.inputs.logged_runs import SUMMARY, read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from report.inputs.study_checks import (
     FailedRun,
@@ -20,6 +21,8 @@ from report.inputs.study_checks import (
     source_notes,
 )
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
+from report.inputs.workbook import SUFFIX as EXCEL
+from report.inputs.workbook import read_workbook
 from report.readers.lm_eval import SUFFIX, read_results
 from report.readers.reading import TABLE, TableOfRows
 from report.readers.tables import SUFFIXES, read_table, to_rows
@@ -83,7 +86,9 @@ def read_source(path: Path, request: Request | None = None) -> Source:
     """
     path, request = Path(path), request or Request()
     if path.is_dir():
-        if not _is_study(path) and (results := read_results(path, request)):
+        if not _is_study(path) and (
+            results := read_results(path, request) or read_logged_runs(path, request)
+        ):
             return _of_table(results, path, request.axis)
         if flags := request.table_flags:
             raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
@@ -93,8 +98,13 @@ def read_source(path: Path, request: Request | None = None) -> Source:
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
     if file.suffix == SUFFIX and (results := read_results(file, request)):
         return _of_table(results, path, request.axis)
+    if file.suffix == EXCEL:
+        rows = to_rows(read_workbook(file, request), request, str(file), ";")
+        return _of_table(rows, path, request.axis)
+    if request.sheet is not None:
+        raise UsageError(f"--sheet is about an Excel file ({EXCEL}), and {path} is none; leave it out")
     if file.suffix not in SUFFIXES:
-        kinds = ", ".join((*SUFFIXES, SUFFIX))
+        kinds = ", ".join((*SUFFIXES, EXCEL, SUFFIX))
         raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
     return _of_table(read_table(file, request), path, request.axis)
 
@@ -102,7 +112,8 @@ def read_source(path: Path, request: Request | None = None) -> Source:
 def _is_study(path: Path) -> bool:
     study = StudyFolder(path)
     return study.study_file.is_file() or any(
-        x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders())
+        (x.is_run or x.is_scored) and not (x.path / SUMMARY).exists()
+        for x in (RunFolder(path), *study.run_folders())
     )
 
 
@@ -123,6 +134,11 @@ def source_of_frame(table: pd.DataFrame, request: Request | None = None) -> Sour
 
 def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
     rows, levels = with_settings(normalise_rows(table.table, str(path), axes), axes)
+    for column in ("variant", "benchmark"):
+        names = rows[column].drop_duplicates()
+        if (alike := names[names.str.lower().duplicated(keep=False)]).size:
+            pair = " and ".join(sorted(alike, key=lambda name: (name.lower(), name))[:2])
+            raise UsageError(f"{path}: the {column}s {pair} differ in capitals only; write them alike")
     return Source(
         path=path,
         kind=table.kind,

@@ -19,6 +19,7 @@ from report.part import Page, Part, Section
 from report.significance.axes import Combination, Level
 from report.significance.data_checks import clean_rows
 from report.significance.factor import Factor, is_paired
+from scores.declarations import said_scales
 from scores.head_descriptions import head_name, parse_head
 from scores.published import CITED, PublishedSource, read_published
 from scores.rows import NO_HEAD, NO_METRIC
@@ -69,25 +70,25 @@ def compute(analysis: Analysis) -> Published | None:
     request, source = analysis.request, analysis.source_as_read
     if request.published is None:
         return None
-    scale = 100.0 if request.scale == "fraction" else 1.0
     rows, _ = clean_rows(source.rows)
-    return beside_published(rows, request.published, analysis.source.factor, analysis.baseline, scale)
+    are_fractions = said_scales(rows, request.scales) == "fraction"
+    rows = rows.assign(score=rows["score"].where(~are_fractions, 100 * rows["score"]))
+    return beside_published(rows, request.published, analysis.source.factor, analysis.baseline)
 
 
 def beside_published(
-    rows: pd.DataFrame, source: PublishedSource, factor: Factor, baseline: Level, scale: float = 1.0
+    rows: pd.DataFrame, source: PublishedSource, factor: Factor, baseline: Level
 ) -> Published:
     """Set own scores beside a source's.
 
     Args:
-        rows: What ``normalise_rows`` returns, copies left out and not relabelled.
+        rows: What ``normalise_rows`` returns in percent, copies left out and not relabelled.
         source: Whose tables.
         factor: What is compared.
         baseline: With what.
-        scale: What scores are to be multiplied by to be percentages.
     """
     printed = read_published(source)
-    own, counterparts = _own_runs(rows, scale), _counterparts(printed)
+    own, counterparts = _own_runs(rows), _counterparts(printed)
     pairs = {place: families for place in own if (families := _counterpart(counterparts, place))}
     levels = [_record(place, [(1.0, own[place].to_numpy())], [(1.0, x)]) for place, x in pairs.items()]
     bases = {place: _baseline_of(place, factor, baseline) for place in pairs}
@@ -108,14 +109,14 @@ def beside_published(
     )
 
 
-def _own_runs(rows: pd.DataFrame, scale: float) -> dict[Place, pd.Series]:
+def _own_runs(rows: pd.DataFrame) -> dict[Place, pd.Series]:
     """Return scores by seed: of each task in each metric, and of each benchmark's mean under each head."""
     means = [run_scores(part)[0].assign(head=head) for head, part in rows.groupby("head")]
     of_benchmarks = pd.concat(means).assign(task=SINGLE_TASK, metric=NO_METRIC)
     names = list(Place._fields)
     every = pd.concat([rows[rows.task != SINGLE_TASK], of_benchmarks])[[*names, "seed", "score"]]
     return {
-        Place(*map(str, key)): scale * part.set_index("seed").score.astype(float)
+        Place(*map(str, key)): part.set_index("seed").score.astype(float)
         for key, part in every.groupby(names, sort=False)
     }
 

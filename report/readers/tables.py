@@ -19,9 +19,10 @@ import pandas as pd
 from base.errors import UsageError, first_line, shown, unknown_name
 from report.readers.reading import ONLY_FAMILY, SHOWN, TableOfRows, split_names
 from report.request import DECLARATIONS, NAME, Request
-from scores.metrics import looks_like_a_loss
+from scores.exports import refuse_names_of_runs, runs_of_export
+from scores.metrics import is_known_score
 from scores.rows import ROW_COLUMNS, some_of, unmark
-from scores.suites import SUITES, known_metric
+from scores.spreads import refuse_spreads
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"
@@ -72,7 +73,8 @@ def read_table(path: Path, request: Request) -> TableOfRows:
     try:
         table, delimiter = _read(path)
     except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} is not a readable table: {first_line(error)}") from None
+        cure = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise UsageError(f"{path} is not a readable table: {first_line(error)}{cure}") from None
     if table.empty:
         raise UsageError(f"{path}: has column names and no rows; scores stand below them, a line each")
     rows = to_rows(table, request, str(path), delimiter)
@@ -91,9 +93,9 @@ def _read(path: Path) -> tuple[pd.DataFrame, str]:
 
 def _parse(text: str) -> tuple[pd.DataFrame, str]:
     """Read every cell as text: a variant may be called ``none``."""
-    (blank,) = re.findall(r"\A(?:[ \t]*\n)*", text)
+    (blank,) = re.findall(r"\A(?:[ \t]*(?:#.*)?\n)*", text)
     num_skipped, header = blank.count("\n"), text.removeprefix(blank).partition("\n")[0]
-    delimiter = max((",", ";", "\t"), key=re.sub(r'"[^"]*"', "", header).count)
+    delimiter = max((",", ";", "\t", "|"), key=re.sub(r'"[^"]*"', "", header).count)
     # Without a header, a row of more fields than the first is an error; with one, pandas shifts its columns.
     cells = pd.read_csv(
         io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, skipinitialspace=True,
@@ -124,10 +126,15 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     context = _Context(request=request, origin=origin)
     if table.index.name != ROW:
         table = table.set_axis(pd.RangeIndex(1, len(table) + 1, name="data row"))
+    columns = (*request.names_of_columns.values(), *request.axis)
+    table = table.set_axis(list(map(str, table.columns)), axis=1)
+    table, notes = runs_of_export(table, columns, request.scores)
+    context.notes.extend(notes)
     table = _renamed(table, context)
     if table.empty:
         return TableOfRows(table=table)
     table = _finished(_as_text(table), context)
+    refuse_spreads(table, request.scores, origin)
     is_wide = "score" not in table.columns
     if is_wide:
         table = _wide_to_long(table, context)
@@ -139,7 +146,7 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     table = _identified(table, context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
-    if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
+    if {"score", "variant"} <= {*table.columns} and not pd.api.types.is_numeric_dtype(table["score"]):
         table = _without_gaps(table, context)
     family = table["family"] if "family" in table.columns else ONLY_FAMILY
     return TableOfRows(table=table.assign(family=family), notes=tuple(context.notes))
@@ -153,7 +160,6 @@ def _key(name: object) -> str:
 def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """Give columns the names that rows have for them, as the user says, or where they differ in letters."""
     columns, scores = context.request.names_of_columns, context.request.scores
-    table = table.set_axis(list(map(str, table.columns)), axis=1)
     flags = {theirs: f"--columns {ours}=" for ours, theirs in columns.items()}
     flags |= dict.fromkeys(scores, "--scores")
     if absent := [name for name in flags if name not in table.columns]:
@@ -230,7 +236,7 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
 def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
     no_scores = {_key(name) for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis, *_NAME_COLUMNS)}
     others = [x for x in table.columns if _key(x) not in no_scores and not _BOOKKEEPING.fullmatch(_key(x))]
-    is_known = {x: bool(x in SUITES or known_metric(x) or looks_like_a_loss(x)) for x in others}
+    is_known = {x: is_known_score(x) for x in others}
     has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
     numeric = [x for x in others if _is_number(table[x]).any() or (is_known[x] and has_figures[x])]
     if not all(is_known[name] for name in numeric):
@@ -254,6 +260,8 @@ def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     names = list(table[name_column].astype(str))
     fields, note = split_names(names, template, context.request.axis, context.origin)
     if template is None:
+        if name_column != NAME and "variant" not in table.columns and "seed" not in fields.columns:
+            refuse_names_of_runs(table, name_column, context.origin)
         is_of_both = "seed" in fields.columns and "seed" in table.columns
         if is_of_both and (_numbers(fields["seed"]).to_numpy() != _numbers(table["seed"]).to_numpy()).any():
             fields = pd.DataFrame({"variant": names})  # `gelu-s2` may be of size 2

@@ -163,13 +163,13 @@ def test_columns_and_flags_say_the_same(tmp_path: Path):
 def test_fractions_become_percentages(tmp_path: Path):
     """Only where they count as percentages: beside them a loss stays what it is."""
     frame = pd.concat([outcome("ewok", FRACTIONS), outcome("val_bpb", (0.9, 0.01))])
-    analysis = analysis_of(tmp_path, frame, scale="fraction")
+    analysis = analysis_of(tmp_path, frame, scale=("fraction",))
     means = analysis.arms.set_index(["benchmark", "variant"])["mean"]
     wanted = frame.groupby(["benchmark", "variant"])["score"].mean()
     found = {str(benchmark): means[benchmark] for benchmark in analysis.benchmarks}
     assert found["ewok"].to_numpy() == pytest.approx(100 * wanted["ewok"].to_numpy())
     assert found["val_bpb"].to_numpy() == pytest.approx(wanted["val_bpb"].to_numpy())
-    as_written = analysis_of(tmp_path, outcome("ewok", FRACTIONS), scale="percent").arms["mean"]
+    as_written = analysis_of(tmp_path, outcome("ewok", FRACTIONS), scale=("percent",)).arms["mean"]
     assert as_written.max() < 1
 
 

@@ -306,7 +306,7 @@ def test_the_page_and_the_tables_hold_the_numbers() -> None:
 def test_fractions_are_taken_times_100() -> None:
     rows = made({("gpt_neo", "gelu"): 57.0, ("gpt_neo", "relu"): 56.0})
     fractions = source_of_frame(rows.assign(score=rows.score / 100))
-    analysis = analysed(fractions, published="thesis", scale="fraction")
+    analysis = analysed(fractions, published="thesis", scale=("fraction",))
     expected = chosen(rows, variant="relu").mean()
     assert only(published.PART.of(analysis).levels, variant="relu")["own"] == pytest.approx(expected)
 

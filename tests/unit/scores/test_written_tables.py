@@ -1,0 +1,121 @@
+"""What people write in tables: means with spreads, capitals, names of seeds, and scales of their own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from base.errors import UsageError
+from report.inputs.sources import Source, read_source
+from report.request import Request
+from scores.metrics import is_known_score
+from tests.unit.report.studies import analysed
+
+
+def source(tmp_path: Path, text: str, **request: Any) -> Source:
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    return read_source(tmp_path / "a.csv", Request(**request))
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_mean"),
+    [
+        *((cell, True) for cell in ("45.2 ± 0.7", "45.2±.7", "45.2 +/- 0.7", "45.2 (0.7)", "45.2% ± 0.7%")),
+        *((cell, True) for cell in (r"$45.2_{\pm 0.7}$", r"$45.2 \pm 0.7$", "**45.2** ± 0.7", "45.2 (±0.7)")),
+        *((cell, False) for cell in ("45.2*", "45.2pts", "~45", "45 (best) 3")),
+    ],
+)
+@pytest.mark.parametrize(
+    "header", ["model,seed,MyBench,n", "model,seed,accuracy,params", "model,seed,score,benchmark"]
+)
+def test_a_mean_with_its_spread_is_no_run(cell: str, is_mean: bool, header: str, tmp_path: Path):
+    name = header.split(",")[2]
+    flags = {} if name == "score" else {"scores": (name,)} if not is_mean else {}
+    with pytest.raises(UsageError, match="is not a number") as told:
+        source(tmp_path, f"{header}\ngelu,1,{cell},3\nkan,1,{cell},3\n", **flags)
+    assert ("one row a run" in str(told.value)) == is_mean
+
+
+def test_a_column_of_spreads_beside_means_is_told_but_not_that_of_a_run_over_its_items(tmp_path: Path):
+    rows = "gelu,{}70.0,0.7\nkan,{}66.0,0.7\n"
+    with pytest.raises(UsageError, match="acc_std is a spread"):
+        source(tmp_path, "model,acc_mean,acc_std\n" + rows.format("", ""))
+    found = source(tmp_path, "model,seed,acc,acc_std\n" + rows.format("1,", "1,"), scores=("acc",))
+    assert list(found.rows.score) == [70, 66]
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ('variant,seed,acc\ngelu,1,"70,5"\nkan,1,"66,5"\n', "decimal point"),
+        ('variant,seed,ppl\ngelu,1,"1,200.5"\nkan,1,"1,300.5"\n', "between thousands"),
+        ("variant,seed,acc\ngelu,1,70\nGELU,1,71\n", "variants GELU and gelu"),
+        ("variant,seed,benchmark,score\ngelu,1,BLiMP,70\nkan,1,blimp,71\n", "benchmarks BLiMP and blimp"),
+    ],
+)
+def test_what_may_mean_two_things_is_refused_with_its_cure(text: str, cure: str, tmp_path: Path):
+    with pytest.raises(UsageError, match=cure):
+        source(tmp_path, text)
+
+
+@pytest.mark.parametrize("cells", [("1", "2"), ("seed1", "seed2"), ("Seed 1", "Seed 2"), ("s1", "run_2")])
+@pytest.mark.parametrize("separator", [",", "|", "\t"])
+def test_seeds_by_number_or_name_under_a_line_of_comment(cells, separator, tmp_path):
+    rows = [["Variant", "SEED", "Acc"], ["gelu", cells[0], "70"], ["gelu", cells[1], "71"]]
+    found = source(tmp_path, "# of May\n" + "\n".join(map(separator.join, rows)))
+    assert list(zip(found.rows.seed, found.rows.score, strict=True)) == [(1, 70), (2, 71)]
+
+
+@pytest.mark.parametrize("name", ["BLiMP", "acc", "test_acc", "Acc (%)", "exact_match", "val/loss"])
+def test_columns_that_are_scores_by_name(name: str):
+    assert is_known_score(name)
+    assert not is_known_score(f"{name}_std")
+
+
+MIXED = "variant,seed,acc,blimp\n" + "".join(
+    f"{v},{s},{(level + s) / 100},{level + s}\n"
+    for v, level in (("gelu", 70), ("kan", 60))
+    for s in (1, 2, 3)
+)
+
+
+def test_a_scale_may_be_said_of_one_metric(tmp_path: Path):
+    (tmp_path / "a.csv").write_text(MIXED)
+    with pytest.raises(UsageError, match="--scale acc=fraction"):
+        analysed(tmp_path / "a.csv")
+    for scale in (("acc=fraction",), ("fraction", "blimp=percent")):
+        runs = analysed(tmp_path / "a.csv", scale=scale).runs
+        means = runs.groupby([runs.benchmark.astype(str), "variant"]).score.mean()
+        assert means.to_dict() == pytest.approx(
+            {(b, v): x for b in ("acc", "blimp") for v, x in MEANS.items()}
+        )
+
+
+MEANS = {"gelu": 72.0, "kan": 62.0}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"scale": ("ac=fraction",)}, "metric in --scale 'ac'; did you mean 'acc'"),
+        ({"scale": ("acc=fracton",)}, "did you mean 'fraction'"),
+        ({"scale": ("acc=fraction", "acc=percent")}, "--scale says two of acc"),
+        ({"scale": ("acc=fraction", "blimp=fraction")}, "blimp of model gelu is 73, which is no fraction"),
+        ({"direction": ("ac=lower",)}, "did you mean 'acc'"),
+        ({"direction": ("acc=lowest",)}, "did you mean 'lower'"),
+        ({"direction": ("lower",)}, "--direction NAME=lower"),
+        ({"direction": ("acc=lower",), "higher_is_better": ("acc",)}, "contradicts"),
+    ],
+)
+def test_flags_of_single_metrics_that_do_not_fit(flags: dict[str, Any], message: str, tmp_path: Path):
+    (tmp_path / "a.csv").write_text(MIXED)
+    with pytest.raises(UsageError, match=message):
+        analysed(tmp_path / "a.csv", **flags)
+
+
+def test_a_direction_may_be_said_of_one_metric(tmp_path: Path):
+    (tmp_path / "a.csv").write_text(MIXED.replace("acc", "kl").replace("0.", "2."))
+    better = {
+        x.name: x.better for x in analysed(tmp_path / "a.csv", direction=("kl=lower",)).metrics.values()
+    }
+    assert better == {"kl": "lower", "blimp": "higher"}
