@@ -56,7 +56,6 @@ OVERVIEW = """usage: ffn-ablations COMMAND ...
 Type first:
   ffn-ablations try mine.py:MyFFN      does a layer of your own beat gelu?
   ffn-ablations study run quickstart   a complete small study, in minutes
-  ffn-ablations train tiny --ffn kan   one model, on a generated corpus
   ffn-ablations report scores.csv      compare variants in a table of your own
 
 Commands:

@@ -177,11 +177,11 @@ def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **plan
         "config": "as many parameters each; steps enough to leave the unigram plateau",
         "report": "differences below the margin, in nats a token, are negligible",
     }
-    lines = [
-        f"# {comments[key]}\n" * (key in comments)
-        + yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, sort_keys=False).strip()[1:-1]
-        for key, value in content.items()
-    ]
+    lines = []
+    for key, value in content.items():
+        lines += [f"# {comments[key]}"] if key in comments else []
+        line = yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, sort_keys=False)
+        lines.append(line.strip().removeprefix("{").removesuffix("}"))
     return "\n".join([*lines, ""])
 
 
