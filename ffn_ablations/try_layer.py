@@ -125,7 +125,11 @@ def main(args: Sequence[str] | None = None) -> int:
 def _study(options: TryArgs, layer: str) -> dict[str, Any]:
     """Return what a study's file says, but for what is planned."""
     others = [load_variant(one).name if names_file(one) else canonical(one) for one in options.against]
-    data = {"source": "files", "train_files": list(map(str, options.texts))} if options.texts else {}
+    data = (
+        {"source": "files", "train_files": list(map(str, options.texts))}
+        if options.texts
+        else {"source": "embedded"}
+    )
     return {
         "name": options.name or f"try-{layer}",
         "variants": [*options.against, options.layer],
@@ -168,7 +172,7 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
 def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **planned: Any) -> str:
     """Write a study's file, a line for each key."""
     config = {**study["config"], "optim": {"max_steps": steps}}
-    content = {**study, "families": families, **planned, "config": config}
+    content = {"name": study["name"], "families": families, **study, **planned, "config": config}
     comments = {
         "families": "the model: a config that ships",
         "variants": "by name; of a file by its place beside this one",
@@ -198,7 +202,7 @@ def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple
     parameters: dict[str, dict[str, int]] = {}
     for size in TEXT_SIZES if options.texts else EMBEDDED_SIZES:
         print(f"timing {STEPS_TIMED} steps of {size} with each variant", flush=True)
-        measured[size], parameters[size] = _measure(study, size, options.workers)
+        measured[size], parameters[size] = _measure(study, size, options)
         left = available(options.minutes, time.monotonic() - started_s)
         if not may_fit_larger(measured[size], size, left, options.workers):
             break
@@ -206,7 +210,7 @@ def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple
     return plan, parameters[plan.size]
 
 
-def _measure(study: Mapping[str, Any], size: str, workers: int) -> tuple[list[Seconds], dict[str, int]]:
+def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[list[Seconds], dict[str, int]]:
     """Train every variant for some steps, as many at once as in the study, in a folder that is then removed.
 
     Raises:
@@ -220,7 +224,14 @@ def _measure(study: Mapping[str, Any], size: str, workers: int) -> tuple[list[Se
         variants = [absolute_variant(one, Path(), "") for one in study["variants"]]
         text = _text({**study, "variants": variants}, {"gpt_neo": size}, STEPS_TIMED, seeds=[1])
         write_text(file, text)
-        short = SubmitArgs(study=file, runs_dir=runs, workers=workers, trust_remote_code=True, report=False)
+        short = SubmitArgs(
+            study=file, runs_dir=runs, workers=options.workers, trust_remote_code=True, report=False
+        )
+        if not options.dry_run:  # the study finds its texts prepared
+            cache = Path("runs", ".cache").absolute()
+            cache.mkdir(parents=True, exist_ok=True)
+            runs.mkdir()
+            (runs / ".cache").symlink_to(cache)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             is_undone = launch(short)
         cells = trained_cells(load_study(file, runs_dir_override(runs), True).planned)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -154,7 +155,7 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
     Raises:
         UsageError: If the constructor needs anything else.
     """
-    needed = _needed_arguments(module_class)
+    needed, module = _needed_arguments(module_class), sys.modules.get(module_class.__module__)
     kind: Kind = "block" if len(needed) == 2 else "activation"
     words = _WORD_STARTS.sub("-", module_class.__name__).replace("_", "-").lower().strip("-")
     documented = (inspect.cleandoc(module_class.__doc__ or "") or module_class.__name__).splitlines()[0]
@@ -181,7 +182,7 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
         kind=kind,
         build=build_block if kind == "block" else build_activation,
         formula=documented,
-        reference=Path(inspect.getfile(module_class)).name,
+        reference=Path(getattr(module, "__file__", None) or module_class.__module__).name,
         multiply_adds=multiply_adds,
     )
 
