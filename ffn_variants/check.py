@@ -81,7 +81,7 @@ def _cast(name: str, ffn: nn.Module, sizes: tuple[int, int], dtype: torch.dtype)
 
 
 def shapes(name: str, options: Options) -> None:
-    """The output has the shape and the dtype of the input, at odd sizes too."""
+    """The output has the shape and the dtype of the input, at odd sizes too, and is finite."""
     _build(name, options)  # these sizes at least
     for sizes in ODD_SIZES:
         try:
@@ -93,6 +93,10 @@ def shapes(name: str, options: Options) -> None:
             assert (y.shape, y.dtype) == (shape, torch.float32), (
                 f"an input of shape {shape} gives {tuple(y.shape)} in {y.dtype} at hidden_size "
                 f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape (..., D) and dtype"
+            )
+            assert torch.isfinite(y).all(), (
+                "an input of normal numbers gives NaN or infinity, which fails other checks too; look for "
+                "a division, a root or a logarithm"
             )
 
 
