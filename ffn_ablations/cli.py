@@ -25,6 +25,7 @@ class Command:
 
 
 COMMANDS = {
+    "try": Command("ffn_ablations.try_layer:main", "whether a layer of your own beats gelu, in 30 minutes"),
     "study run": Command("slurm.commands:study_run", "train, score and compare what a study's file names"),
     "study status": Command(
         "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
@@ -53,8 +54,8 @@ LIST = "list "
 OVERVIEW = """usage: ffn-ablations COMMAND ...
 
 Type first:
+  ffn-ablations try mine.py:MyFFN      does a layer of your own beat gelu?
   ffn-ablations study run quickstart   a complete small study, in minutes
-  ffn-ablations train tiny --ffn kan   one model, on a generated corpus
   ffn-ablations report scores.csv      compare variants in a table of your own
 
 Commands:

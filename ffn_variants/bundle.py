@@ -130,7 +130,7 @@ def _follow(family: FamilySpec, spec: Definition, own_texts: Mapping[str, str]) 
         waiting += [each.module for each in needed]
         if module == STAND_INS:
             done[module] += _entry(spec)
-            waiting += [spec.module] if _travels(spec.module) else []
+            waiting += ["ffn_variants.spec", *([spec.module] if _travels(spec.module) else [])]
     return done
 
 
@@ -153,9 +153,10 @@ def _entry(spec: Definition) -> str:
     """Write the lines that put the spec, which may stand in a tuple, into the registry of ``stand_ins``."""
     origin = f".{_flat(spec.module)}" if _travels(spec.module) else spec.module
     return (
-        f"\n\nfrom {origin} import {spec.name} as _specs  # noqa: E402\n\n"
+        "\n\nfrom .ffn_variants_spec import as_spec  # noqa: E402\n"
+        f"from {origin} import {spec.name} as _specs  # noqa: E402\n\n"
         "for _spec in _specs if isinstance(_specs, tuple) else (_specs,):\n"
-        "    FFN_VARIANTS[_spec.name] = _spec\n"
+        "    FFN_VARIANTS[as_spec(_spec).name] = as_spec(_spec)\n"
     )
 
 

@@ -22,6 +22,7 @@ from base.families import FAMILIES
 from base.sections import Section
 from ffn_variants.models.family_models import build_model
 from ffn_variants.registry import build_ffn, get_variant
+from ffn_variants.spec import FFNSpec
 from ffn_variants.variant_files import load_variant, names_file, variant_file
 
 DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
@@ -56,7 +57,7 @@ class CheckArgs(Section):
     """What ``ffn-ablations check`` is given."""
 
     variant: Positional[str]
-    """A file and the name of the FFNSpec in it, path/to/mine.py:SPEC; or a name that is registered."""
+    """A file and the name of the FFNSpec or nn.Module in it, path/to/mine.py:SPEC; or a registered name."""
     ffn_options: dict[str, int | float | bool | str] | None = None
     """Options of the variant, for example `init 0.5`."""
 
@@ -80,7 +81,7 @@ def _cast(name: str, ffn: nn.Module, sizes: tuple[int, int], dtype: torch.dtype)
 
 
 def shapes(name: str, options: Options) -> None:
-    """The output has the shape and the dtype of the input, at odd sizes too."""
+    """The output has the shape and the dtype of the input, at odd sizes too, and is finite."""
     _build(name, options)  # these sizes at least
     for sizes in ODD_SIZES:
         try:
@@ -92,6 +93,10 @@ def shapes(name: str, options: Options) -> None:
             assert (y.shape, y.dtype) == (shape, torch.float32), (
                 f"an input of shape {shape} gives {tuple(y.shape)} in {y.dtype} at hidden_size "
                 f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape (..., D) and dtype"
+            )
+            assert torch.isfinite(y).all(), (
+                "an input of normal numbers gives NaN or infinity, which fails other checks too; look for "
+                "a division, a root or a logarithm"
             )
 
 
@@ -279,10 +284,15 @@ def main(args: Sequence[str] | None = None) -> int:
     spec = load_variant(flags.variant) if names_file(flags.variant) else get_variant(flags.variant)
     options = dict(flags.ffn_options or {})
     spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them
+    return 0 if passes_all(spec, options) else 1
+
+
+def passes_all(spec: FFNSpec, options: Options) -> bool:
+    """Run every check of a registered variant, and print a line each."""
     print(f"{spec.name}: {spec.formula} ({spec.reference})")
     passed = [_passes(label, check, spec.name, options) for label, check in CHECKS.items()]
     print(f"{sum(passed)} of {len(CHECKS)} checks passed")
-    return 0 if all(passed) else 1
+    return all(passed)
 
 
 def _passes(label: str, check: Callable[[str, Options], None], name: str, options: Options) -> bool:

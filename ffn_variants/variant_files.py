@@ -1,4 +1,4 @@
-"""Variants from a user's own file: ``path/to/mine.py:SPEC``.
+"""Variants from a user's own file: ``path/to/mine.py:SPEC``, or the name of a class of ``nn.Module`` there.
 
 A file is run once for each content, as a module named by that content: its copies in a run's folder and
 beside a model's weights are the same module, and so the same variant. It is one file; what it imports is
@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from torch import nn
+
 from base.config_input import LONGEST_PATH_SHOWN
 from base.errors import UsageError, first_line, shown, unknown_name
 from base.model_folders import VARIANT_COPY
 from ffn_variants.registry import FFN_VARIANTS, register
-from ffn_variants.spec import FFNSpec
+from ffn_variants.spec import SIGNATURES, FFNSpec, as_spec
 
 MODULE = "ffn_variant_file_"
 _DIGITS = 12
@@ -33,7 +35,7 @@ class VariantFile:
 
     Attributes:
         path: The file, absolute.
-        attribute: The name of the spec in it.
+        attribute: The name of the spec or class in it.
         content: What was run, whatever the file holds now.
     """
 
@@ -84,7 +86,8 @@ def load_variant(place: str) -> FFNSpec:
     """Run a file of the user, and register the variant in it for the life of this process.
 
     Args:
-        place: ``path/to/mine.py:SPEC``: a Python file, and the name in it of an ``FFNSpec``.
+        place: ``path/to/mine.py:SPEC``: a Python file, and the name in it of an ``FFNSpec``, or of a class
+            of ``nn.Module`` (see ``ffn_variants.spec.spec_of_class``).
 
     Returns:
         The spec; the same one where a file of this content was loaded before.
@@ -132,16 +135,19 @@ def _split(place: str) -> tuple[Path, str]:
     if not name.endswith(".py"):
         raise UsageError(f"{shown(place)} names no Python file (.py) with a variant; {_EXAMPLE}")
     if not attribute.isidentifier():
-        raise UsageError(f"{place}: which of its names is the FFNSpec? Write {name}:{_spec_names(name)}")
+        raise UsageError(f"{place}: which of its names is the variant? Write {name}:{_spec_names(name)}")
     return Path(os.path.abspath(Path(name).expanduser())), attribute
 
 
 def _spec_names(name: str) -> str:
-    """What a file calls its specs, NAME or OTHER; it is read and not run."""
+    """What a file calls its specs, else its modules, NAME or OTHER; it is read and not run."""
     path = Path(name).expanduser()
-    assignments = (node for node in _parse(path, _read(path)).body if isinstance(node, ast.Assign))
-    names = [ast.unparse(each.targets[0]) for each in assignments if "FFNSpec(" in ast.unparse(each.value)]
-    return " or ".join(names) or "NAME"
+    body = _parse(path, _read(path)).body
+    assignments = (node for node in body if isinstance(node, ast.Assign))
+    specs = [ast.unparse(each.targets[0]) for each in assignments if "FFNSpec(" in ast.unparse(each.value)]
+    classes = (node for node in body if isinstance(node, ast.ClassDef))
+    modules = [each.name for each in classes if any("Module" in ast.unparse(base) for base in each.bases)]
+    return " or ".join(specs or modules) or "NAME"
 
 
 def _read(path: Path) -> bytes:
@@ -212,10 +218,25 @@ def _refuse_neighbours(path: Path, tree: ast.Module) -> None:
 
 
 def _find_spec(module: ModuleType, path: Path, attribute: str) -> FFNSpec:
-    names = [name for name, value in vars(module).items() if isinstance(value, FFNSpec)]
-    spec = getattr(module, attribute, None)
+    found = getattr(module, attribute, None)
+    if isinstance(found, type) and issubclass(found, nn.Module):
+        try:
+            return as_spec(found)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+    if isinstance(found, FFNSpec):
+        return found
+    names = [name for name, value in vars(module).items() if _is_variant(value, module)]
     if not names:
-        raise UsageError(f"{path}: has no FFNSpec; add {attribute} = FFNSpec(...)")
-    if not isinstance(spec, FFNSpec):
-        raise UsageError(f"{path}: {unknown_name('FFNSpec', attribute, names)}")
-    return spec
+        raise UsageError(
+            f"{path}: has no FFNSpec and no nn.Module; add class {attribute}(nn.Module) with {SIGNATURES}"
+        )
+    raise UsageError(f"{path}: {unknown_name('FFNSpec or nn.Module', attribute, names)}")
+
+
+def _is_variant(value: object, module: ModuleType) -> bool:
+    """Whether it is a spec, or a class of a module that is defined here."""
+    is_class = (
+        isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__
+    )
+    return is_class or isinstance(value, FFNSpec)

@@ -104,8 +104,9 @@ def _step(analysis: Analysis, step: NextStep) -> str:
     """Say what would be shown, how surely, at which cost, and by which command."""
     hours = [x.train_hours for x in analysis.facts if x.train_hours]
     cost = f", about {duration(3600 * step.num_runs * sum(hours) / len(hours))} of training" if hours else ""
-    study = analysis.source.title if analysis.source.title in shipped("study") else "STUDY.yaml"
-    is_study = analysis.source.design.written and step.command
+    design, title = analysis.source.design, analysis.source.title
+    study = design.typed or (title if title in shipped("study") else "STUDY.yaml")  # of an earlier version
+    is_study = design.written and step.command
     command = f": `ffn-ablations study run {study} {step.command}`" if is_study else ""
     return (
         f"{step.text} ({step.num_runs:,} runs{cost}) would show a difference of {step.compared} in "

@@ -136,6 +136,8 @@ class Design:
     seeds: tuple[int, ...]
     benchmarks: tuple[Benchmark, ...]
     written: bool
+    typed: str = ""
+    """What runs the study, behind ``study run``; empty where nothing tells."""
     report: StudyReport = field(default_factory=StudyReport)
     """What the study's file asks of its report."""
     looks: Plan | None = None
@@ -180,6 +182,7 @@ class _StudyFile(StudyAxes):
     heads: Names | None = None
     until: str | None = None
     cells: Names | None = None
+    typed: str = ""
     report: StudyReport = StudyReport()
 
 
@@ -210,6 +213,7 @@ def read_design(path: Path) -> Design | None:
         seeds=file.seeds,
         benchmarks=tuple(map(Benchmark, benchmarks)),
         written=True,
+        typed=file.typed,
         report=file.report,
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",

@@ -8,6 +8,7 @@ folder, whose name carries the hash of everything that can change the result.
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from base.config_input import deep_merge, find_config, parse_seeds, read_yaml
+from base.config_input import deep_merge, find_config, parse_seeds, read_yaml, shipped
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
@@ -34,6 +35,7 @@ from slurm.study.cells import (
     absolute_variant,
     expand_backbones,
     load_file_variants,
+    own_variants,
     trained_cells,
 )
 from slurm.study.expansion import Expansion, check_folders
@@ -58,6 +60,8 @@ class Study:
 
     config: StudyConfig
     folder: Path
+    typed: str = ""
+    """What runs it, behind ``ffn-ablations study run``."""
     planned: tuple[Cell, ...]
     """Every cell that there may be; of a study that tunes as it would be without."""
     decisions: Decisions | None = None
@@ -160,6 +164,7 @@ class Study:
         seeds = {cell.seed for cell in self.cells if cell.stage != TUNE} or set(self.config.all_seeds)
         content = {
             "name": self.config.name,
+            "typed": self.typed,
             "num_cells": len(self.cells),
             "families": list(self.config.families) or [PRETRAINED],
             "variants": list(self.config.models),
@@ -224,7 +229,9 @@ def load_study(
             check_values(trained_cells(planned[: len(planned) // len(config.all_seeds)]), config.tune)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
-    return Study(config=config, folder=planned[0].study_dir, planned=planned).now()
+    name = path.stem if path == shipped("study").get(path.stem) else shlex.quote(str(path))
+    typed = f"{name} --trust-remote-code" if own_variants(planned) else name
+    return Study(config=config, folder=planned[0].study_dir, typed=typed, planned=planned).now()
 
 
 def folder_of(path: Path, overrides: Mapping[str, Any] | None = None) -> Path:

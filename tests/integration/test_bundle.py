@@ -143,6 +143,14 @@ def test_an_import_that_cannot_travel_is_told(line: str, words: str) -> None:
         made_relative(f"{line}\n", str, "mine.py")
 
 
+@pytest.mark.ci
+def test_a_class_of_a_file_travels(tmp_path: Path, repository: Path, own_variants: None) -> None:
+    load_variant(f"{repository}/examples/gated_square.py:GatedSquare")
+    logits = save(tmp_path / "models" / "own", "gpt_neo", "gated-square")
+    found = run_bare(ELSEWHERE, tmp_path / "models", home=tmp_path)["own"]
+    assert torch.equal(torch.tensor(found[0]), logits), found
+
+
 def test_what_a_stand_in_lacks_is_told(tmp_path: Path, repository: Path, own_variants: None) -> None:
     text = (repository / "examples/xielu.py").read_text()
     (tmp_path / "mine.py").write_text(

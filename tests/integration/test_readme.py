@@ -12,8 +12,8 @@ import yaml
 
 from tests.processes import run_command
 
-READS_THE_HUB = "ffn-ablations train gpt-neo"
-"""How the command begins that reads TinyStories from the hub: here it is given ``--dry-run``."""
+TAKES_LONG = ("ffn-ablations train gpt-neo", "ffn-ablations try")
+"""How commands begin that read TinyStories from the hub, or fill minutes: here with ``--dry-run``."""
 STORIES = "Once upon a time.\n\n" * 200
 
 
@@ -66,7 +66,7 @@ def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study
         if words[1:3] == ["study", "run"]:
             assert run_study(*words[3:]) == 0, command
             continue
-        dry_run = ["--dry-run"] if command.startswith(READS_THE_HUB) else []
+        dry_run = ["--dry-run"] if command.startswith(TAKES_LONG) else []
         done = run_command("ffn_ablations", *words[1:], *dry_run)
         assert done.returncode == 0, (command, done.stderr)
     for block in blocks(readme, "python"):

@@ -37,3 +37,14 @@ def test_channel_elu_has_an_alpha_for_each_channel() -> None:
         second = module(torch.from_numpy(x)).numpy()
     for got, a in ((first, 1.5), (second, alpha)):
         np.testing.assert_allclose(got, np.where(x > 0, x, a * (np.exp(np.minimum(x, 0)) - 1)), atol=1e-12)
+
+
+def test_gated_square_is_its_formula_and_counts_its_products() -> None:
+    spec = load_variant(f"{EXAMPLES / 'gated_square.py'}:GatedSquare")
+    module = spec.build(3, 5).double()
+    x = X[:, None] * np.array([1.0, -2.0, 0.5])
+    gate, up, down = (each.detach().numpy() for each in module.parameters())
+    with torch.no_grad():
+        got = module(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, (np.maximum(x @ gate.T, 0) ** 2 * (x @ up.T)) @ down.T, atol=1e-9)
+    assert spec.multiply_adds(3, 5) == spec.num_params(3, 5) == 3 * 3 * 5

@@ -127,6 +127,11 @@ WRONG = {
         "torch.compile",
         "compiled it gives another output",
     ),
+    "nan": (
+        bent(lambda x, s: x * s / torch.relu(x - 1e9)),
+        "shapes and dtype",
+        "an input of normal numbers gives NaN or infinity",
+    ),
     "infinite": (
         bent(lambda x, s: x * s / torch.relu(x - 1e9)),
         "a step of training in every family",

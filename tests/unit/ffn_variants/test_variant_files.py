@@ -12,13 +12,23 @@ import pytest
 import torch
 import yaml
 from torch import nn
+from transformers import AutoModelForCausalLM
 
-from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, build_ffn, get_variant, load_variant, register
+from ffn_variants import (
+    FFN_VARIANTS,
+    FFNSpec,
+    UsageError,
+    build_ffn,
+    build_model,
+    get_variant,
+    load_variant,
+    register,
+)
 from ffn_variants import registry as registry_module
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variant_files import MODULE, is_loaded, variant_file
-from tests.cases import own_spec
+from tests.cases import SMALL, forget_variants, own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -109,6 +119,71 @@ def test_mistakes_are_one_line(case, tmp_path, write, monkeypatch):
     assert "\n" not in told
     assert before == FFN_VARIANTS
     assert "helper" not in set(sys.modules) - modules
+
+
+CLASSES = """
+import torch
+from torch import nn
+
+class PlainGELU2(nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(1.7 * x) * x
+
+class Sloped(nn.Module):
+    def __init__(self, width: int, start: float = 0.5):
+        super().__init__()
+        self.slope = nn.Parameter(torch.full((width,), start))
+
+    def forward(self, x):
+        return self.slope * x
+
+class InOrder(nn.Module):
+    def __init__(self, d, f):
+        super().__init__()
+        self.up, self.down = nn.Linear(d, f), nn.Linear(f, d, bias=False)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu() * self.up(x))
+
+class ByName(InOrder):
+    def __init__(self, intermediate_size, hidden_size):
+        super().__init__(hidden_size, intermediate_size)
+
+class NoProducts(nn.Module):
+    def __init__(self, hidden_size, intermediate_size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(hidden_size, hidden_size))
+
+    def forward(self, x):
+        return (x[..., None] * self.weight).sum(-2) if x.sum().item() else x
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "called", "kind", "num_params", "multiply_adds"),
+    [  # of widths 3 and 5
+        ("PlainGELU2", "plain-gelu2", "activation", 38, 30),
+        ("Sloped", "sloped", "activation", 43, 30),
+        ("InOrder", "in-order", "block", 35, 45),  # it multiplies by the first matrix twice
+        ("ByName", "by-name", "block", 35, 45),
+        ("NoProducts", "no-products", "block", 9, 9),
+    ],
+)
+def test_a_class_alone_is_a_variant_and_its_model_is_loaded_again(
+    name, called, kind, num_params, multiply_adds, write, tmp_path
+):
+    spec = load_variant(f"{write(CLASSES)}:{name}")
+    assert (spec.name, spec.kind, get_variant(called)) == (called, kind, spec)
+    before = torch.random.get_rng_state()
+    assert (spec.num_params(3, 5), spec.multiply_adds(3, 5)) == (num_params, multiply_adds)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert load_variant(f"{shutil.copy(tmp_path / 'mine.py', tmp_path / 'copy.py')}:{name}") is spec
+    model = build_model("gpt_neo", called, **SMALL).eval()
+    model.save_pretrained(tmp_path / "model")
+    forget_variants(called)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
+    ids = torch.arange(10)[None]
+    assert torch.equal(again(ids).logits, model(ids).logits)
 
 
 def test_packages_and_this_project_may_be_imported_wherever_the_file_lies(write, repository):

@@ -408,7 +408,7 @@ def test_contrasts_asked_for_are_in_the_answer():
 
 def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
     def step(name: str, power: float, num_runs: int) -> NextStep:
-        return NextStep(text=name, compared="`kan`", command="", power=power, num_runs=num_runs)
+        return NextStep(text=name, compared="`kan`", command="--seeds 1-9", power=power, num_runs=num_runs)
 
     steps = (step("many runs", 0.8, 40), step("hardly ever", 0.4, 1), step("few runs", 0.6, 10))
     part = Part(name="mine", compute=bool, section=lambda *_: None, steps=lambda *_: steps)
@@ -417,6 +417,9 @@ def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
     assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")
     assert second.startswith("many runs (40 runs)")
     assert care == ["Added runs are a second reading (docs/statistics.md)."]
+    design = replace(found.source.design, written=True, typed="my.yaml --trust-remote-code")
+    first, *_ = make_card(replace(found, source=replace(found.source, design=design))).steps
+    assert first.endswith(": `ffn-ablations study run my.yaml --trust-remote-code --seeds 1-9`.")
 
 
 @pytest.fixture

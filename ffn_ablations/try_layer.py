@@ -1,0 +1,280 @@
+"""``ffn-ablations try mine.py:MyFFN``: check a layer; write and run the study that fits into some minutes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, Field
+
+from base.command_line import Positional, parse_flags
+from base.config_input import find_config, read_yaml
+from base.errors import UsageError
+from base.files import write_text
+from base.options import check_name
+from base.printing import duration
+from base.sections import Section
+from ffn_ablations.try_plan import (
+    EMBEDDED_SIZES,
+    SIZES,
+    TEXT_SIZES,
+    TUNING_SEEDS,
+    WIDEN,
+    Plan,
+    Seconds,
+    available,
+    choose,
+    may_fit_larger,
+)
+from ffn_variants.check import passes_all
+from ffn_variants.variant_files import load_variant, names_file
+from pretrain.data.text_summary import doubts, in_one_line, read_through
+from pretrain.resolution import load_config
+from slurm.arguments import AtLeastOne, SubmitArgs, runs_dir_override
+from slurm.cell_state import logged, read_state
+from slurm.launch import launch
+from slurm.study.cells import RunCell, absolute_variant, trained_cells
+from slurm.study.ffn_levels import canonical
+from slurm.study.study import load_study
+from slurm.study_dry_run import CHARACTERS_PER_TOKEN, model_costs
+
+DESCRIPTION = """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
+
+A class of nn.Module is enough: one whose constructor takes nothing, or the inner width, is an activation
+between two linear layers; one that takes hidden_size and intermediate_size is a whole FFN.
+
+Examples:
+  ffn-ablations try mine.py:MyFFN
+  ffn-ablations try mine.py:MyFFN --texts stories.jsonl.gz --minutes 60
+
+It writes try-<layer>.yaml, and goes on with that file where it is there already."""
+STEPS_TIMED = 40
+CELLS_PER_JOB = 4
+MOST_EPOCHS = 4
+"""Of texts that are enough for the smallest size."""
+
+
+def _study_name(name: str | None) -> str | None:
+    return name and check_name(name)
+
+
+class TryArgs(Section):
+    """What ``ffn-ablations try`` is given."""
+
+    layer: Positional[str]
+    """A file and the name of a class of nn.Module, or of an FFNSpec, in it: path/to/mine.py:MyFFN."""
+    texts: tuple[Path, ...] = ()
+    """Files or folders of text to train on: jsonl, parquet, txt. Without any a generated corpus shows that
+    the layer works, and ranks nothing."""
+    minutes: Annotated[float, Field(gt=0, le=100_000)] = 30.0
+    """What all of it may take on this machine."""
+    against: Annotated[tuple[str, ...], Field(min_length=1)] = ("gelu", "swiglu")
+    """What it is compared with; the first is the baseline."""
+    cluster: Path | None = None
+    """Run the study as jobs of SLURM with this preset; it is timed here."""
+    name: Annotated[str | None, AfterValidator(_study_name)] = None
+    """Of the study and its file, NAME.yaml (default: try-<layer>)."""
+    workers: AtLeastOne = 2
+    """Runs at the same time."""
+    dry_run: bool = False
+    """Check, time and show the plan; leave nothing."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Check a layer, plan a study and run it; returns 1 where a check failed or runs are left."""
+    started_s = time.monotonic()
+    options = parse_flags(TryArgs, args, prog="ffn-ablations try", description=DESCRIPTION)
+    spec = load_variant(options.layer)
+    if not passes_all(spec, {}):
+        print("mend what failed, as its line says, and give the command again")
+        return 1
+    study = _study(options, spec.name)
+    file = Path(f"{study['name']}.yaml")
+    if file.exists():
+        _check_same_layers(file, study["variants"])
+        print(f"{file} is there: going on with it, without timing; for a new plan remove it, or give --name")
+    else:
+        _look_at_texts(options, study)
+        plan, parameters = _plan(options, study, started_s)
+        print(_describe(file, plan, parameters, options))
+        if options.dry_run:
+            return 0
+        write_text(file, _planned_text(study, plan))
+    return launch(
+        SubmitArgs(
+            study=file,
+            cluster="slurm" if options.cluster else "local",
+            preset=options.cluster,
+            max_running=options.workers if options.cluster else None,
+            workers=options.workers,
+            cells_per_job=CELLS_PER_JOB,
+            trust_remote_code=True,  # its files were typed
+            dry_run=options.dry_run,
+        )
+    )
+
+
+def _study(options: TryArgs, layer: str) -> dict[str, Any]:
+    """Return what a study's file says, but for what is planned."""
+    others = [load_variant(one).name if names_file(one) else canonical(one) for one in options.against]
+    data = (
+        {"source": "files", "train_files": list(map(str, options.texts))}
+        if options.texts
+        else {"source": "embedded"}
+    )
+    return {
+        "name": options.name or f"try-{layer}",
+        "variants": [*options.against, options.layer],
+        "config": {"model": {"ffn_budget": "params"}, "data": data},
+        "evaluation": {"suites": []},
+        "report": {
+            "baseline": others[0],
+            "contrasts": [f"{layer} - {other}" for other in others[1:]],
+            "primary": ["held-out-loss"],
+            "margins": {"held-out-loss": 0.02},
+        },
+    }
+
+
+def _check_same_layers(file: Path, typed: Sequence[str]) -> None:
+    """Refuse a study that names files which nobody typed, as it would run them."""
+    variants = read_yaml(file).get("variants") or ()
+    named, wanted = ({str(absolute_variant(x, Path(), "")) for x in each} for each in (variants, typed))
+    if named != wanted:
+        raise UsageError(f"{file} is there and compares {', '.join(sorted(named))}; give another --name")
+
+
+def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
+    """Say what the texts hold and what looks wrong with them."""
+    if not options.texts:
+        print("texts: none given, so a generated corpus: it shows that the layer works, and ranks nothing")
+        return
+    name, size = next(iter(TEXT_SIZES.items()))
+    config = load_config(find_config(Path(name), "config"), overrides={"data": study["config"]["data"]})
+    summary = read_through(config.data)
+    print(f"texts: {in_one_line(config.data, summary)}")
+    tokens = size.steps * config.train.batch_size * config.data.block_size
+    epochs = tokens * CHARACTERS_PER_TOKEN / max(1, summary.characters)
+    if epochs > MOST_EPOCHS:
+        print(f"note: a run reads these texts {epochs:,.0f} times; more text tells more")
+    for doubt in doubts(config.data, summary):
+        print(doubt)
+
+
+def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **planned: Any) -> str:
+    """Write a study's file, a line for each key."""
+    config = {**study["config"], "optim": {"max_steps": steps}}
+    content = {"name": study["name"], "families": families, **study, **planned, "config": config}
+    comments = {
+        "families": "the model: a config that ships",
+        "variants": "by name; of a file by its place beside this one",
+        "seeds": "runs of each variant; a wider range adds to what is done",
+        "tune": "each variant gets its own best learning rate; the grid may grow",
+        "config": "as many parameters each; steps enough to leave the unigram plateau",
+        "report": "differences below the margin, in nats a token, are negligible",
+    }
+    lines = []
+    for key, value in content.items():
+        lines += [f"# {comments[key]}"] if key in comments else []
+        line = yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, sort_keys=False)
+        lines.append(line.strip().removeprefix("{").removesuffix("}"))
+    return "\n".join([*lines, ""])
+
+
+def _planned_text(study: Mapping[str, Any], plan: Plan) -> str:
+    size = SIZES[plan.size]
+    fields = {"optim.learning_rate": size.rates, "seeds": list(TUNING_SEEDS), "widen": WIDEN, "shared": False}
+    tune = {"tune": fields} if plan.is_tuned else {}
+    return _text(study, {"gpt_neo": plan.size}, size.steps, seeds=f"1-{plan.seeds}", **tune)
+
+
+def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple[Plan, dict[str, int]]:
+    """Time the sizes that may fit, and choose; returns the parameters of each variant's model as well."""
+    measured: dict[str, list[Seconds]] = {}
+    parameters: dict[str, dict[str, int]] = {}
+    for size in TEXT_SIZES if options.texts else EMBEDDED_SIZES:
+        print(f"timing {STEPS_TIMED} steps of {size} with each variant", flush=True)
+        measured[size], parameters[size] = _measure(study, size, options)
+        left = available(options.minutes, time.monotonic() - started_s)
+        if not may_fit_larger(measured[size], size, left, options.workers):
+            break
+    plan = choose(measured, options.minutes, options.workers, time.monotonic() - started_s)
+    return plan, parameters[plan.size]
+
+
+def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[list[Seconds], dict[str, int]]:
+    """Train every variant for some steps, as many at once as in the study, in a folder that is then removed.
+
+    Raises:
+        UsageError: If one fails.
+    """
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import slurm.worker"], check=True, capture_output=True)
+    process_s = time.monotonic() - start
+    with tempfile.TemporaryDirectory(prefix="ffn-try-") as folder:
+        file, runs = Path(folder, "timing.yaml"), Path(folder, "runs")
+        variants = [absolute_variant(one, Path(), "") for one in study["variants"]]
+        text = _text({**study, "variants": variants}, {"gpt_neo": size}, STEPS_TIMED, seeds=[1])
+        write_text(file, text)
+        short = SubmitArgs(
+            study=file, runs_dir=runs, workers=options.workers, trust_remote_code=True, report=False
+        )
+        if not options.dry_run:  # the study finds its texts prepared
+            cache = Path("runs", ".cache").absolute()
+            cache.mkdir(parents=True, exist_ok=True)
+            runs.mkdir()
+            (runs / ".cache").symlink_to(cache)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            is_undone = launch(short)
+        cells = trained_cells(load_study(file, runs_dir_override(runs), True).planned)
+        errors = [f"{one.variant}: {read_state(one.study_dir, one.run_id).error}" for one in cells]
+        if is_undone:
+            error = next(each for each in errors if not each.endswith(": "))
+            raise UsageError(f"{STEPS_TIMED} steps of {size} failed; {error}")
+        return _seconds(cells, process_s), {cell.variant: model_costs(cell.config)[0] for cell in cells}
+
+
+def _seconds(cells: Sequence[RunCell], process_s: float) -> list[Seconds]:
+    """Read what finished runs took; what is compiled is kept, so that later runs take the least of it."""
+    found, compiling = [], []
+    for cell in cells:
+        state, lines = read_state(cell.study_dir, cell.run_id), list(logged(cell.run_dir))
+        steps = [line for line in lines if "tokens_per_s" in line]
+        # Both are of the last step, an evaluation coming after the line of its step.
+        evaluated = next(line["time_s"] for line in reversed(lines) if "eval_loss" in line)
+        compiling.append(steps[-1]["compile_s"])
+        pace = sum(1 / line["tokens_per_s"] for line in steps) / len(steps)
+        found.append(
+            Seconds(
+                start=state.finished_s - state.started_s - evaluated + process_s / CELLS_PER_JOB,
+                step=pace * steps[-1]["tokens"] / STEPS_TIMED,
+                evaluation=evaluated - steps[-1]["time_s"],
+            )
+        )
+    return [Seconds(each.start + min(compiling), each.step, each.evaluation) for each in found]
+
+
+def _describe(file: Path, plan: Plan, parameters: Mapping[str, int], options: TryArgs) -> str:
+    """Say what is run, in few lines."""
+    size = SIZES[plan.size]
+    rate = f"{size.learning_rate:g} for all, as there is no time to tune it"
+    if plan.is_tuned:
+        rate = f"each its own, of {', '.join(map(str, size.rates))} at {len(TUNING_SEEDS)} other seeds"
+    where = f", as jobs of SLURM ({options.cluster}) at this machine's speed" if options.cluster else ""
+    lines = {
+        "study": file,
+        "variants": ", ".join(f"{name} ({count:,} parameters)" for name, count in parameters.items()),
+        "model": f"{plan.size}, {size.steps:,} steps",
+        "seeds": f"{plan.seeds} of each",
+        "rate": rate,
+        "takes": f"at most about {duration(plan.seconds)}, {options.workers} runs at a time{where}",
+    }
+    return "\n".join(f"{name:<10}{value}" for name, value in lines.items())

@@ -1,0 +1,80 @@
+"""``ffn-ablations try``: what it refuses, the file that it writes, and what it measures."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from base.errors import UsageError
+from ffn_ablations.try_layer import TryArgs, _planned_text, _study, main
+from ffn_ablations.try_plan import Plan
+from ffn_variants import load_variant
+from slurm.study.study import load_study
+
+pytestmark = pytest.mark.usefixtures("own_variants")
+LAYER = """
+import torch
+from torch import nn
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return 2 * torch.nn.functional.gelu(x)
+
+class Endless(nn.Module):
+    def forward(self, x):
+        return torch.sqrt(x - 1e9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(LAYER)
+
+
+@pytest.mark.ci
+def test_a_layer_that_fails_a_check_is_not_run(capsys):
+    assert main(["mine.py:Endless"]) == 1
+    assert "FAILED  gradients" in capsys.readouterr().out
+    assert [path.name for path in Path().iterdir()] == ["mine.py"]
+
+
+@pytest.mark.parametrize("is_tuned", [True, False])
+@pytest.mark.parametrize("texts", [[], ["text.txt"]])
+def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts):
+    Path("text.txt").write_text("One.<|endoftext|>Two.")
+    options = TryArgs(layer="mine.py:Doubled", texts=texts, name="mine")
+    load_variant(options.layer)
+    Path("mine.yaml").write_text(
+        _planned_text(_study(options, "doubled"), Plan("mini-gpt-neo", 4, is_tuned, 1.0))
+    )
+    text = Path("mine.yaml").read_text()
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(text.splitlines()) == len(comments) + len(yaml.safe_load(text))
+    study = load_study(Path("mine.yaml"), trust_remote_code=True)
+    assert bool(study.config.tune) == is_tuned
+    assert [(cell.variant, cell.seed) for cell in study.planned] == [
+        (variant, seed) for seed in (1, 2, 3, 4) for variant in ("gelu", "swiglu", "doubled")
+    ]
+    for cell in study.planned:
+        config = cell.config
+        assert (config.optim.max_steps, config.model.hidden_size) == (1000, 64)
+        assert config.data.source == ("files" if texts else "embedded")
+    assert study.config.report.contrasts == ("doubled - swiglu",)
+    assert study.typed == "mine.yaml --trust-remote-code"
+
+
+@pytest.mark.ci
+def test_a_file_that_names_other_layers_is_not_run():
+    Path("try-doubled.yaml").write_text("name: try-doubled\nvariants: [gelu, other.py:Mine]\n")
+    with pytest.raises(UsageError, match=r"compares .*other.py:Mine, gelu; give another --name"):
+        main(["mine.py:Doubled"])
+
+
+@pytest.mark.slow
+def test_a_plan_is_of_what_was_measured_and_leaves_nothing(capsys):
+    assert main(["mine.py:Doubled", "--against", "gelu", "--minutes", "600", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "gelu (136,320 parameters), doubled (136,320 parameters)" in said
+    assert "20 of each" in said
+    assert [path.name for path in Path().iterdir()] == ["mine.py"]
