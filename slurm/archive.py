@@ -3,7 +3,7 @@
     ffn-ablations study archive runs/zoo --out zoo.tar.xz
     ffn-ablations study archive zoo.tar.xz --restore
     ffn-ablations report runs/zoo --out report
-    ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
+    ffn-ablations study run zoo --add mine.py:SPEC
 
 The third line writes the report again, from the same numbers. The fourth goes on with the study: what was
 brought back is finished, and a newcomer is trained and judged like the others. Host names and command lines

@@ -42,7 +42,7 @@ def study_run(args: Sequence[str] | None = None) -> int:
         ffn-ablations study run quickstart --workers 2
         ffn-ablations study run thesis --cluster slurm --preset one-gpu
         ffn-ablations study run my-study.yaml --dry-run
-        ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
+        ffn-ablations study run zoo --add mine.py:SPEC
 
     The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished
     ones resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes
