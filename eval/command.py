@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from base.command_line import Positional, read_flags
-from base.config_input import read_yaml
+from base.config_input import find_study_folder, read_yaml
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check, explain
@@ -74,14 +74,15 @@ def main(args: Sequence[str] | None = None) -> int:
     from scores.run_scores import summary
 
     folders = [Path(word) for word in typed.values.get(("include_path",), ())]
-    config = study_config([Path(word) for word in typed.values[("runs",)]], folders)
+    paths = [find_study_folder(Path(word)) for word in typed.values[("runs",)]]
+    config = study_config(paths, folders)
     if {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
     sources = check_sources(config)  # before a model is looked for on the hub
-    runs, notes = find_runs(arguments.runs, config.finetune.resolve("").seeds)
+    runs, notes = find_runs(paths, config.finetune.resolve("").seeds)
     for note in notes + sources:
         print(f"note: {note}", file=sys.stderr)
     outcome = evaluate_runs(runs, config, arguments.workers, trust_remote_code=arguments.trust_remote_code)

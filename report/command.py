@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from base.command_line import parse_flags
+from base.config_input import find_study_folder
 from base.errors import UsageError
 from base.run.folder_names import REPORT_NAME, StudyFolder
 from report.page import summary
@@ -27,6 +28,8 @@ def main(args: Sequence[str] | None = None) -> int:
         _refuse_source_after_flag(request)
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from report.write import write_report  # matplotlib, which takes half a second
+
+    request = request.model_copy(update={"source": find_study_folder(request.source)})
 
     out = request.out or _usual_folder(request.source)
     analysis = write_report(request.source, out, request)

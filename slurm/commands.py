@@ -15,6 +15,7 @@ import psutil
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
+from base.config_input import find_study_folder
 from base.errors import UsageError
 from base.printing import duration
 from base.run.folder_names import StudyFolder
@@ -84,9 +85,9 @@ class StatusArgs(CancelArgs):
 def study_status(args: Sequence[str] | None = None) -> None:
     """Show every cell of a study: waiting, queued, running, done, failed or missing.
 
-        ffn-ablations study status runs/quickstart
-        ffn-ablations study status runs/quickstart --watch
-        ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
+        ffn-ablations study status quickstart            # what is in runs/quickstart
+        ffn-ablations study status quickstart --watch
+        ffn-ablations study status quickstart --watch --html    # also as a page, status/status.html
 
     Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
     """
@@ -113,6 +114,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
 
 def _folder(study: Path, runs_dir: Path | None) -> Path:
     """Find the folder of a study by what was typed; nothing that the study names is run."""
+    study = find_study_folder(study, runs_dir)
     if study.is_dir():
         return study
     from slurm.study.study import folder_of
