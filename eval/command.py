@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, ValidationError
 
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
-Examples:
-  ffn-ablations eval runs/quickstart               # all of a study, as its study.yaml says
+  ffn-ablations eval quickstart                    # all of runs/quickstart, as its study.yaml says
   ffn-ablations eval runs/thesis --suites blimp --blimp-dir DATA/blimp
-  ffn-ablations eval runs/thesis --suites babylm23 --protocol babylm23    # scored as another tool does
   ffn-ablations eval RUN --tasks arc_easy          # a task of lm-eval
   ffn-ablations eval RUN --classify ag-news my/task.yaml    # fine-tuned; ffn-ablations list tasks
   ffn-ablations eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
-keeps its scores in eval/rows.parquet (and .csv), and every item in eval/items/. What fails does not stop the
-rest."""
+keeps its scores in eval/rows.csv, and every item in eval/items/. What fails does not stop the rest."""
 
 
 BACKBONES_DIR = Path("runs", "backbones")
@@ -42,6 +39,12 @@ BACKBONES_DIR = Path("runs", "backbones")
 
 class EvaluateArgs(EvalConfig):
     """What ``ffn-ablations eval`` is asked to do."""
+
+    common: ClassVar = (
+        *("runs", "suites", "tasks", "classify", "protocol.preset", "blimp_dir", "glue_dir"),
+        *("text_file", "max_pairs", "device", "workers", "finetune.head"),
+        *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
+    )
 
     runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,11 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 class SubmitArgs(Section):
     """Run the cells of a study that are not done yet, then write its report."""
 
+    common: ClassVar = (
+        *("study", "dry_run", "texts", "validation_texts", "txt_split", "workers", "cells_per_job", "seeds"),
+        *("variants", "add", "device", "cluster", "preset", "runs_dir", "trust_remote_code"),
+    )
+
     study: Positional[Path]
     """The study's YAML file, or the name of a shipped one."""
     cluster: Literal["local", "slurm"] = "local"
@@ -27,13 +32,15 @@ class SubmitArgs(Section):
     """With slurm: jobs that run at the same time (default: the preset's, else all)."""
     workers: AtLeastOne = 2
     """With local: cells that run at the same time; cores and GPUs are shared among them."""
+    device: Literal["cpu", "cuda"] | None = None
+    """With local: compute on the CPU, or on GPUs, which must be there; without, on GPUs if there are some."""
     cells_per_job: AtLeastOne = 1
     """Cells that share one job or process, which saves its start; worth it for short cells."""
     cells_at_once: AtLeastOne = 1
     """With slurm: of the cells of a job, how many run at the same time on its GPU."""
     texts: tuple[str, ...] = ()
-    """Train on these files or folders (.jsonl, .parquet, .txt; also .gz) in place of the study's texts, in
-    full: --texts stories.jsonl. They belong to the study as its config does: give them each time."""
+    """Train on these files or folders (.jsonl, .parquet, .txt, also .gz) in place of the study's texts, in
+    full. They belong to the study as its config does: give them each time."""
     validation_texts: tuple[str, ...] = ()
     """Held-out files or folders for --texts (default: a share of the training documents)."""
     txt_split: Literal["endoftext", "lines", "blank-lines", "file"] | None = None
@@ -62,8 +69,10 @@ class SubmitArgs(Section):
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False
-    """Show every cell, the cost of its training (parameters, FLOPs, and hours where a finished run of that
-    shape tells) and the sbatch script, and stop; nothing is written."""
+    """Show what is to run, what is missing and what it costs, and stop; nothing is written. With --cluster
+    slurm the sbatch script too."""
+    list_cells: bool = False
+    """With --dry-run: list every cell, also where they are many."""
     report: bool = True
     """Write the report after the last cell, from which a study with looks goes on. Without it no job follows
     on SLURM, and a tuning waits after each of its rounds until the command is given again."""

@@ -42,12 +42,10 @@ def study_run(args: Sequence[str] | None = None) -> int:
 
         ffn-ablations study run quickstart --workers 2
         ffn-ablations study run thesis --cluster slurm --preset one-gpu
-        ffn-ablations study run my-study.yaml --dry-run
-        ffn-ablations study run zoo --add mine.py:SPEC
+        ffn-ablations study run real-small --texts stories.jsonl --add mine.py:SPEC --dry-run
 
-    The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished
-    ones resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes
-    on without it and ends with its report. ffn-ablations study status STUDY says where it stands.
+    The same command again repeats nothing and goes on with what is unfinished. With --cluster slurm it
+    returns at once, and the study ends with its report. study status STUDY says where it stands.
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
     if options.preset is not None and options.cluster != "slurm":

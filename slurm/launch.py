@@ -16,6 +16,7 @@ from eval.identity import admit_run
 from eval.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
+from pretrain.train import use_device
 from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, overrides
@@ -48,6 +49,9 @@ def launch(options: SubmitArgs) -> int:
     Raises:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
+    if options.device and options.cluster == "slurm":
+        raise UsageError("--device is for this machine; with --cluster slurm the preset says it: gpus")
+    use_device(options.device)
     if note := note_on_one(options.seeds or ""):
         print(note)
     changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
