@@ -67,7 +67,7 @@ def launch(options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        show_dry_run(study, todo, submitter)
+        show_dry_run(study, todo, submitter, options.list_cells)
         return 0
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
