@@ -152,7 +152,7 @@ def test_a_dry_run_names_axes_and_cells_and_writes_nothing(write_study, tmp_path
     path = write_study(variants=["gelu", "kan grid_size=3"], tokens=["64k", "128k"], report=report)
     assert submit([str(path), "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "8 cells in" in said
+    assert "8 cells, " in said
     assert "variants  gelu, kan grid_size=3 (baseline tokens 64k)" in said
     assert "tokens    64k, 128k\n" in said
     lines = [line for line in said.splitlines() if line.endswith("  kan grid_size=3, tokens 128k")]
