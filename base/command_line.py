@@ -8,7 +8,9 @@ wants options as JSON. Here a list is several words, and a mapping NAME VALUE NA
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+import textwrap
 from argparse import (
     SUPPRESS,
     ArgumentError,
@@ -17,6 +19,8 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -31,6 +35,8 @@ from base.sections import FieldPath, Section, Typed, check, closest_setting, lea
 __all__ = ["Positional", "parse_flags", "read_flags"]
 
 Arguments = TypeVar("Arguments", bound=Section)
+LONGEST_HELP = 76
+"""Characters of a flag's line where ``--help`` lists the common ones."""
 _SWITCHES = {"True": True, "False": False}
 
 
@@ -48,14 +54,15 @@ def read_flags(
     Raises:
         UsageError: For an unknown flag, with the closest match, and for one without its value or left out.
     """
-    args = list(sys.argv[1:] if args is None else args)
-    flags = _Flags(kind, prog, description)
+    args = [_with_dashes(word) for word in (sys.argv[1:] if args is None else args)]
+    is_whole = any(pair in (("--help", "all"), ("-h", "all")) for pair in pairwise(args))
+    flags = _Flags(kind, prog, description, is_whole)
     try:
         namespace, unknown = flags.parser.parse_known_intermixed_args(args)
     except ArgumentError as error:
         raise _unreadable(error) from None
     if unknown:
-        raise _unknown(unknown[0], flags.parser)
+        raise _unknown(unknown[0], flags.parser, kind.hints)
     words = {tuple(name.split(".")): value for name, value in vars(namespace).items() if value != []}
     for path, field in flags.fields.items():
         if field.is_required() and path not in words:
@@ -89,18 +96,19 @@ class _Flags:
         positions: Those that are given without a name.
     """
 
-    def __init__(self, kind: type[Section], prog: str, description: str | None) -> None:
+    def __init__(self, kind: type[Section], prog: str, description: str | None, is_whole: bool) -> None:
         self.fields: Mapping[FieldPath, FieldInfo] = dict(leaf_fields(kind))
         self.names: dict[FieldPath, str] = {}
         self.positions: list[FieldPath] = []
         self.parser = ArgumentParser(
             prog,
             description=description or inspect.getdoc(kind),
-            formatter_class=RawDescriptionHelpFormatter,
+            formatter_class=partial(RawDescriptionHelpFormatter, max_help_position=32),
             allow_abbrev=False,
             exit_on_error=False,
         )
-        self._short_names = kind.short_names
+        self._kind = kind
+        self._listed = () if is_whole else kind.common
         CliSettingsSource(
             kind,  # type: ignore[bad-argument-type]
             root_parser=self.parser,
@@ -113,6 +121,10 @@ class _Flags:
             self.names[path] if self.fields[path].is_required() else f"[{self.names[path]}]"
             for path in self.positions
         )
+        if self._listed:
+            self.parser.epilog = f"--help all lists all {len(self.fields)} flags."
+            # Of the sections none is left but what is listed without them.
+            self.parser._action_groups = self.parser._action_groups[:2]
         self.parser.usage = " ".join([prog, *positions, "[--FLAG VALUE ...]"])
 
     def _add(self, context: Any, *names: str, **settings: Any) -> None:
@@ -125,13 +137,27 @@ class _Flags:
         if not names[0].startswith("-"):
             self.positions.append(path)
             self.names[path] = settings["metavar"]
+            if self._listed:
+                settings["help"] = _first_sentence(settings["help"])
             number = "*" if tuple in origins else "?"  # read_flags tells which is missing
             context.add_argument(*names, **settings | {"nargs": number})
             return
         self.names[path] = names[0]
         # Not by cli_shortcuts, which leaves out a short name that a section has, as --protocol.
-        if path in self._short_names:
-            names = (*names, f"--{self._short_names[path]}")
+        if path in self._kind.short_names:
+            names = (*names, f"--{self._kind.short_names[path]}")
+        for name, other in self._kind.other_names.items():
+            if other == path:
+                hidden = {"dest": settings["dest"], "default": SUPPRESS, "help": SUPPRESS}
+                self.parser.add_argument(f"--{name}", **hidden)
+        if self._listed and ".".join(path) in self._listed:
+            context = self.parser
+            settings["help"] = _first_sentence(settings["help"])
+            for name in names[:-1]:  # of two names the short one is listed
+                self.parser.add_argument(name, **settings | {"help": SUPPRESS})
+            names = names[-1:]
+        elif self._listed:
+            settings["help"] = SUPPRESS
         kinds = members(self.fields[path].annotation)
         if self.fields[path].annotation is bool or (bool in kinds and len(kinds) > 1):  # such as auto
             _add_switch(context, names, settings, self.fields[path].default)
@@ -142,6 +168,12 @@ class _Flags:
             metavar = "NAME VALUE" if dict in origins else "VALUE"
             settings |= {"action": "extend", "nargs": "+", "metavar": metavar}
         context.add_argument(*names, **settings)
+
+
+def _with_dashes(word: str) -> str:
+    """Write ``--max_steps=3`` as ``--max-steps=3``; a value is left as it is."""
+    flag, equals, value = word.partition("=")
+    return f"{flag.replace('_', '-')}{equals}{value}" if word.startswith("--") else word
 
 
 def _help(text: str, field: FieldInfo) -> str:
@@ -156,13 +188,20 @@ def _help(text: str, field: FieldInfo) -> str:
     return f"{described}{marker}{default}"
 
 
+def _first_sentence(text: str) -> str:
+    """Shorten a help to its first sentence, two lines at most, and its default."""
+    default = re.search(r" \(default: [^()]*\)$", text)
+    sentence = re.split(r"[.;](?=\s)", text.removesuffix(default[0] if default else ""))[0].rstrip(".")
+    return textwrap.shorten(sentence, LONGEST_HELP, placeholder=" ...") + (default[0] if default else "")
+
+
 def _add_switch(context: Any, names: Sequence[str], settings: Mapping[str, Any], default: object) -> None:
     """Add a flag that takes no value, and its opposite; help shows the one that changes something."""
     helps = {True: settings["help"], False: f"Turns off: {settings['help']}"}
     opposites = [f"{start}no-{last}" for start, last in map(_split_last, names)]
     pair = context.add_mutually_exclusive_group()
     for value, called in ((True, names), (False, opposites)):
-        shown = SUPPRESS if value == default else helps[value]
+        shown = SUPPRESS if value == default or settings["help"] == SUPPRESS else helps[value]
         pair.add_argument(
             *called, dest=settings["dest"], action="store_const", const=value, default=SUPPRESS, help=shown
         )
@@ -204,11 +243,13 @@ def _unreadable(error: ArgumentError) -> UsageError:
     return UsageError(f"{flag}: {error.message}; --help says more")
 
 
-def _unknown(word: str, parser: ArgumentParser) -> UsageError:
+def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str]) -> UsageError:
     """Tell of a word that belongs to no flag; a flag may lack its section."""
     if not word.startswith("-"):
         return UsageError(f"{word!r} is one word too many; --help lists all flags")
-    typed = word.partition("=")[0].replace("_", "-")
+    typed = word.partition("=")[0]
+    if hint := hints.get(typed.lstrip("-")):
+        return UsageError(f"unknown flag {word}; {hint}")
     # The dashes in front are alike in all flags, and would make any two of them seem close.
     flags = {name.lstrip("-"): name for action in parser._actions for name in action.option_strings}
     close = closest_setting(typed.lstrip("-"), flags)

@@ -120,6 +120,17 @@ def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
     raise UsageError(f"{kind} {cut} {problem}; {hint} shipped ones are: {', '.join(files)}")
 
 
+def find_study_folder(name: Path, runs_dir: Path | None = None) -> Path:
+    """Return the folder that a user means: a path, or the name of a study in the folder of runs.
+
+    Args:
+        name: As it was written; anything else is returned as it is.
+        runs_dir: The folder of runs, in place of ``runs``.
+    """
+    folder = (runs_dir or Path("runs")) / name
+    return folder if len(name.parts) == 1 and not name.exists() and folder.is_dir() else name
+
+
 SEED_END = 2**32
 """Seeds of training and fine-tuning are below it, as NumPy and Accelerate take no other."""
 LONGEST_RANGE = 10_000

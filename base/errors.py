@@ -177,6 +177,8 @@ FAULTS = frozenset(
     }
 )
 """What is told in the system's own words, behind the path. All else may be a defect, and has a traceback."""
+_SYSTEM_FOLDERS = ("/proc/", "/sys/")
+"""Where the kernel says that a file is missing of one that it does not let anybody make."""
 ADVICE = "mend that or name another place, then give the same command again"
 
 _NUMBER = re.compile(r"\b(?:os error|errno) (\d+)\b", re.IGNORECASE)
@@ -195,6 +197,8 @@ def fault_of(error: BaseException) -> OSError | None:
         number = _number(link)
         # Of a file that was to get a new name, the new one.
         path = getattr(link, "filename2", None) or getattr(link, "filename", None)
+        if number == errno.ENOENT and os.fsdecode(path or "").startswith(_SYSTEM_FOLDERS):
+            return OSError(number, "nothing can be made there", path)
         if number in FAULTS and not (number == errno.EEXIST and (path is None or Path(path).is_dir())):
             return OSError(number, os.strerror(number), path)
         link = link.__cause__

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, ValidationError
 
 from base.command_line import Positional, read_flags
-from base.config_input import read_yaml
+from base.config_input import find_study_folder, read_yaml
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check, explain
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
-Examples:
-  ffn-ablations eval runs/quickstart               # all of a study, as its study.yaml says
+  ffn-ablations eval quickstart                    # all of runs/quickstart, as its study.yaml says
   ffn-ablations eval runs/thesis --suites blimp --blimp-dir DATA/blimp
-  ffn-ablations eval runs/thesis --suites babylm23 --protocol babylm23    # scored as another tool does
   ffn-ablations eval RUN --tasks arc_easy          # a task of lm-eval
   ffn-ablations eval RUN --classify ag-news my/task.yaml    # fine-tuned; ffn-ablations list tasks
   ffn-ablations eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
-keeps its scores in eval/rows.parquet (and .csv), and every item in eval/items/. What fails does not stop the
-rest."""
+keeps its scores in eval/rows.csv, and every item in eval/items/. What fails does not stop the rest."""
 
 
 BACKBONES_DIR = Path("runs", "backbones")
@@ -42,6 +39,12 @@ BACKBONES_DIR = Path("runs", "backbones")
 
 class EvaluateArgs(EvalConfig):
     """What ``ffn-ablations eval`` is asked to do."""
+
+    common: ClassVar = (
+        *("runs", "suites", "tasks", "classify", "protocol.preset", "blimp_dir", "glue_dir"),
+        *("text_file", "max_pairs", "device", "workers", "finetune.head"),
+        *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
+    )
 
     runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
@@ -74,14 +77,15 @@ def main(args: Sequence[str] | None = None) -> int:
     from scores.run_scores import summary
 
     folders = [Path(word) for word in typed.values.get(("include_path",), ())]
-    config = study_config([Path(word) for word in typed.values[("runs",)]], folders)
+    paths = [find_study_folder(Path(word)) for word in typed.values[("runs",)]]
+    config = study_config(paths, folders)
     if {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
     sources = check_sources(config)  # before a model is looked for on the hub
-    runs, notes = find_runs(arguments.runs, config.finetune.resolve("").seeds)
+    runs, notes = find_runs(paths, config.finetune.resolve("").seeds)
     for note in notes + sources:
         print(f"note: {note}", file=sys.stderr)
     outcome = evaluate_runs(runs, config, arguments.workers, trust_remote_code=arguments.trust_remote_code)

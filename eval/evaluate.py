@@ -69,6 +69,12 @@ class Failure:
         # What is wrong with a whole run names its folder itself.
         return str(self.error) if self.key is None else f"{self.run_dir} {self.key}: {self.error}"
 
+    @property
+    def text(self) -> str:
+        """The error without the name of its own task, which is what missing data of 67 tasks differ in."""
+        task = (self.key or "").split(" ")[0].rpartition("/")[2]
+        return str(self.error).replace(task, "...") if task else str(self.error)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -263,9 +269,9 @@ def _measure(
 
             reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
-            if str(reason) not in printed:
+            if failures[-1].text not in printed:
                 progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
-            printed.add(str(reason))
+            printed.add(failures[-1].text)
         for task, result in results.items():
             if result.guess:
                 write_baselines(run_dir, {work.benchmark: {task: result.guess}})
@@ -413,10 +419,7 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     """Describe failures in their order; those with the same error in one line, with the first one's name."""
     groups: dict[str, list[Failure]] = defaultdict(list)
     for failure in failures:
-        # The error without the name of its own task, which is what missing data of 67 tasks differ in.
-        task = (failure.key or "").split(" ")[0].rpartition("/")[2]
-        text = str(failure.error)
-        groups[text.replace(task, "...") if task else text].append(failure)
+        groups[failure.text].append(failure)
     more = {text: len(group) - 1 for text, group in groups.items()}
     return [
         str(group[0]) + (f" (and so of {more[text]} more)" if more[text] else "")

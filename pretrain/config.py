@@ -283,6 +283,20 @@ class RunConfig(Section):
         ("output", "run_name"): "run-name",
     }
 
+    other_names: ClassVar = {
+        "learning-rate": ("optim", "learning_rate"),
+        "num-train-epochs": ("optim", "num_train_epochs"),
+        "weight-decay": ("optim", "weight_decay"),
+        "warmup-steps": ("optim", "warmup_steps"),
+        "output-dir": ("output", "runs_dir"),
+    }
+    hints: ClassVar = {
+        "per-device-train-batch-size": "--batch-size N are the rows of a step, over all passes and devices; "
+        "--train.per-device-train-batch-size N the most rows of one forward pass",
+        "gradient-accumulation-steps": "--batch-size N are the rows of a step, cut into passes by itself",
+        "train-file": "--data.source files --data.train-files FILE are your own texts",
+    }
+
     family: FamilyName = "gpt_neo"
     """Architecture: gpt_neo or llama (causal), roberta (masked), t5 (encoder-decoder, span corruption)."""
     seed: int = Field(0, ge=0, lt=SEED_END)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from base.command_line import parse_flags
+from base.config_input import find_study_folder
 from base.errors import UsageError
 from base.run.folder_names import REPORT_NAME, StudyFolder
 from report.page import summary
@@ -16,10 +17,20 @@ from report.significance.comparison import Inference
 from scores.published import shipped_table
 from scores.suites import USUAL_MARGINS
 
+SHOWN = """Say from scores which variants differ from the baseline, which equal it, and how sure one can be.
+
+    ffn-ablations report quickstart                  # what is in runs/quickstart
+    ffn-ablations report scores.csv --out report --contrast "relu+silu - prelu+swish"
+    ffn-ablations report export.csv --columns variant=ffn --scores eval/loss
+    ffn-ablations report runs/pilot --plan           # seeds that a study needs
+    ffn-ablations report thesis:table5               # a published table
+
+Writes report.md (start there), report.html (one file to send), report.json, tables and figures."""
+
 
 def main(args: Sequence[str] | None = None) -> int:
     """Write one report and say where it is."""
-    request = parse_flags(Request, args, prog="ffn-ablations report")
+    request = parse_flags(Request, args, prog="ffn-ablations report", description=SHOWN)
     if request.plan:
         print(_plan(request))
         return 0
@@ -27,6 +38,8 @@ def main(args: Sequence[str] | None = None) -> int:
         _refuse_source_after_flag(request)
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from report.write import write_report  # matplotlib, which takes half a second
+
+    request = request.model_copy(update={"source": find_study_folder(request.source)})
 
     out = request.out or _usual_folder(request.source)
     analysis = write_report(request.source, out, request)

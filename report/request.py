@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import cast, get_args
+from typing import ClassVar, cast, get_args
 
 from base.command_line import Positional
 from base.errors import UsageError, unknown_name
@@ -53,6 +53,11 @@ class Request(Section):
 
     Before anything is run: ffn-ablations report --plan --sd 1.1 --variants 8
     """
+
+    common: ClassVar = (
+        *("source", "out", "baseline", "margin", "primary", "contrast", "columns", "scores", "factor"),
+        *("axis", "paired", "paper", "plan"),
+    )
 
     source: Positional[Path | None] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a

@@ -3,7 +3,7 @@
     ffn-ablations study archive runs/zoo --out zoo.tar.xz
     ffn-ablations study archive zoo.tar.xz --restore
     ffn-ablations report runs/zoo --out report
-    ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
+    ffn-ablations study run zoo --add mine.py:SPEC
 
 The third line writes the report again, from the same numbers. The fourth goes on with the study: what was
 brought back is finished, and a newcomer is trained and judged like the others. Host names and command lines
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from base.command_line import Positional, parse_flags
-from base.config_input import read_yaml
+from base.config_input import find_study_folder, read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from base.options import check_name
@@ -57,7 +57,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_flags(ArchiveArgs, args, prog="ffn-ablations study archive", description=__doc__)
     if not options.restore:
-        print(write_archive(StudyFolder(options.path), options.out))
+        print(write_archive(StudyFolder(find_study_folder(options.path)), options.out))
     elif options.out is not None:
         raise UsageError("--out is for archiving, and --restore takes --runs-dir; leave one of them out")
     else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from base.command_line import Positional
+from base.errors import UsageError
 from base.sections import Section
 
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -15,6 +16,11 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 
 class SubmitArgs(Section):
     """Run the cells of a study that are not done yet, then write its report."""
+
+    common: ClassVar = (
+        *("study", "dry_run", "texts", "validation_texts", "txt_split", "workers", "cells_per_job", "seeds"),
+        *("variants", "add", "device", "cluster", "preset", "runs_dir", "trust_remote_code"),
+    )
 
     study: Positional[Path]
     """The study's YAML file, or the name of a shipped one."""
@@ -26,17 +32,26 @@ class SubmitArgs(Section):
     """With slurm: jobs that run at the same time (default: the preset's, else all)."""
     workers: AtLeastOne = 2
     """With local: cells that run at the same time; cores and GPUs are shared among them."""
+    device: Literal["cpu", "cuda"] | None = None
+    """With local: compute on the CPU, or on GPUs, which must be there; without, on GPUs if there are some."""
     cells_per_job: AtLeastOne = 1
     """Cells that share one job or process, which saves its start; worth it for short cells."""
     cells_at_once: AtLeastOne = 1
     """With slurm: of the cells of a job, how many run at the same time on its GPU."""
+    texts: tuple[str, ...] = ()
+    """Train on these files or folders (.jsonl, .parquet, .txt, also .gz) in place of the study's texts, in
+    full. They belong to the study as its config does: give them each time."""
+    validation_texts: tuple[str, ...] = ()
+    """Held-out files or folders for --texts (default: a share of the training documents)."""
+    txt_split: Literal["endoftext", "lines", "blank-lines", "file"] | None = None
+    """What ends a document of a .txt of --texts: endoftext, lines, blank-lines or file (the file alone)."""
     runs_dir: Path | None = None
     """Folder for all runs, instead of the one in the config (runs/)."""
     include_path: tuple[Path, ...] = ()
     """Folders of task files that the study names and you trust: lm-eval's task files may run code."""
     trust_remote_code: bool = False
-    """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
-    that its backbones bring. Read them before."""
+    """Run the files of FFN variants that the study names in other folders than its own, as in variants:
+    [gelu, ../theirs.py:SPEC], and those that its backbones bring. Read them before."""
     variants: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """These variants instead of those in the file, as for a sitting that has time for some of them, and those
     that were tuned in sittings before it; the same command without it goes on with all."""
@@ -54,11 +69,32 @@ class SubmitArgs(Section):
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False
-    """Show every cell, the cost of its training (parameters, FLOPs, and hours where a finished run of that
-    shape tells) and the sbatch script, and stop; nothing is written."""
+    """Show what is to run, what is missing and what it costs, and stop; nothing is written. With --cluster
+    slurm the sbatch script too."""
+    list_cells: bool = False
+    """With --dry-run: list every cell, also where they are many."""
     report: bool = True
     """Write the report after the last cell, from which a study with looks goes on. Without it no job follows
     on SLURM, and a tuning waits after each of its rounds until the command is given again."""
+
+
+def overrides(options: SubmitArgs) -> dict[str, Any]:
+    """Return what flags set in the config of every run.
+
+    Raises:
+        UsageError: For a flag about texts without texts.
+    """
+    alone = "--validation-texts" if options.validation_texts else "--txt-split" if options.txt_split else ""
+    if alone and not options.texts:
+        raise UsageError(f"{alone} is about the files of --texts; name these too")
+    if not options.texts:
+        return runs_dir_override(options.runs_dir)
+    data: dict[str, Any] = {"train_files": options.texts, "validation_files": options.validation_texts}
+    # What picks texts of another source has no meaning for these.
+    data |= {"source": "files", "tinystories_dir": None, "max_documents": None}
+    if options.txt_split:
+        data["txt_split"] = options.txt_split
+    return {"data": data} | runs_dir_override(options.runs_dir)
 
 
 def runs_dir_override(runs_dir: Path | None) -> dict[str, Any]:

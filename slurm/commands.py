@@ -15,6 +15,7 @@ import psutil
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
+from base.config_input import find_study_folder
 from base.errors import UsageError
 from base.printing import duration
 from base.run.folder_names import StudyFolder
@@ -41,12 +42,10 @@ def study_run(args: Sequence[str] | None = None) -> int:
 
         ffn-ablations study run quickstart --workers 2
         ffn-ablations study run thesis --cluster slurm --preset one-gpu
-        ffn-ablations study run my-study.yaml --dry-run
-        ffn-ablations study run zoo --add mine.py:SPEC --trust-remote-code
+        ffn-ablations study run real-small --texts stories.jsonl --add mine.py:SPEC --dry-run
 
-    The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished
-    ones resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes
-    on without it and ends with its report. ffn-ablations study status STUDY says where it stands.
+    The same command again repeats nothing and goes on with what is unfinished. With --cluster slurm it
+    returns at once, and the study ends with its report. study status STUDY says where it stands.
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
     if options.preset is not None and options.cluster != "slurm":
@@ -84,9 +83,9 @@ class StatusArgs(CancelArgs):
 def study_status(args: Sequence[str] | None = None) -> None:
     """Show every cell of a study: waiting, queued, running, done, failed or missing.
 
-        ffn-ablations study status runs/quickstart
-        ffn-ablations study status runs/quickstart --watch
-        ffn-ablations study status runs/quickstart --watch --html    # also as a page, status/status.html
+        ffn-ablations study status quickstart            # what is in runs/quickstart
+        ffn-ablations study status quickstart --watch
+        ffn-ablations study status quickstart --watch --html    # also as a page, status/status.html
 
     Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
     """
@@ -113,6 +112,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
 
 def _folder(study: Path, runs_dir: Path | None) -> Path:
     """Find the folder of a study by what was typed; nothing that the study names is run."""
+    study = find_study_folder(study, runs_dir)
     if study.is_dir():
         return study
     from slurm.study.study import folder_of

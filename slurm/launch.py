@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from base.config_input import note_on_one
-from base.errors import AbsentError, naming
+from base.errors import AbsentError, UsageError, naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
@@ -16,9 +16,10 @@ from eval.identity import admit_run
 from eval.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
+from pretrain.train import use_device
 from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning
-from slurm.arguments import SubmitArgs, runs_dir_override
+from slurm.arguments import SubmitArgs, overrides
 from slurm.cluster import load_preset
 from slurm.jobs import SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress, batches
@@ -48,11 +49,15 @@ def launch(options: SubmitArgs) -> int:
     Raises:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
-    overrides = runs_dir_override(options.runs_dir)
+    if options.device and options.cluster == "slurm":
+        raise UsageError("--device is for this machine; with --cluster slurm the preset says it: gpus")
+    use_device(options.device)
     if note := note_on_one(options.seeds or ""):
         print(note)
     changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
-    study = load_study(options.study, overrides, options.trust_remote_code, changes=changes)
+    study = load_study(options.study, overrides(options), options.trust_remote_code, changes=changes)
+    if options.texts and study.config.backbones:
+        raise UsageError("--texts has no effect on backbones, as nothing is pretrained; leave it out")
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_unchanged(study)
     if options.dry_run:
@@ -62,7 +67,7 @@ def launch(options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        show_dry_run(study, todo, submitter)
+        show_dry_run(study, todo, submitter, options.list_cells)
         return 0
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):

@@ -26,7 +26,7 @@ from slurm.study.cells import RunCell, trained_cells
 from slurm.study.ffn_levels import write_value
 from slurm.study.study import Study
 from slurm.study.tune_section import cells_of
-from slurm.todo import describe_unfinished, unfinished
+from slurm.todo import describe_unfinished, trained_files, unfinished
 
 _WORDS = {"fields": "what is tuned", "settings": "its families or axes", "cells": "its families or training"}
 """What a user calls those parts of a plan that stand under no such name in the study's file."""
@@ -45,11 +45,27 @@ def check_unchanged(study: Study) -> None:
     if not changed and (decisions := read_decisions(study.folder)):
         plan, since, file = study.plan, "look", folder.decisions_file
         changed = next((name for name, value in decisions.plan.items() if plan.get(name) != value), "")
+    if changed == "cells" and (flags := _flags_of_texts(study)):
+        raise UsageError(
+            f"study {study.config.name}: its runs were trained on files, and these cells name others; add "
+            f"{flags}, or give the study another name"
+        )
     if changed:
         raise UsageError(
             f"study {study.config.name}: {_WORDS.get(changed, changed)} changed after its first {since}; "
             f"change it back, give the study another name, or remove {file}, which forgets it"
         )
+
+
+def _flags_of_texts(study: Study) -> str:
+    """Return the flags for the files that finished runs were trained on; empty where cells name the same."""
+    run = next((run for run in StudyFolder(study.folder).run_folders() if run.has_marker), None)
+    files = trained_files(run) if run else {}
+    planned = [cell.config.data for cell in trained_cells(study.planned)]
+    if not any(files.values()) or any(list(data.train_files) == files["train_files"] for data in planned):
+        return ""
+    flags = zip(("--texts", "--validation-texts"), files.values(), strict=True)
+    return " ".join(" ".join([flag, *paths]) for flag, paths in flags if paths)
 
 
 def _changed_tuning(study: Study, tuning: Tuning) -> str:

@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from base.errors import AbsentError, UsageError
 from base.files import mapping
-from base.printing import duration, format_table
+from base.printing import duration, first_few, format_table
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.backbones import StudyBackbone
@@ -31,34 +32,47 @@ from pretrain.run.run_folder import read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
+from slurm.cell_state import read_state
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
 from slurm.study.tune_section import describe_tuning
+from slurm.survey import count_states
 from slurm.todo import Todo
 
+MOST_SHOWN = 20
+"""Cells, and variants, that are named; of more they are counted."""
 CHARACTERS_PER_TOKEN = 4
 """Of English in a vocabulary of about 10,000; only estimates of time use it."""
 TRAINING_OVER_FORWARD = 3
 """A forward and a backward pass: twice the forward's operations go back."""
 STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
 """What a forecast calls the stages of cells."""
-COLUMNS = ("stage", "family", "variant", "at", "parameters", "tokens a run", "training of a run")
+COLUMNS = ("stage", "family", "variant", "at", "parameters", "tokens a run", "time of a run")
 SUMS = ("runs", "PFLOP", "run hours")
 
 Shape = tuple[str, str, int]
 
 
-def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> None:
-    """Print every cell, the cost of what is to run, and what its jobs ask SLURM for."""
-    config = study.config
-    print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
+def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, list_cells: bool) -> None:
+    """Print what is to run, what is missing and what it costs; then cells, and what jobs ask SLURM for.
+
+    Args:
+        study: The study.
+        todo: Its cells.
+        submitter: What would hand them to SLURM; None where they run here.
+        list_cells: Whether to list cells also where they are many.
+    """
+    config, lines = study.config, forecast(study, todo.cells)
+    print(f"study {config.name}: {len(study.cells)} cells, {len(todo.cells)} to run")
     for model in config.backbones:
         print(f"  backbone  {model} ({StudyBackbone(model, 0).locate()})")
     if config.families:
         factor = "" if config.report.factor == "ffn" else f"{config.report.factor} "
         print(f"  families  {', '.join(config.families)}")
-        print(f"  variants  {', '.join(config.models)} (baseline {factor}{config.report.baseline})")
+        many = f"{len(config.models)}: " if len(config.models) > MOST_SHOWN else ""
+        variants = first_few(config.models, MOST_SHOWN)
+        print(f"  variants  {many}{variants} (baseline {factor}{config.report.baseline})")
     for one in own_variants(study.planned):
         print(f"  {one.name:<9} {variant_place(one.name)}")
     for axis, points in config.points.items():
@@ -69,12 +83,18 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> 
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
-    shown = {cell.run_id: cell.shown_id for cell in study.cells}
-    for run_id, state in todo.states.items():
-        print(f"  {state.name:<8}  {shown[run_id]}")
-    print(render(forecast(study, todo.cells)))
+    if texts := dict.fromkeys(corpus.describe(cell.config.data) for cell in trained_cells(study.planned)):
+        print(f"  texts     {'; '.join(texts)}")
+    print(f"  cost      {in_one_line(lines)}")
+    print(f"  folder    {study.folder}")
     for missing in _absent_data(study):
         print(f"needed before it runs: {missing}")
+    if len(todo.states) > MOST_SHOWN and not list_cells:
+        print(f"  cells     {count_states(todo.states.values())}; --list-cells lists them")
+    else:
+        shown = {cell.run_id: cell.shown_id for cell in study.cells}
+        print(*(f"  {state.name:<8}  {shown[run_id]}" for run_id, state in todo.states.items()), sep="\n")
+    print(render(lines))
     if submitter is not None and todo.cells:
         print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}")
 
@@ -107,11 +127,20 @@ def _absent_data(study: Study) -> list[str]:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast finished runs of one shape trained, in tokens a second, on the device that most ran on."""
+    """How fast finished runs of one shape were, on the device that most ran on.
+
+    Attributes:
+        tokens_per_s: Of their training, on average.
+        device: That device.
+        num_runs: How many there are.
+        beside_s: What a run took beside training on average, to start, compile and be scored; None where no
+            record tells.
+    """
 
     tokens_per_s: float
     device: str
     num_runs: int
+    beside_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +161,10 @@ class Cost:
 
     @property
     def hours(self) -> float | None:
-        """How long it takes."""
-        return self.tokens / self.speed.tokens_per_s / 3600 if self.tokens and self.speed else None
+        """How long it takes from its start to its scores; None where no finished run tells."""
+        if not self.tokens or self.speed is None or self.speed.beside_s is None:
+            return None
+        return (self.tokens / self.speed.tokens_per_s + self.speed.beside_s) / 3600
 
 
 @dataclass(frozen=True)
@@ -247,7 +278,7 @@ def finished_speeds(runs_dir: Path, configs: Iterable[ResolvedConfig]) -> dict[S
         runs_dir: The folder.
         configs: Runs to be planned; only runs of their families and variants are read.
     """
-    measured: dict[Shape, list[tuple[str, float]]] = {}
+    measured: dict[Shape, list[tuple[str, float, float | None]]] = {}
     names = sorted({(config.family, config.model.ffn) for config in configs})
     for study in sorted(runs_dir.glob("*/")):
         for family, variant in names:
@@ -257,14 +288,36 @@ def finished_speeds(runs_dir: Path, configs: Iterable[ResolvedConfig]) -> dict[S
                 if isinstance(speed, int | float) and speed > 0:
                     with suppress(UsageError):  # of another version, or a variant that is not known here
                         device = str(record.get("device", "a device"))
-                        measured.setdefault(shape_of(read_run(run.path)), []).append((device, speed))
+                        config = read_run(run.path)
+                        beside_s = _beside_training(study, run.run_id, num_tokens(config), speed)
+                        measured.setdefault(shape_of(config), []).append((device, speed, beside_s))
     return {shape: _mean_speed(pairs) for shape, pairs in measured.items()}
 
 
-def _mean_speed(measured: Sequence[tuple[str, float]]) -> Speed:
-    device, num_runs = Counter(device for device, _ in measured).most_common(1)[0]
-    total = sum(speed for where, speed in measured if where == device)
-    return Speed(total / num_runs, device, num_runs)
+def _beside_training(study: Path, run_id: str, tokens: int | None, tokens_per_s: float) -> float | None:
+    """The seconds of a finished cell that were no training; None of one that was interrupted or restored."""
+    state = read_state(study, run_id)
+    if state.attempts != 1 or not 0 < state.started_s < state.finished_s or tokens is None:
+        return None
+    return max(0.0, state.finished_s - state.started_s - tokens / tokens_per_s)
+
+
+def _mean_speed(measured: Sequence[tuple[str, float, float | None]]) -> Speed:
+    device, num_runs = Counter(device for device, *_ in measured).most_common(1)[0]
+    there = [(speed, beside_s) for where, speed, beside_s in measured if where == device]
+    known = [beside_s for _, beside_s in there if beside_s is not None]
+    return Speed(fmean(speed for speed, _ in there), device, num_runs, fmean(known) if known else None)
+
+
+def in_one_line(lines: Sequence[ForecastLine]) -> str:
+    """Say in one line what the runs of a forecast cost."""
+    if not lines:
+        return "nothing to run"
+    runs, petaflops, hours = _sums(lines)
+    time = "hours not known: no finished run of these sizes tells"
+    if hours != "-":
+        time = f"{hours} hours, one run after the other"
+    return f"{runs} runs, {petaflops} PFLOP, {time}"
 
 
 def render(lines: Sequence[ForecastLine]) -> str:
@@ -275,9 +328,9 @@ def render(lines: Sequence[ForecastLine]) -> str:
     rows = [(*COLUMNS, *SUMS), *map(_row, lines), ("in all", *blanks, *_sums(lines))]
     notes = ["no training is left to do; the hours of evaluation are not forecast"]
     if any(line.cost.parameters for line in lines):
-        notes = ["hours are of training, one run after the other; what evaluation takes comes on top"]
+        notes = ["hours are of whole runs, from the start to the scores, one run after the other"]
     if unknown := sum(line.runs for line in lines if line.cost.parameters and line.cost.hours is None):
-        notes.append(f"hours of {unknown} runs are not known: no finished run has their sizes")
+        notes.append(f"hours of {unknown} runs are not known: no finished run of their sizes tells")
     text = "\n".join(f"  {line}" for line in [*format_table(rows).splitlines(), "", *notes])
     return f"\nforecast, of what is not done yet:\n\n{text}"
 

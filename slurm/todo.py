@@ -132,6 +132,12 @@ def check_same_texts(study: Study, todo: Todo) -> None:
             )
 
 
+def trained_files(run: RunFolder) -> dict[str, list[str]]:
+    """Return the files that a run was trained on and judged on, as its config names them."""
+    data = _data_of(run)
+    return {name: list(data.get(name) or ()) for name in ("train_files", "validation_files")}
+
+
 def _data_of(run: RunFolder) -> dict[str, Any]:
     """Read what a run's config says of its data; nothing where it cannot be read."""
     with suppress(UsageError):

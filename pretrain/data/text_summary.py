@@ -116,10 +116,11 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
         mean = text.characters / text.train
         yield f"note: a document has {mean:.0f} characters on average; if that is no text, {cure}"
     if corpus.held_out_share(data) and text.validation < FEW_HELD_OUT:
-        yield (
-            f"note: only {text.validation} held out; give more by --data.validation-files or a larger "
-            f"--data.validation-fraction (now {data.validation_fraction:g})"
-        )
+        flag, now = "validation-fraction", f"{data.validation_fraction:g}"
+        if text.validation == data.max_validation_documents:
+            flag, now = "max-validation-documents", f"{text.validation}"
+        more = f"--data.validation-files or a larger --data.{flag} (now {now})"
+        yield f"note: only {text.validation} held out; give more by {more}"
 
 
 def _cure(data: DataConfig, files: Iterable[Path]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from base.config_input import shipped
 from base.errors import UsageError, WorldError
 from base.files import CODE_ROOT
 from base.run.folder_names import RUN_NAME, RunFolder
@@ -221,8 +222,16 @@ def absolute_variant(text: Any, folder: Path, source: str) -> Any:
         raise UsageError(f"{source}: {error}") from None
 
 
-def load_file_variants(path: Path, variants: Iterable[Any], trust_remote_code: bool) -> list[Any]:
+def load_file_variants(
+    path: Path, variants: Iterable[Any], trust_remote_code: bool, typed: Collection[Any] = ()
+) -> list[Any]:
     """Run the files that a study names; returns its variants with the names that their specs have.
+
+    Args:
+        path: The study's file.
+        variants: With absolute places.
+        trust_remote_code: Whether to run files of other places than the study's own folder too.
+        typed: Those of the variants that are from a command line, which is consent to run them.
 
     Raises:
         UsageError: Without consent, naming the first file; or as ``load_variant``.
@@ -231,7 +240,14 @@ def load_file_variants(path: Path, variants: Iterable[Any], trust_remote_code: b
     for text in variants:
         place, options = split_file(text) if isinstance(text, str) else ("", "")
         if names_file(place):
-            check_consent(trust_remote_code, f"{path}: its variants name {place}")
+            consents = trust_remote_code or text in typed or _lies_beside(path, place)
+            check_consent(consents, f"{path}: its variants name {place}")
             text = f"{load_variant(place).name}{options}"
         names.append(text)
     return names
+
+
+def _lies_beside(path: Path, place: str) -> bool:
+    """Whether a variant's file is in the folder of a user's own study; a link to elsewhere is not."""
+    file = Path(place.rpartition(":")[0]).resolve()
+    return path.resolve().parent == file.parent and path not in shipped("study").values()

@@ -77,7 +77,11 @@ class Expansion:
             "output": {"study": self.config.name},
         }
         file = self._files[family]
-        config = load_config(file, overrides=deep_merge(self._values(file, points, level), identity))
+        try:
+            config = load_config(file, overrides=deep_merge(self._values(file, points, level), identity))
+        except UsageError as error:
+            load_config(file, overrides=identity)  # where the base config itself is at fault
+            raise UsageError(str(error).removeprefix(f"{file}: ")) from None
         check_length(self.config.evaluation, config)
         tokens = next((point.tokens for point in points if point.tokens), None)
         if tokens is None:

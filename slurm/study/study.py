@@ -206,8 +206,8 @@ def load_study(
     Args:
         path: The study's YAML file, or the name of a shipped one.
         overrides: Nested config values that replace the study's own ``config`` section.
-        trust_remote_code: Whether to run the files that its variants name, which are refused otherwise, and
-            those that its backbones bring.
+        trust_remote_code: Whether to run files of variants that are not in the study's own folder and that
+            nobody typed, which are refused otherwise, and those that its backbones bring.
         changes: What a command line has in place of the file.
 
     Raises:
@@ -266,10 +266,12 @@ def _read(
         if changes.variants:  # none of those that took part in the tuning can be left out
             tuning = read_tuning(_folder(path, values, overrides))
             variants = [x for x in variants if tuning and canonical(str(x)) in tuning.plan.variants]
+        typed = []
         for flag, texts in (("--variants", changes.variants), ("--add", changes.add)):
             added = [absolute_variant(text, Path(), flag) for text in texts]
             variants += [text for text in dict.fromkeys(added) if text not in variants]
-        values["variants"] = load_file_variants(path, variants, trust_remote_code)
+            typed += added
+        values["variants"] = load_file_variants(path, variants, trust_remote_code, typed)
     if changes.seeds:
         values["seeds"] = parse_seeds(changes.seeds.split(","), "--seeds", "1-2 or 1,2,5")
     if changes.variants:

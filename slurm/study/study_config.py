@@ -126,8 +126,8 @@ class StudyConfig(Section):
     """Family name to its base config: the name of a shipped one, or a path from the study file's folder."""
     variants: tuple[str, ...] = ()
     """FFN variants by name, with options where they are wanted (``kan grid_size=3 ffn_budget=params``), or as
-    ``path/to/mine.py:SPEC``, where a relative path starts at the study file's folder. Such a file is run with
-    ``--trust-remote-code`` only."""
+    ``path/to/mine.py:SPEC``, where a relative path starts at the study file's folder. A file that is not in
+    that folder is run with ``--trust-remote-code`` only."""
     sizes: Annotated[dict[SizeName, SizeValues], Field(min_length=1)] = Field(default_factory=dict)
     """Name of a size to what it sets on top of every base config, in the same nested form."""
     tokens: Annotated[tuple[Any, ...], Field(min_length=1)] = ()

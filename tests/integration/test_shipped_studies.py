@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from base.errors import AbsentError
+from base.errors import AbsentError, UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from ffn_variants.registry import FFN_VARIANTS
 from pretrain.run.provenance import source_change
+from slurm.arguments import SubmitArgs, overrides
 from slurm.commands import study_run
+from slurm.next_stage import check_unchanged
+from slurm.study.study import load_study
 from tests.processes import run_command
 
 STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
@@ -24,6 +27,7 @@ def local_places(study: Path) -> set[str]:
     """The files and folders of data that a study's file names, first of each kind."""
     content = yaml.safe_load(study.read_text())
     data, evaluation = content.get("config", {}).get("data", {}), content.get("evaluation", {})
+    assert ".." not in str(content)
     places = set(data.get("train_files", [])[:1])
     suites = evaluation.get("suites", [])
     if "babylm23" in suites and "blimp_dir" in evaluation:
@@ -104,6 +108,23 @@ def test_differences_on_the_page_follow_from_the_published_runs(zoo, repository,
     differences = re.findall(r"([+-]\d\.\d{3})(?: \|)? (\[[+-]\d\.\d{3}, [+-]\d\.\d{3}\])", section)
     assert len(differences) >= 2
     assert [pair for pair in differences if " | ".join(pair) not in reports] == []
+
+
+@pytest.mark.parametrize("study", PUBLISHED)
+def test_with_the_texts_of_its_runs_a_study_goes_on_with_them(study, zoo, repository, monkeypatch) -> None:
+    monkeypatch.chdir(zoo)
+    listing = yaml.safe_load((zoo / "runs" / study / "study.yaml").read_text())
+    page = (repository / "docs/zoo/README.md").read_text(encoding="utf-8")
+    (flags,) = re.findall(r"--texts (\S+)[\s\\]+--validation-texts (\S+)", page)
+    texts, held_out = ((file,) for file in flags)
+    given = load_study(
+        Path(study), overrides(SubmitArgs(study=study, texts=texts, validation_texts=held_out))
+    )
+    of_sitting = {cell.run_id for cell in given.cells if cell.variant in listing["variants"]}
+    assert of_sitting <= set(listing["cells"])
+    check_unchanged(given)
+    with pytest.raises(UsageError, match=f"add --texts {texts[0]} --validation-texts {held_out[0]}, or"):
+        check_unchanged(load_study(Path(study)))
 
 
 def test_its_page_tells_as_many_variants_and_runs_as_there_are(zoo: Path, repository: Path) -> None:

@@ -104,11 +104,13 @@ def hostile(make_run, mark: Path) -> Path:
         f"evaluation: {{suites: [], classify: [{study}/turns.yaml]}}\n"
         "report: {factor: head, baseline: default}\n"
     )
-    (study / "mine.py").write_text(code)
+    (study / "code" / "mine.py").write_text(code)
+    (study / "linked.py").symlink_to("code/mine.py")
     base = Path(__file__).parents[2] / "configs" / "tiny.yaml"
-    (study / "own.yaml").write_text(
-        f"name: own\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu, mine.py:SPEC]\nseeds: [1]\n"
-    )
+    for place in ("code/mine", "linked"):
+        (study / f"{place[:4]}.yaml").write_text(
+            f"name: own\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu, {place}.py:SPEC]\nseeds: [1]\n"
+        )
     run.eval_dir.mkdir()
     for path in (run.rows_file, run.ledger_file, run.baselines_file, run.eval_dir / "rows.csv"):
         path.write_bytes(pickle.dumps(Mark(mark)))
@@ -126,9 +128,10 @@ eval.explain {run} sst2
 eval.inspect {run} --out {study}/inspection
 eval {run}/model --classify sst2
 eval.explain {run} {study}/turns.yaml --measure segments
-slurm.submit {study}/own.yaml --runs-dir {study}/runs
-slurm.cancel {study}/own.yaml --runs-dir {study}/runs
-slurm.status {study}/own.yaml --runs-dir {study}/runs
+slurm.submit {study}/code.yaml --runs-dir {study}/runs
+slurm.submit {study}/link.yaml --runs-dir {study}/runs
+slurm.cancel {study}/code.yaml --runs-dir {study}/runs
+slurm.status {study}/code.yaml --runs-dir {study}/runs
 slurm.submit {study}/backbones.yaml --runs-dir {study}/runs
 """
 """Every command that reads what somebody else may have written."""

@@ -30,10 +30,10 @@ TOP = (*PACKAGES, "benchmarks", "configs", "docs", "examples", "tests")
 
 @cache
 def flags_of(command: str) -> frozenset[str]:
-    """Return the flags that the help of a command shows."""
+    """Return the flags that the whole help of a command shows."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        load_main(COMMANDS[command])(["--help"])
+        load_main(COMMANDS[command])(["--help", "all"])
     return frozenset(FLAG.findall(shown.getvalue()))
 
 

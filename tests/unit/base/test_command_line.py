@@ -17,7 +17,9 @@ from base.errors import UsageError, run_cli
 from base.files import CODE_ROOT
 from base.options import LONGEST_NAME, check_name, like, parse_option_text, write_option_text
 from base.sections import Section
+from ffn_ablations.cli import COMMANDS, load_main
 from ffn_ablations.list_studies import main
+from pretrain.config import RunConfig
 
 
 # Mistakes on a command line, as a user reads them.
@@ -115,6 +117,37 @@ def test_help_goes_before_mistakes(line: str, capsys: pytest.CaptureFixture) -> 
     assert "Turns off: Have no corners." in said
     assert not re.search(r"default: [(T]", said), "a tuple, or what a switch is anyway"
     assert "null" not in said
+
+
+@pytest.mark.parametrize("command", ["study run", "train", "eval", "report"])
+def test_help_is_one_screen_and_all_lists_the_rest(command, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = []
+    for words in (["--help"], ["--help", "all"]):
+        with pytest.raises(SystemExit):
+            load_main(COMMANDS[command])(words)
+        said.append(capsys.readouterr().out)
+    few, all_flags = (set(re.findall(r"(?m)^  (?:-h, )?(--[a-z][\w.-]*)", text)) for text in said)
+    assert len(said[0].splitlines()) <= 52 < len(said[1].splitlines())
+    assert "ffn-ablations" in said[0].split("options:")[0]
+    assert 10 < len(few) < len(all_flags)
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("--learning_rate 1e-2 --num_train_epochs=2", {"learning_rate": 0.01, "num_train_epochs": 2}),
+        ("--output_dir a_b --seed 3", {"runs_dir": "a_b", "seed": 3}),
+        (
+            "--lr 1e-2 --epochs 3 --batch-size 4",
+            {"learning_rate": 0.01, "num_train_epochs": 3, "batch_size": 4},
+        ),
+    ],
+)
+def test_flags_that_people_know_from_elsewhere(line: str, given: dict[str, object]) -> None:
+    config = parse_flags(RunConfig, line.split())
+    fields = {"seed": config.seed} | dict(config.optim) | dict(config.train) | dict(config.output)
+    assert {name: fields[name] for name in given} == given
 
 
 @pytest.mark.ci

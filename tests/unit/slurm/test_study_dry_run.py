@@ -12,11 +12,13 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM
 from base.printing import duration
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_folder import write_config
+from slurm.cell_state import CellState, write_state
 from slurm.study.study import Study
-from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, render
+from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, num_tokens, render
 
 RATE = "optim.learning_rate"
-SPEED = Speed(10.0, "GPU X", 2)
+BESIDE_S = 90.0
+SPEED = Speed(10.0, "GPU X", 2, 0.0)
 
 
 @pytest.fixture
@@ -38,6 +40,9 @@ def finish(cell: Any, tokens_per_s: float, device: str = "GPU X") -> None:
     record = {"device": device, "results": {"mean_tokens_per_s": tokens_per_s}}
     (cell.run_dir / "provenance.json").write_text(json.dumps(record))
     (cell.run_dir / "COMPLETED").touch()
+    training_s = (num_tokens(cell.config) or 0) / tokens_per_s
+    state = CellState(name="done", attempts=1, started_s=1.0, finished_s=1.0 + BESIDE_S + training_s)
+    write_state(cell.study_dir, cell.run_id, state)
 
 
 def lines_of(asked: Study) -> list[ForecastLine]:
@@ -73,7 +78,7 @@ def test_hours_come_from_finished_runs_of_the_same_shape(study, tmp_path: Path) 
     assert (gelu_left.variant, gelu_left.runs) == ("gelu", 1)
     assert gelu_left.cost.tokens is not None
     assert 4.6e8 < gelu_left.cost.tokens < 4.7e8  # one epoch of the hub's TinyStories
-    assert gelu_left.cost.hours == pytest.approx(gelu_left.cost.tokens / 200_000 / 3600)
+    assert gelu_left.cost.hours == pytest.approx((gelu_left.cost.tokens / 200_000 + BESIDE_S) / 3600)
     text = render(lines)
     assert f"{duration(3600 * gelu_left.cost.hours)} (GPU X; by 2 runs)" in text
     assert "none: only scored" in text

@@ -186,7 +186,7 @@ def test_a_dry_run_is_of_the_first_look(run, tmp_path, capsys):
     assert run("--dry-run") == 0
     said = capsys.readouterr().out
     assert "1, 2, 3, 4; more for what is undecided at looks of 4, 8, 12 seeds (no look yet, of 3)" in said
-    assert "20 cells in" in said
+    assert "20 cells, " in said
     assert ["in", "all", "20"] in [line.split()[:3] for line in said.splitlines()]
     assert not (tmp_path / "runs").exists()
 

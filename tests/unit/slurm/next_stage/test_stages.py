@@ -166,7 +166,7 @@ def test_a_run_that_failed_by_itself_holds_up_the_choice_until_it_is_done(run, t
 def test_a_dry_run_tells_the_tuning_runs_and_what_comes_after_them(run, tmp_path, capsys):
     assert run("--dry-run") == 0
     said = capsys.readouterr().out
-    assert "18 cells in" in said
+    assert "18 cells, " in said
     assert "tuning    optim.learning_rate 0.001, 0.003, 0.01 at seeds 101, 102" in said
     rows = [line.split() for line in said.splitlines()]
     assert [row[2] for row in rows if row[:3] == ["in", "all", "24"]]  # 18 and at each one's own best 6

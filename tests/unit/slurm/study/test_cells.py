@@ -17,11 +17,12 @@ from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.run.code_version import is_as_copied
 from pretrain.run.run_folder import run_dir
+from slurm.arguments import SubmitArgs, overrides
 from slurm.commands import study_run as submit
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import RunCell, contents
 from slurm.study.cells import own_variants as own_of
-from slurm.study.study import folder_of, load_study
+from slurm.study.study import Changes, folder_of, load_study
 from tests.cases import forget_variants
 
 pytestmark = pytest.mark.usefixtures("own_variants")
@@ -41,6 +42,8 @@ RUN_IDS = {
     "thesis": "5a9f7568022b",
 }
 """SHA-256 over the ids of all runs of each shipped study, as they were before studies had axes."""
+ON_FILES = {"fr-kan-heads", "fr-kan-recipe", "real-small", "space", "swipe"}
+"""Those that named the texts of the tests then, as ``--texts`` does now."""
 SIZES: Mapping[str, Any] = {
     name: {
         "model": {"hidden_size": size, "intermediate_size": 2 * size},
@@ -57,7 +60,9 @@ def config_of(cell: object) -> ResolvedConfig:
 
 @pytest.mark.parametrize("name", RUN_IDS)
 def test_studies_without_axes_keep_their_run_folders(name: str) -> None:
-    study = load_study(CONFIGS / "studies" / f"{name}.yaml")
+    texts, held_out = (f"../shared/data/tinystories/{part}.jsonl.gz" for part in ("train", "validation"))
+    flags = {"texts": [texts], "validation_texts": [held_out]} if name in ON_FILES else {}
+    study = load_study(Path(name), overrides(SubmitArgs(study=Path(name), **flags)))
     ids = "\n".join(cell.run_id for cell in study.cells)
     assert hashlib.sha256(ids.encode()).hexdigest()[:12] == RUN_IDS[name]
     assert all(not cell.places and cell.stage == "main" for cell in study.cells)
@@ -147,7 +152,7 @@ def test_a_dry_run_names_axes_and_cells_and_writes_nothing(write_study, tmp_path
     path = write_study(variants=["gelu", "kan grid_size=3"], tokens=["64k", "128k"], report=report)
     assert submit([str(path), "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "8 cells in" in said
+    assert "8 cells, " in said
     assert "variants  gelu, kan grid_size=3 (baseline tokens 64k)" in said
     assert "tokens    64k, 128k\n" in said
     lines = [line for line in said.splitlines() if line.endswith("  kan grid_size=3, tokens 128k")]
@@ -190,6 +195,16 @@ def test_nothing_is_run_without_consent(study_file, tmp_path):
     assert folder_of(study_file, {"output": {"runs_dir": "elsewhere"}}) == Path("elsewhere/own")
     assert not (tmp_path / "mark").exists()
     assert "my-xielu" not in FFN_VARIANTS
+
+
+@pytest.mark.parametrize("how", ["beside the study", "typed"])
+def test_a_file_beside_the_study_or_one_that_is_typed_needs_no_flag(study_file, tmp_path, how):
+    content = yaml.safe_load(study_file.read_text())
+    changes = Changes(variants=("gelu", f"{tmp_path}/my/mine.py:XIELU")) if how == "typed" else None
+    if changes is None:
+        (tmp_path / "my/mine.py").rename(tmp_path / "studies/mine.py")
+        study_file.write_text(yaml.safe_dump(content | {"variants": ["gelu", "mine.py:XIELU"]}))
+    assert load_study(study_file, changes=changes).config.models == ("gelu", "my-xielu")
 
 
 def test_with_consent_the_spec_s_name_stands_everywhere(study_file, tmp_path):
