@@ -6,12 +6,16 @@ Shapes: D hidden_size, F intermediate_size.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from base.errors import UsageError, shown
 from base.options import Option, check_name, resolve_options
@@ -125,3 +129,107 @@ def _check_signatures(spec: FFNSpec) -> None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\n" not in value
+
+
+SIGNATURES = (
+    "__init__(self) or __init__(self, intermediate_size) for an activation, "
+    "__init__(self, hidden_size, intermediate_size) for a block"
+)
+"""Constructors of classes that need no spec."""
+_SIZES = {"hidden_size", "intermediate_size"}
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@cache
+def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
+    """Make the spec of a class without options; the same one each time.
+
+    Args:
+        module_class: An activation if its constructor needs nothing, or the inner width; a block if it needs
+            ``hidden_size`` and ``intermediate_size``. Other arguments keep their defaults.
+
+    Returns:
+        A spec named as the class is, ``MyFFN`` being ``my-ffn``.
+
+    Raises:
+        UsageError: If the constructor needs anything else.
+    """
+    needed = _needed_arguments(module_class)
+    kind: Kind = "block" if len(needed) == 2 else "activation"
+    words = _WORD_STARTS.sub("-", module_class.__name__).replace("_", "-").lower().strip("-")
+    documented = (inspect.cleandoc(module_class.__doc__ or "") or module_class.__name__).splitlines()[0]
+
+    def build(*sizes: int) -> nn.Module:
+        if set(needed) == _SIZES:  # in whichever order
+            return module_class(hidden_size=sizes[0], intermediate_size=sizes[1])
+        return module_class(*sizes[: len(needed)])
+
+    def build_activation(intermediate_size: int) -> nn.Module:
+        return build(intermediate_size)
+
+    def build_block(hidden_size: int, intermediate_size: int) -> nn.Module:
+        return build(hidden_size, intermediate_size)
+
+    @cache
+    def multiply_adds(hidden_size: int, intermediate_size: int) -> int:
+        around = 0 if kind == "block" else 2 * hidden_size * intermediate_size
+        sizes = (hidden_size, intermediate_size) if kind == "block" else (intermediate_size,)
+        return around + count_multiply_adds(lambda: build(*sizes), sizes[0])
+
+    return FFNSpec(
+        name=words,
+        kind=kind,
+        build=build_block if kind == "block" else build_activation,
+        formula=documented,
+        reference=Path(inspect.getfile(module_class)).name,
+        multiply_adds=multiply_adds,
+    )
+
+
+def as_spec(value: Any) -> FFNSpec:
+    """Return a spec as it is, and a class of a module as ``spec_of_class`` describes it."""
+    return spec_of_class(value) if isinstance(value, type) and issubclass(value, nn.Module) else value
+
+
+def _needed_arguments(module_class: type[nn.Module]) -> list[str]:
+    """Name what a constructor must be given.
+
+    Raises:
+        UsageError: If that is neither nothing, nor a width, nor two.
+    """
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    arguments = inspect.signature(module_class).parameters.values()
+    needed = [each for each in arguments if each.default is each.empty and each.kind not in variadic]
+    names = [each.name for each in needed]
+    is_size = all(each.annotation in (each.empty, int, "int") for each in needed) and "config" not in names
+    is_positional = all(each.kind is not each.KEYWORD_ONLY for each in needed)
+    # Of a block that is told one width nobody knows the other; and a default would not follow the model's.
+    is_half = bool(_SIZES & {each.name for each in arguments} - {*names}) or names == ["hidden_size"]
+    if len(needed) > 2 or not is_size or not is_positional or is_half:
+        given = ", ".join(str(each) for each in arguments)
+        raise UsageError(
+            f"class {module_class.__name__} takes ({given}), and must have {SIGNATURES}; give all else a "
+            "default, or write an FFNSpec"
+        )
+    return names
+
+
+def count_multiply_adds(build: Callable[[], nn.Module], width: int) -> int:
+    """Count what the matrix products of one vector take; where torch sees none, all weights of matrices.
+
+    Args:
+        build: Makes the module; torch's random numbers go on as if it had not been called.
+        width: Of the vector.
+    """
+    for device in ("meta", "cpu"):  # what looks at its numbers cannot run without them
+        try:
+            with torch.random.fork_rng(devices=()), torch.device(device), torch.no_grad():
+                module = build()
+                with FlopCounterMode(display=False) as counter:
+                    module(torch.zeros(1, width))
+        except Exception:  # the class's own code, which the checks tell of
+            continue
+        if counted := counter.get_total_flops() // 2:
+            return counted
+    with torch.device("meta"):
+        return sum(each.numel() for each in build().parameters() if each.dim() > 1)
