@@ -79,7 +79,7 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
             f"texts has paths, such as {shown(given[are_paths.index(True)])}, and texts, such as "
             f"{shown(given[are_paths.index(False)])}; give one or the other"
         )
-    return {"data.source": "files", "data.train_files": list(map(os.fspath, given))}
+    return {"data.source": "files", "data.train_files": [os.fspath(each) for each in given]}
 
 
 def _is_several(texts: Any) -> bool:

@@ -7,7 +7,6 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ def _words(seeds: int | Iterable[int] | str | None) -> list[str] | None:
     """Return seeds as words of the command line; a number counts them from 1."""
     if seeds is None or isinstance(seeds, str):
         return None if seeds is None else [seeds]
-    return list(map(str, range(1, seeds + 1) if isinstance(seeds, Integral) else seeds))
+    return list(map(str, range(1, seeds + 1) if isinstance(seeds, int | np.integer) else seeds))
 
 
 def _runs_dir(path: Path | None, values: dict[str, Any] | None, settings: Mapping[str, Any]) -> Path:

@@ -181,13 +181,20 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
         kind=kind,
         build=build_block if kind == "block" else build_activation,
         formula=documented,
-        reference=Path(inspect.getfile(module_class)).name,
+        reference=_origin(module_class),
         multiply_adds=multiply_adds,
     )
 
 
-def as_spec(value: Any) -> FFNSpec:
-    """Return a spec as it is, and a class of a module as ``spec_of_class`` describes it."""
+def _origin(module_class: type[nn.Module]) -> str:
+    try:
+        return Path(inspect.getfile(module_class)).name
+    except (OSError, TypeError):  # of a notebook
+        return f"class {module_class.__name__}"
+
+
+def as_spec(value: Any) -> Any:
+    """Return a class of a module as ``spec_of_class`` describes it, and anything else as it is."""
     return spec_of_class(value) if isinstance(value, type) and issubclass(value, nn.Module) else value
 
 
