@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -154,7 +155,7 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
     Raises:
         UsageError: If the constructor needs anything else.
     """
-    needed = _needed_arguments(module_class)
+    needed, module = _needed_arguments(module_class), sys.modules.get(module_class.__module__)
     kind: Kind = "block" if len(needed) == 2 else "activation"
     words = _WORD_STARTS.sub("-", module_class.__name__).replace("_", "-").lower().strip("-")
     documented = (inspect.cleandoc(module_class.__doc__ or "") or module_class.__name__).splitlines()[0]
@@ -181,20 +182,13 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
         kind=kind,
         build=build_block if kind == "block" else build_activation,
         formula=documented,
-        reference=_origin(module_class),
+        reference=Path(getattr(module, "__file__", None) or module_class.__module__).name,
         multiply_adds=multiply_adds,
     )
 
 
-def _origin(module_class: type[nn.Module]) -> str:
-    try:
-        return Path(inspect.getfile(module_class)).name
-    except (OSError, TypeError):  # of a notebook
-        return f"class {module_class.__name__}"
-
-
 def as_spec(value: Any) -> Any:
-    """Return a class of a module as ``spec_of_class`` describes it, and anything else as it is."""
+    """Return the spec of a class of a module, and anything else as it is."""
     return spec_of_class(value) if isinstance(value, type) and issubclass(value, nn.Module) else value
 
 
