@@ -51,6 +51,7 @@ class ProgressBar:
             unit=unit,
             disable=not self.is_drawn,
             dynamic_ncols=True,
+            leave=not self._is_notebook,  # there the next bar takes its line
         )
 
     def advance(self, count: int = 1) -> None:
@@ -76,7 +77,9 @@ class ProgressBar:
             print(text, file=stream, flush=True)
 
     def close(self) -> None:
-        """Leave the bar where it is."""
+        """Leave the bar where it is, full; a notebook wipes it."""
+        if self.is_drawn:
+            self._bar.refresh()
         self._bar.close()
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from base.errors import UsageError as UsageError
     from ffn_ablations.comparing import Comparison as Comparison
     from ffn_ablations.comparing import compare as compare
+    from ffn_ablations.known_ffns import check as check
+    from ffn_ablations.known_ffns import variants as variants
     from ffn_ablations.runs import Run as Run
     from ffn_ablations.runs import Runs as Runs
     from ffn_ablations.studies import Study as Study
@@ -62,11 +64,13 @@ _MODULES = {
     "Runs": "ffn_ablations.runs",
     "Study": "ffn_ablations.studies",
     "UsageError": "base.errors",
+    "check": "ffn_ablations.known_ffns",
     "compare": "ffn_ablations.comparing",
     "evaluate": "ffn_ablations.train_and_evaluate",
     "study": "ffn_ablations.studies",
     "swap_ffn": "ffn_variants.swap",
     "train": "ffn_ablations.train_and_evaluate",
+    "variants": "ffn_ablations.known_ffns",
 }
 __all__ = list(_MODULES)
 
@@ -85,5 +89,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List what there is, loaded or not."""
-    return sorted({*globals(), *__all__})
+    """List what is offered, loaded or not."""
+    return sorted([*__all__, "__version__"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,19 +19,22 @@ from matplotlib.figure import Figure
 from base.errors import UsageError, unknown_name
 from base.files import write_text
 from base.run.folder_names import REPORT_NAME
-from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
-from ffn_ablations.runs import Run, Runs
+from ffn_ablations.drawing import savable
+from ffn_ablations.flags_as_keywords import KeywordError, one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.runs import Run, Runs, as_runs
 from report.analysis import Analysis
 from report.compute import analyse
+from report.document import markdown
 from report.document.html import to_fragment
 from report.figures.style import SMALL, STYLE, add_legend
 from report.inputs.sources import Source, read_source, source_of_frame
 from report.leaderboard import leaderboard
 from report.page import answer, make_card, summary, warnings
+from report.paper import comparison_table
 from report.request import Request
 from report.significance.axes import Settings
 from report.write import draw_one, find_panel, number_tables, write_analysis
-from scores.rows import to_csv
+from scores.rows import ROW_COLUMNS, to_csv
 
 VERDICT_COLUMNS = (
     "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary", "verdict",
@@ -39,42 +43,110 @@ VERDICT_COLUMNS = (
 
 _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin", "score_columns": "scores"}
 """What the command calls keywords of another name."""
+_BOOKKEEPING = ("step", "epoch", "run", "hours", "runtime")
+"""Numbers beside scores, which are none."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
 
 @one_line_errors()
-def compare(scores: pd.DataFrame | Runs | str | os.PathLike[str], **settings: Any) -> Comparison:
+def compare(
+    data: pd.DataFrame | Runs | Sequence[Run | Runs] | str | os.PathLike[str] | None = None,
+    /,
+    *,
+    scores: Any = None,
+    baseline: str | None = None,
+    primary: str | Sequence[str] | None = None,
+    margins: float | Mapping[str, float] | None = None,
+    contrasts: str | Sequence[str] | None = None,
+    lower_is_better: str | Sequence[str] | None = None,
+    higher_is_better: str | Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    axes: str | Sequence[str] | None = None,
+    paired: bool | None = None,
+    **settings: Any,
+) -> Comparison:
     """Say which variants differ from the baseline, which equal it, and how sure one can be.
 
+    None takes the study's choice, else the default of the command ``report``.
+
     Args:
-        scores: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns,
-            the path of a CSV or of a rows.parquet, a study or its folder, or several runs: all their scores.
-        **settings: The flags of the command ``report``, whose ``--help`` describes them; None takes the
-            study's choice, else the default. One may be a single value, several, or a mapping by name:
-            ``baseline="silu"``, ``primary=["held-out-loss"]``, ``margins={"held-out-loss": 0.02}`` (a number
-            alone is percentage points), ``contrasts="relu+silu - prelu+swish"``, ``lower_is_better``,
-            ``higher_is_better``, ``chance={"ewok": 50}``, ``scale``, ``axes``, ``factor``, ``head``,
-            ``paired``, ``looks=[3, 6, 10]``, ``published``; of tables ``columns={"variant": "Activation"}``,
-            ``score_columns``, ``names="{variant}-seed{seed}"``.
+        data: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns, or
+            with a row for each run and a column for each score; the path of a CSV or of a rows.parquet, a
+            study or its folder, or several runs: all their scores.
+        scores: Columns that are scores, where each has one. Without it, those of a data frame are all numbers
+            that differ between the runs of a variant.
+        baseline: What the others are compared with, gelu if there is nothing else.
+        primary: Outcomes that claims are made about, corrected together; the others are explored.
+        margins: What is negligible: ``{"held-out-loss": 0.02}``; a number alone is percentage points.
+        contrasts: Further comparisons, ``"relu+silu - prelu+swish"``.
+        lower_is_better: Outcomes of which lower scores are better.
+        higher_is_better: Outcomes of which higher ones are, where their name does not say it.
+        columns: What a table calls its columns: ``{"variant": "Activation"}``.
+        axes: Columns that tell runs apart as family and seed do, such as ``"size"``.
+        paired: Compare runs of one family and seed with each other.
+        **settings: The other flags of the command, with underscores: ``chance={"ewok": 50}``, ``scale``,
+            ``factor``, ``head``, ``looks=[3, 6, 10]``, ``published``, ``names="{variant}-seed{seed}"``.
 
     Raises:
         UsageError: For scores, a baseline or an outcome that cannot be used.
     """
-    request = read_keywords(Request, _flags(settings))
-    if isinstance(scores, list) and scores and all(isinstance(each, Run) for each in scores):
-        frame = pd.concat([run.scores for run in scores], ignore_index=True)
-        return Comparison(analyse(_source_of_runs(Runs(scores), frame, request), request), frame)
-    if isinstance(scores, pd.DataFrame):
-        source = source_of_frame(scores, request)
-        return Comparison(analyse(source, request), scores)
-    path = getattr(scores, "folder", scores)  # of a study, or of a run, which is told
+    data, scores = (scores, None) if data is None else (data, scores)
+    given = {
+        "baseline": baseline, "primary": primary, "margins": margins, "contrasts": contrasts,
+        "lower_is_better": lower_is_better, "higher_is_better": higher_is_better, "columns": columns,
+        "axes": axes, "paired": paired,
+    }  # fmt: skip
+    given |= {} if scores is None else {"scores": scores}  # else score_columns, as it was called before
+    request = read_keywords(Request, _flags(settings | given))
+    try:
+        return _compare(data, request)
+    except UsageError as error:
+        error.args = (re.sub(r"--([a-z]+(?:-[a-z]+)*)", _keyword, str(error)),)
+        raise
+
+
+def _keyword(flag: re.Match[str]) -> str:
+    name = flag[1].replace("-", "_")
+    if name not in Request.model_fields:
+        return flag[0]
+    return next((keyword for keyword, other in _FLAGS.items() if name == other != "scores"), name)
+
+
+def _compare(data: Any, request: Request) -> Comparison:
+    if isinstance(data, list) and data and all(isinstance(each, Run | Runs) for each in data):
+        runs = as_runs(data)
+        return Comparison(analyse(_source_of_runs(runs, runs.scores, request), request), runs.scores)
+    if isinstance(data, pd.DataFrame):
+        if not {None, *data.columns} & {*data.index.names}:
+            data = data.reset_index()
+        if not request.scores and (columns := _columns_of_scores(data, request)):
+            request = request.model_copy(update={"scores": columns})
+        return Comparison(analyse(source_of_frame(data, request), request), data)
+    path = getattr(data, "folder", data)  # of a study, or of a run, which is told
     if not isinstance(path, str | os.PathLike):
         raise UsageError(
-            f"{shown_briefly(scores)} holds no scores: give a data frame, such as evaluate(...) returns, "
+            f"{shown_briefly(data)} holds no scores: give a data frame, such as evaluate(...) returns, "
             "runs, the path of a CSV, or a study"
         )
     return Comparison(analyse(read_source(Path(path), request), request))
+
+
+def _columns_of_scores(table: pd.DataFrame, request: Request) -> tuple[str, ...]:
+    """Name the columns of a wide frame that hold numbers which differ between runs of a variant.
+
+    What is the same in all of them, as a learning rate or a number of parameters, is no score. None where the
+    frame has a column score, or none that names variants, which its reader deals with.
+    """
+    ours = {str(name).lower(): name for name in table.columns}
+    names = (ours[name] for name in ("variant", "model", "method", "name") if name in ours)
+    variant = request.names_of_columns.get("variant") or next(names, None)
+    others = {*ROW_COLUMNS, *request.axis, *request.names_of_columns.values(), *_BOOKKEEPING}
+    if "score" in ours or "score" in request.names_of_columns or variant not in table.columns:
+        return ()
+    numbers = table[[name for name in table.select_dtypes("number") if str(name).lower() not in others]]
+    differs = numbers.groupby(table[variant]).nunique().gt(1).any()
+    return tuple(str(name) for name in numbers if differs[name])
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +157,7 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
         field = Request.model_fields.get(flag)
         if field is None or flag in _OF_THE_COMMAND:
             allowed = [each for each in Request.model_fields if each not in _OF_THE_COMMAND]
-            raise unknown_name("keyword", name, [*allowed, *_FLAGS])
+            raise KeywordError(unknown_name("keyword", name, [*allowed, *_FLAGS]))
         if value is not None:
             flags[flag] = _words(value) if field.annotation == tuple[str, ...] else value
     if "looks" in flags:
@@ -109,6 +181,11 @@ def _source_of_runs(runs: Runs, frame: pd.DataFrame, request: Request) -> Source
     ]
     facts = (replace(run.facts, family=family) for run, family in zip(runs, families, strict=True))
     return replace(source, facts=tuple(facts))
+
+
+def _cell(value: Any) -> str:
+    """Write a value as a table of a text has it."""
+    return "" if pd.isna(value) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +225,43 @@ class Comparison:
         return table[list(VERDICT_COLUMNS)]
 
     @property
+    def table(self) -> pd.DataFrame:
+        """``verdicts``; ``comparison["swiglu"]`` are those of a variant, a contrast or an outcome."""
+        return self.verdicts
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return ``verdicts``."""
+        return self.verdicts
+
+    def to_markdown(self) -> str:
+        """Return ``verdicts`` as a table in Markdown, numbers to four digits."""
+        return markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self])
+
+    def to_latex(self) -> str:
+        """Return the primary comparisons as a LaTeX table, which needs the package booktabs."""
+        return comparison_table(self.analysis)
+
+    def __len__(self) -> int:
+        return len(self.verdicts)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield each row of ``verdicts`` as a named tuple."""
+        return self.verdicts.itertuples(index=False, name="Verdict")
+
+    def __getitem__(self, key: int | slice | str) -> Any:
+        table = self.verdicts
+        if isinstance(key, str):
+            compared = table["contrast"].str.partition(" - ")[0]
+            if (found := (compared == key) | (table["contrast"] == key) | (table["benchmark"] == key)).any():
+                return table[found]
+            names = dict.fromkeys([*compared, *table["benchmark"], *table["contrast"]])
+            raise KeyError(str(unknown_name("variant, outcome or contrast", key, names)))
+        try:
+            return table.iloc[key]
+        except IndexError:
+            raise IndexError(f"comparison {key} is out of range: there are {len(table)}") from None
+
+    @property
     def scores(self) -> pd.DataFrame:
         """Mean and standard deviation over seeds of each variant, by outcome and family."""
         return self.tables["scores"]
@@ -172,7 +286,7 @@ class Comparison:
             ax: Where to draw it; None makes a figure of pyplot's.
 
         Returns:
-            The axes.
+            The axes, which have the ``savefig`` of their figure.
 
         Raises:
             UsageError: For an unknown name, or where there is nothing to draw.
@@ -189,7 +303,7 @@ class Comparison:
                 add_legend(figure, panel.handles)
             elif panel.handles:
                 axes.legend(handles=list(panel.handles), fontsize=SMALL)
-        return axes
+        return savable(axes)
 
     @one_line_errors()
     def figure(self, name: str) -> Figure:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -14,6 +15,10 @@ from base.printing import is_notebook
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
 
 Arguments = TypeVar("Arguments", bound=Section)
+
+
+class KeywordError(UsageError, TypeError):
+    """A keyword that there is not, for which Python's own functions raise a ``TypeError``."""
 
 
 @contextmanager
@@ -60,23 +65,27 @@ def read_keywords(kind: type[Arguments], keywords: Mapping[str, Any]) -> Argumen
     return check(kind, {}, typed_values(kind, keywords))
 
 
-def typed_values(kind: type[Section], keywords: Mapping[str, Any]) -> Typed:
+def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Iterable[str] = ()) -> Typed:
     """Find the field of each keyword, for whoever takes what a command line gives.
 
     Args:
         kind: The model whose fields they are.
-        keywords: By name as the flags have it, with underscores: ``ffn``, ``optim.max_steps`` or ``optim``
-            with a mapping. Nothing is checked yet but the names.
+        keywords: By name as the flags have it, with underscores: ``ffn``, ``optim.max_steps``, ``optim`` with
+            a mapping, or ``max_steps``, where one section alone has it. Nothing is checked yet but the names.
+        others: Keywords that the call has besides, for who meant them.
 
     Raises:
-        UsageError: For an unknown name, with the closest match, or one that is given twice.
+        KeywordError: For an unknown name, with the closest match.
+        UsageError: For one that is given twice.
     """
     # Both "optim.max_steps" and, where a field has a short name, that one: "ffn" for "model.ffn".
     paths = {".".join(path): path for path, _ in leaf_fields(kind)}
+    ends = Counter(path[-1] for path in paths.values())
+    paths |= {path[-1]: path for path in list(paths.values()) if ends[path[-1]] == 1}
     paths |= {_key(name): path for path, name in kind.short_names.items()}
     values: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
-    for name, value in _flat(keywords, paths):
+    for name, value in _flat(keywords, paths, others=others):
         path = paths[_key(name)]
         if path in values:
             raise UsageError(f"{names[path]} and {name} are the same setting; give it once")
@@ -89,7 +98,10 @@ def _key(name: str) -> str:
 
 
 def _flat(
-    keywords: Mapping[str, Any], paths: Mapping[str, FieldPath], section: str = ""
+    keywords: Mapping[str, Any],
+    paths: Mapping[str, FieldPath],
+    section: str = "",
+    others: Iterable[str] = (),
 ) -> Iterator[tuple[str, Any]]:
     """List settings by their whole names, those in mappings of sections too."""
     for keyword, value in keywords.items():
@@ -97,18 +109,18 @@ def _flat(
         if _key(name) in paths:  # a mapping, too, where the field is one, as ffn_options
             yield name, value
         elif not any(path.startswith(f"{_key(name)}.") for path in paths):
-            raise _unknown(name, paths)
+            raise _unknown(name, [*paths, *others])
         elif isinstance(value, Mapping):
             yield from _flat(value, paths, f"{name}.")
         else:
             raise UsageError(f"{name} is a section: give a mapping of its settings, not {shown(value)}")
 
 
-def _unknown(name: str, paths: Mapping[str, FieldPath]) -> UsageError:
-    names = [*paths, *(path.partition(".")[0] for path in paths)]
+def _unknown(name: str, keywords: list[str]) -> KeywordError:
+    names = [*keywords, *(path.partition(".")[0] for path in keywords)]
     advice = "the settings are the flags of the command, see its --help"
     hint = did_you_mean(closest_setting(_key(name), names), advice)
-    return UsageError(f"unknown setting {shown(name)}, {hint}")
+    return KeywordError(f"unknown setting {shown(name)}, {hint}")
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import pandas as pd
 
@@ -141,6 +141,10 @@ class Run:
         draws = options.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed", "num"})
         return sampling.continue_texts(model, tokenizer, options.prompt, **draws)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw its learning curve (see ``Runs.plot``)."""
+        return Runs([self]).plot(ax)
+
     def __repr__(self) -> str:
         loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"
         return f"Run({os.fspath(self.folder)!r}, {loss})"
@@ -150,7 +154,7 @@ class Run:
 
 
 class Runs(list[Run]):
-    """Several runs: a list that shows itself."""
+    """Several runs: a list that shows itself. ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant."""
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -170,6 +174,52 @@ class Runs(list[Run]):
             for run in self
         ]
         return pd.DataFrame(rows, columns=columns)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return ``frame``."""
+        return self.frame
+
+    @property
+    def loss(self) -> pd.Series:
+        """Held-out loss of each run by variant and seed, in nats per target token."""
+        return self.frame.set_index(["variant", "seed"])["loss"]
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Every score so far of every run as rows."""
+        return pd.concat([run.scores for run in self], ignore_index=True)
+
+    @one_line_errors()
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the learning curve of each run, and return the axes.
+
+        Args:
+            ax: Axes of matplotlib to draw into; None makes a figure of pyplot's.
+
+        Raises:
+            UsageError: Without runs.
+        """
+        if not self:
+            raise UsageError("there are no runs to draw; ffn_ablations.train makes some")
+        return importlib.import_module("ffn_ablations.drawing").draw_losses(self, ax)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Run: ...
+
+    @overload
+    def __getitem__(self, key: slice | str) -> Runs: ...
+
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Run | Runs:
+        if isinstance(key, str):
+            if found := Runs(run for run in self if run.variant == key):
+                return found
+            raise KeyError(str(unknown_name("variant", key, dict.fromkeys(run.variant for run in self))))
+        if isinstance(key, slice):
+            return Runs(super().__getitem__(key))
+        try:
+            return super().__getitem__(key)
+        except IndexError:
+            raise IndexError(f"run {key} is out of range: there are {len(self)}") from None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -195,11 +245,17 @@ class Runs(list[Run]):
         matches = (frame[list(levels)].astype(str) == list(map(str, levels.values()))).all(axis=1)
         return Runs([run for run, is_match in zip(self, matches, strict=True) if is_match])
 
-    def __add__(self, other: Iterable[Run]) -> Runs:  # type: ignore[bad-override]
-        return Runs([*self, *other])
+    def __add__(self, other: Run | Iterable[Run]) -> Runs:  # type: ignore[bad-override]
+        return Runs([*self, *([other] if isinstance(other, Run) else other)])
+
+    def __iadd__(self, other: Run | Iterable[Run]) -> Runs:  # type: ignore[bad-override]
+        self.extend([other] if isinstance(other, Run) else other)
+        return self
 
     def __repr__(self) -> str:
-        return "\n".join(map(repr, self)) or "no runs"
+        if not self:
+            return "no runs"
+        return f"{len(self)} runs\n{self.frame.to_string(index=False, max_rows=20)}"
 
     def _repr_html_(self) -> str:
         return as_html(self.frame)

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
+from base.families import Budget
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
@@ -25,49 +27,116 @@ from ffn_ablations.flags_as_keywords import (
     read_keywords,
     typed_values,
 )
+from ffn_ablations.own_values import ffn_settings, text_settings
 from ffn_ablations.runs import Run, Runs, as_runs
-from pretrain.config import ResolvedConfig, RunConfig
+from ffn_variants.spec import FFNSpec
+from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
 from pretrain.run.run_folder import run_dir
 from pretrain.training.seeds import find_configs, train_in_turn
 from pretrain.training.training_run import train as train_run
 from report.inputs.run_facts import held_out_rows
+
+FFN = str | FFNSpec | type[torch.nn.Module]
+_OTHERS = ("ffn", "seeds", "texts", "trust_remote_code")
+"""Keywords of ``train`` that are no settings of a run."""
 
 
 @one_line_errors()
 def train(
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
-    seeds: Iterable[int] | str | None = None,
+    ffn: FFN | Sequence[FFN] | None = None,
+    ffn_options: Mapping[str, float | bool | str] | None = None,
+    ffn_budget: Budget | None = None,
+    family: str | None = None,
+    seed: int | None = None,
+    seeds: int | Iterable[int] | str | None = None,
+    texts: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    learning_rate: float | None = None,
+    max_steps: int | None = None,
+    epochs: float | None = None,
+    batch_size: int | None = None,
+    runs_dir: str | os.PathLike[str] | None = None,
     trust_remote_code: bool = False,
     **settings: Any,
 ) -> Any:
     """Pretrain a model, or go on with it, or find it finished: what the command ``train`` does.
 
+    None takes what the configuration says.
+
     Args:
         config: The name of a shipped configuration (``"tiny"``), the path of a YAML file, or its content as a
             mapping; None takes the defaults.
-        seeds: Train each of these, one after the other: ``[1, 2, 3]`` or ``"1-3"``.
+        ffn: A name of ``variants()``, ``"path/to/mine.py:SPEC"``, an ``FFNSpec``, or a class of ``nn.Module``
+            whose constructor needs nothing, ``intermediate_size``, or ``hidden_size`` and
+            ``intermediate_size``; or a list of these, of which each is trained. A class or spec is known to
+            this process alone, so its models load where it was given.
+        ffn_options: Options of the FFN, such as ``{"grid_size": 5}``.
+        ffn_budget: ``"params"``, ``"active-params"`` or ``"flops"`` give each FFN the width at which it has
+            as many as gelu; ``"width"`` takes the width as it is.
+        family: ``"gpt_neo"``, ``"llama"``, ``"roberta"`` or ``"t5"``.
+        seed: Decides weights, data order, masking and dropout.
+        seeds: Train each of these, one after the other: ``[1, 2, 3]`` or ``"1-3"``; 5 is 1 to 5.
+        texts: Texts to train on: a path of a file or folder, several, or the documents themselves.
+        learning_rate: Its peak.
+        max_steps: Updates, in place of epochs.
+        epochs: Passes over the text; without effect where ``max_steps`` is given.
+        batch_size: Packed rows of a step.
+        runs_dir: Folder of all runs.
         trust_remote_code: Run the file of an FFN variant that ``config`` names, which is code. One that
             ``ffn="path/to/mine.py:SPEC"`` names is run.
-        **settings: What is a flag of the command, with underscores: ``ffn="swish"``, ``seed=1``,
-            ``runs_dir="out"``; in sections ``optim={"max_steps": 100}``, or ``**{"optim.max_steps": 100}``.
+        **settings: Any other flag of the command, with underscores, by its last name or in its section:
+            ``hidden_size=64``, ``optim={"weight_decay": 0.1}``, ``**{"optim.weight_decay": 0.1}``.
 
     Returns:
-        A ``Run``; with ``seeds`` all of them as ``Runs``.
+        A ``Run``; with ``seeds`` or several of ``ffn`` all of them as ``Runs``.
 
     Raises:
         UsageError: For a mistake, for a fault of the world such as a full disk, or after a signal to stop.
             After that, and after Ctrl-C, the same call goes on from the last checkpoint.
     """
+    several = isinstance(ffn, list | tuple)
+    variants = [{} if ffn is None else ffn_settings(each) for each in (ffn if several else [ffn])]
+    given = {
+        "ffn_options": ffn_options, "ffn_budget": ffn_budget, "family": family, "seed": seed,
+        "learning_rate": learning_rate, "max_steps": max_steps, "epochs": epochs, "batch_size": batch_size,
+        "runs_dir": runs_dir,
+    }  # fmt: skip
+    settings |= {name: value for name, value in given.items() if value is not None}
     values = dict(config) if isinstance(config, Mapping) else None
     path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
-    words = None if seeds is None else [seeds] if isinstance(seeds, str | int) else list(map(str, seeds))
-    typed = typed_values(RunConfig, settings)
-    configs = find_configs(path, values, typed, words, trust_remote_code)
+    if texts is not None:
+        settings |= text_settings(texts, _runs_dir(path, values, settings))
+    arms = [
+        find_configs(
+            path, values, typed_values(RunConfig, settings | each, _OTHERS), _words(seeds), trust_remote_code
+        )
+        for each in variants
+    ]
     with brief_in_notebooks(), _randomness_left_alone():
-        _train(configs)
-    runs = Runs([Run(run_dir(each)) for each in configs])
-    return runs[0] if seeds is None else runs
+        for configs in arms:
+            _train(configs)
+    runs = Runs([Run(run_dir(each)) for configs in arms for each in configs])
+    return runs[0] if seeds is None and not several else runs
+
+
+def _words(seeds: int | Iterable[int] | str | None) -> list[str] | None:
+    """Return seeds as words of the command line; a number counts them from 1."""
+    if seeds is None or isinstance(seeds, str):
+        return None if seeds is None else [seeds]
+    return list(map(str, range(1, seeds + 1) if isinstance(seeds, int | np.integer) else seeds))
+
+
+def _runs_dir(path: Path | None, values: dict[str, Any] | None, settings: Mapping[str, Any]) -> Path:
+    """Find the folder of all runs before anything else of a configuration is known."""
+    typed = typed_values(RunConfig, settings, _OTHERS)
+    written = read_yaml(find_config(path, "config")) if path else {}
+    nested = typed.onto(deep_merge(written, values or {})).get("output")
+    return Path(
+        str(nested["runs_dir"])
+        if isinstance(nested, dict) and "runs_dir" in nested
+        else OutputConfig().runs_dir
+    )
 
 
 def _train(configs: list[ResolvedConfig]) -> None:

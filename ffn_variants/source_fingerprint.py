@@ -5,7 +5,8 @@ definition by definition: an activation that is edited changes its own fingerpri
 and a definition that moves to another file changes none. A name is looked up among the definitions of its
 file, then in the file's imports. Of the standard library and of installed packages the names alone count.
 
-For a variant in a user's own file, or of an installed package, it is over the whole file.
+For a variant in a user's own file, or of an installed package, it is over the whole file. For one that a
+notebook or a script gave by value it is over the functions and classes that it reaches, as they were run.
 
 Files are parsed and never run. Left out is what computes nothing: comments, formatting, docstrings,
 annotations, the words of errors and warnings, methods that only print; and formula, reference, counts and all
@@ -18,11 +19,14 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import inspect
 import sys
+import textwrap
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from base.files import CODE_ROOT, PACKAGES
@@ -39,6 +43,7 @@ PRINTING = ("extra_repr", "__repr__", "__str__")
 """Methods that compute nothing but words."""
 PRINTING_CALLS = ("warnings.warn", "print")
 _IGNORED = ("ctx", "kind", "type_comment", "type_params")
+_LIBRARIES = ("numpy", "torch", "transformers")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
@@ -190,7 +195,8 @@ def source_fingerprint(name: str) -> str:
     They are the same wherever the code lies. A process takes them once: they are those of what it imported.
 
     Returns:
-        Empty where the source cannot be read, as in a notebook or an archive: not known.
+        Empty where the source cannot be read, as in an archive or of what was typed into a plain Python: not
+        known.
 
     Raises:
         UsageError: If there is no such variant.
@@ -241,7 +247,10 @@ def _fingerprint(spec: FFNSpec) -> str:
     try:
         text = "\n".join(source_texts(spec))
     except UnreadableError:
-        return ""
+        try:
+            text = "\n".join(_by_value(spec.build, set()))
+        except (OSError, TypeError):  # as inspect says that there is no source
+            return ""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
@@ -259,6 +268,51 @@ def source_texts(spec: FFNSpec) -> list[str]:
         whole = read_source(_python_file(spec.build)).statements[""]
         return [f"{settings} {getattr(spec.build, '__qualname__', '')}", _Writer().write(whole)]
     return [settings, *_reached(spec.build)]
+
+
+def _by_value(value: Any, seen: set[int]) -> Iterator[str]:
+    """Write a function or class, and what it reaches by name; of libraries the names alone."""
+    package = (getattr(value, "__module__", None) or "").partition(".")[0]
+    if id(value) in seen or isinstance(value, ModuleType):
+        return
+    seen.add(id(value))
+    if isinstance(value, _PLAIN):
+        yield repr(value)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _by_value(each, seen)
+    elif isinstance(value, type):
+        yield f"{value.__module__}.{value.__qualname__}"
+        is_library = package in sys.stdlib_module_names or package in _LIBRARIES
+        for name, member in () if is_library else (("", value.__bases__), *vars(value).items()):
+            if not name.startswith("__") or name == "__init__":
+                yield name
+                yield from _by_value(getattr(member, "fget", getattr(member, "__func__", member)), seen)
+    elif isinstance(value, FunctionType):
+        value = inspect.unwrap(value)
+        if package in _LIBRARIES:
+            yield f"{value.__module__}.{value.__qualname__}"
+        elif package not in PACKAGES:
+            yield _text_of(value)
+            for name in _global_names(value.__code__):
+                yield from _by_value(value.__globals__.get(name), seen)
+        for inner in (*(value.__closure__ or ()), *(value.__defaults__ or ())):
+            yield from _by_value(getattr(inner, "cell_contents", inner), seen)
+
+
+def _text_of(function: FunctionType) -> str:
+    source = textwrap.dedent(inspect.getsource(function))
+    try:
+        return _Writer().write(ast.parse(source).body)
+    except SyntaxError:  # a lambda in the midst of a call
+        return source
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _global_names(inner)
 
 
 def module_file(module: str) -> Path | None:

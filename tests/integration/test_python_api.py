@@ -1,8 +1,11 @@
 """The Python API: training, scoring and studies, beside what the commands do."""
 
 import html
+import inspect
 import json
+import linecache
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import yaml
 from matplotlib import pyplot
 
 import ffn_ablations as ffa
+from ffn_variants import FFN_VARIANTS, FFNSpec
 from tests.processes import run_command
 
 CONFIG: dict[str, Any] = {
@@ -132,6 +136,140 @@ def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(tm
     assert pairs.benchmark.tolist() == ["held-out-loss", "embedded-pairs"]
 
 
+class OwnGate(torch.nn.Module):
+    """(A x) tanh(B x)"""
+
+    def __init__(self, hidden_size: int, intermediate_size: int) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(hidden_size, 2 * intermediate_size)
+        self.down = torch.nn.Linear(intermediate_size, hidden_size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        up, gate = self.up(x).chunk(2, -1)
+        return self.down(up * gate.tanh())
+
+
+SHORT = {"optim": {"max_steps": 2}}
+
+
+@pytest.mark.ci
+def test_classes_and_specs_are_trained_beside_names(tmp_path, own_variants):
+    spec = FFNSpec(
+        name="own-soft", kind="activation", build=lambda intermediate_size: torch.nn.Softsign(),
+        formula="x / (1 + |x|)", reference="none", multiply_adds=lambda d, f, **_: 2 * d * f,
+    )  # fmt: skip
+    ffns = ["gelu", OwnGate, torch.nn.Mish, spec]
+    runs = ffa.train(CONFIG | SHORT, ffn=ffns, seeds=2, runs_dir=tmp_path)
+    assert list(runs.loss.index) == [
+        (name, seed) for name in ("gelu", "own-gate", "mish", "own-soft") for seed in (1, 2)
+    ]
+    assert runs.loss.tolist() == [run.loss for run in runs]
+    assert runs == ffa.train(CONFIG | SHORT, ffn=ffns, seeds=[1, 2], runs_dir=tmp_path)
+    width, inner = 48, 64
+    more = 3 * width * inner + 2 * inner + width - (2 * width * inner + inner + width)
+    parameters = runs.frame.set_index("variant")["parameters"].groupby("variant").first()
+    assert parameters["own-gate"] - parameters["gelu"] == 2 * more  # two layers
+    model, _ = runs["own-gate"][0].load()
+    assert sum(isinstance(each, OwnGate) for each in model.modules()) == 2
+    assert ffa.check(OwnGate).passed.all()
+
+
+CELL = """
+import torch
+def bend(x):
+    return x.tanh()
+class OwnBend(torch.nn.Module):
+    def forward(self, x):
+        return bend(x)
+"""
+
+
+def run_cell(text: str) -> type:
+    """Define a class as a notebook does: with no file, and its lines in ``linecache``."""
+    name = f"<cell {len(linecache.cache)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), namespace)
+    return namespace["OwnBend"]
+
+
+def test_a_cell_that_was_edited_is_another_run_and_one_that_was_run_again_the_same(tmp_path, own_variants):
+    texts = (CELL, CELL.replace("tanh", "sin"), f"# as before\n{CELL}")
+    first, edited, again = (
+        ffa.train(CONFIG | SHORT, ffn=run_cell(text), runs_dir=tmp_path) for text in texts
+    )
+    assert first == again != edited
+    assert first.load()[0].config.ffn == edited.variant == "own-bend"
+    with pytest.raises(ffa.UsageError, match="trained through another 'own-bend'"):
+        ffa.evaluate(edited, **PAIRS)
+
+
+@pytest.mark.ci
+def test_texts_are_paths_or_the_documents_themselves(tmp_path: Path) -> None:
+    stories = [f"There was a dog number {n}, and it slept for {n} days." for n in range(40)]
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for place, file in enumerate(files):
+        file.write_text("\n".join(stories[place::2]))
+    asked = {**SHORT, "validation_fraction": 0.1, "runs_dir": tmp_path}
+    written, same, other = (
+        ffa.train(CONFIG, texts=texts, **asked) for texts in (stories, tuple(stories), stories[1:])
+    )
+    assert written == same != other
+    (kept,) = written.config["data"]["train_files"]
+    assert [json.loads(line)["text"] for line in Path(kept).read_text().splitlines()] == stories
+    for texts in (files[0], str(files[0]), list(map(str, files))):
+        run = ffa.train(CONFIG, texts=texts, txt_split="lines", **asked)
+        given = texts if isinstance(texts, list) else [str(texts)]
+        assert list(run.config["data"]["train_files"]) == given
+
+
+def test_keywords_of_sections_are_found_by_their_last_names(tmp_path: Path) -> None:
+    run = ffa.train(CONFIG, learning_rate=0.01, max_steps=1, batch_size=2, hidden_size=32, runs_dir=tmp_path)
+    optim, config = run.config["optim"], run.config
+    assert (optim["learning_rate"], optim["max_steps"]) == (0.01, 1)
+    assert (config["train"]["batch_size"], config["model"]["hidden_size"]) == (2, 32)
+
+
+def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
+    assert [type(each) for each in (runs[0], runs[1:3], runs["swish"], runs + runs[0])] == [
+        ffa.Run, ffa.Runs, ffa.Runs, ffa.Runs
+    ]  # fmt: skip
+    assert runs["swish"] == runs[2:] == runs.where(variant="swish")
+    assert runs.to_frame().equals(runs.frame)
+    assert (ffa.compare([runs[:2], runs[2:]]).verdicts.estimate).equals(ffa.compare(runs).verdicts.estimate)
+    with pytest.raises(IndexError, match="there are 4"):
+        runs[4]
+    with pytest.raises(KeyError, match="did you mean 'swish'"):
+        runs["swihs"]
+
+
+def test_learning_curves_are_drawn_and_saved(runs: ffa.Runs, tmp_path: Path) -> None:
+    axes = runs.plot()
+    for line, run in zip(axes.lines, runs, strict=True):
+        assert line.get_ydata().tolist() == run.curve["loss"].tolist()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["gelu", "swish"]
+    for name, drawn in {"a.png": axes, "b.png": runs[0].plot(), "c.png": ffa.compare(runs).plot()}.items():
+        drawn.savefig(tmp_path / name)
+        assert pyplot.imread(tmp_path / name).min() < 0.5
+    pyplot.close("all")
+
+
+def test_the_table_of_variants_has_the_numbers_of_each() -> None:
+    table = ffa.variants(hidden_size=8, intermediate_size=16).set_index("name")
+    assert set(FFN_VARIANTS) <= set(table.index)
+    assert table.parameters["gelu"] == 2 * 8 * 16 + 8 + 16
+    assert table["FLOPs/token"]["gelu"] == 4 * 8 * 16
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "compare", "variants", "check", "study"])
+def test_every_keyword_is_described_and_has_a_type(name: str) -> None:
+    call = getattr(ffa, name)
+    described = set(re.findall(r"^ {8}\*{0,2}(\w+): ", call.__doc__, flags=re.MULTILINE))
+    parameters = inspect.signature(call).parameters
+    assert set(parameters) <= described
+    assert all(each.annotation is not each.empty for each in parameters.values())
+
+
 def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: Path, capsys) -> None:
     def draw() -> tuple[float, float, float]:
         return random.random(), np.random.random(), torch.rand(()).item()
@@ -155,6 +293,17 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train("nowhere"), "nowhere"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
+        (lambda runs: ffa.train(CONFIG, learning_rat=1), "did you mean learning_rate?"),
+        (lambda runs: ffa.train(CONFIG, text=["a b"]), "did you mean texts?"),
+        (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
+        (lambda runs: ffa.train(CONFIG, texts=["nowhere.txt"]), "nowhere.txt"),
+        (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
+        (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
+        (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), "give the class itself"),
+        (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU), "'gelu' is there already"),
+        (lambda runs: ffa.train(CONFIG, ffn=3), "3 is no FFNSpec"),
+        (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
+        (lambda runs: ffa.variants(hidden_size=0), "must be from 1"),
         (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.train(CONFIG, seed=-1), "seed: must be at least 0"),
         (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),

@@ -63,7 +63,9 @@ def test_a_notebook_has_a_bar_and_shows_results_as_objects(monkeypatch, capsys) 
     bar.close()
     output = capsys.readouterr()
     assert output.out == "one is done\n"
-    assert output.err.split("\r")[-1].startswith("study:")
+    drawn = [text for text in output.err.split("\r") if text.strip()]
+    assert drawn[-1].startswith("study:")
+    assert "\n" not in drawn[-1]  # the next one takes its line
     assert "5/9" in output.err
 
 

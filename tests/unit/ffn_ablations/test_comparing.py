@@ -88,6 +88,70 @@ def test_it_shows_its_claims_and_its_verdicts_and_that_there_are_warnings(compar
     assert "<strong>worse</strong>" in html
 
 
+def in_columns(index: bool = False, variant: str = "variant") -> pd.DataFrame:
+    """The same held-out losses and one task, a row a run, beside numbers that are no scores."""
+    scores = made_scores()
+    scores = scores[scores.task != "order"]
+    wide = scores.pivot(index=["variant", "seed"], columns="benchmark", values="score")
+    wide = wide.assign(lr=[0.1] * 5 + [0.2] * 10, step=range(15)).rename_axis(index={"variant": variant})
+    return wide if index else wide.reset_index()
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "outcomes"),
+    [
+        (in_columns(), {}, {LOSS, "pairs"}),
+        (in_columns(index=True), {}, {LOSS, "pairs"}),
+        (in_columns(variant="model"), {}, {LOSS, "pairs"}),
+        (in_columns(variant="Layer"), {"columns": {"variant": "Layer"}}, {LOSS, "pairs"}),
+        (in_columns(), {"scores": ["pairs", LOSS]}, {LOSS, "pairs"}),
+        (in_columns(), {"scores": "pairs"}, {"pairs"}),
+        (in_columns(), {"score_columns": "pairs"}, {"pairs"}),
+    ],
+)
+def test_columns_of_a_wide_frame_are_outcomes(
+    table: pd.DataFrame, asked: dict, outcomes: set, tmp_path: Path
+):
+    scores = made_scores()
+    rows = scores[(scores.task != "order") & scores.benchmark.isin(outcomes)]
+    wide, long = ffa.compare(table, **asked), ffa.compare(rows)
+    assert set(wide.table.benchmark) == outcomes
+    keys = ["benchmark", "contrast"]
+    estimates = [each.table.sort_values(keys).estimate.tolist() for each in (wide, long)]
+    assert estimates[0] == pytest.approx(estimates[1])
+
+
+@pytest.mark.ci
+def test_the_report_of_a_wide_frame_names_a_command_that_reads_it(tmp_path: Path):
+    ffa.compare(in_columns(index=True)).save(tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    main([*report["command"].split()[1:], "--out", str(tmp_path / "again")])
+    again = json.loads((tmp_path / "again" / "report.json").read_text())
+    assert again["variants"] == report["variants"] == ["gelu", "kan", "none"]
+
+
+def test_a_comparison_is_a_table_of_verdicts(comparison: ffa.Comparison):
+    table = comparison.verdicts
+    assert len(comparison) == len(table) == 4
+    assert [row.estimate for row in comparison] == table.estimate.tolist()
+    assert comparison[:2].equals(table.iloc[:2])
+    assert comparison[-1].equals(table.iloc[-1])
+    assert set(comparison["kan"].contrast) == set(comparison["kan - gelu"].contrast) == {"kan - gelu"}
+    assert set(comparison[LOSS].contrast) == {"kan - gelu", "none - gelu"}
+    for frame in (comparison.table, comparison.to_frame()):
+        assert frame.equals(table)
+    cells = [line.split(" | ") for line in comparison.to_markdown().splitlines()]
+    assert {len(line) for line in cells} == {len(table.columns)}
+    assert [float(line[3]) for line in cells[2:]] == pytest.approx(table.estimate.tolist(), rel=1e-3)
+    assert comparison.to_latex().count("\\\\") >= 4
+    with pytest.raises(IndexError, match="there are 4"):
+        comparison[4]
+    with pytest.raises(KeyError, match="did you mean 'none'"):
+        comparison["nonee"]
+    with pytest.raises(TypeError, match="did you mean 'baseline'"):
+        ffa.compare(made_scores(), base_line="gelu")
+
+
 @pytest.mark.parametrize("kind", ["forest", "seeds"])
 def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.Comparison, kind: str):
     def state() -> tuple:
@@ -132,7 +196,7 @@ def test_what_holds_no_scores_is_one_line(change, said: str):
         ({"base_line": "gelu"}, "'base_line'; did you mean 'baseline'?"),
         ({"out": "here"}, "unknown keyword 'out'"),
         ({"margins": "x"}, "is 'x'; it must be a number"),
-        ({"margins": {"held": 1}}, "unknown metric in --margin 'held'"),
+        ({"margins": {"held": 1}}, "unknown metric in margins 'held'"),
         ({"margins": {LOSS: None}}, "must be a number"),
         ({"primary": [3]}, "must be text"),
         ({"looks": [1]}, "is no plan"),
@@ -170,7 +234,7 @@ assert not {"pandas", "matplotlib", "scipy"} & set(sys.modules)
 import pandas as pd
 rows = [("f", v, s, "blimp", 50 + s + 9 * i) for i, v in enumerate(["gelu", "kan"]) for s in range(3)]
 print(ffa.compare(pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])).answer)
-assert {"train", "evaluate"} <= set(dir(ffa))
+assert set(dir(ffa)) == {*ffa.__all__, "__version__"} > {"train", "evaluate", "check"}
 """
 
 

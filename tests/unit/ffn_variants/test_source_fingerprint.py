@@ -193,7 +193,9 @@ def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, edit):
 
 def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):
     written: dict[str, Any] = {"__name__": "notebook"}
-    exec("from torch import nn\nclass Mine(nn.Module):\n    pass\n", written)
+    exec(
+        "from torch import nn\nclass Mine(nn.Module):\n    def forward(self, x):\n        return x\n", written
+    )
     spec = own_spec("mine", written["Mine"])
     monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
     assert source_fingerprint("mine") == ""

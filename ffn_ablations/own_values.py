@@ -1,0 +1,90 @@
+"""What only Python can give to a training: a class or a spec in place of a name, and texts in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from base.errors import UsageError, shown
+from base.files import write_text
+from ffn_variants.registry import FFN_VARIANTS, register
+from ffn_variants.source_fingerprint import source_fingerprint
+from ffn_variants.spec import FFNSpec, as_spec
+from ffn_variants.variant_files import variant_file
+
+SUFFIXES = (".txt", ".jsonl", ".parquet", ".gz")
+TEXTS = ".texts"
+"""Folder of texts that were given in memory, in that of all runs."""
+_GIVEN: dict[str, FFNSpec] = {}
+"""What was registered here, by name."""
+
+
+def ffn_settings(ffn: Any) -> dict[str, str]:
+    """Return the settings of a run's FFN, which is registered if it is no name.
+
+    Args:
+        ffn: A name or ``"mine.py:SPEC"``, an ``FFNSpec``, or a class of ``nn.Module`` (see
+            ``ffn_variants.spec.spec_of_class``). One of an earlier class or spec that was given here is
+            replaced: a notebook's cell may be run again. Another source is another run.
+
+    Raises:
+        UsageError: If it is none of these, or has the name of another variant.
+    """
+    if isinstance(ffn, str):
+        return {"ffn": ffn}
+    if isinstance(ffn, nn.Module):
+        raise UsageError(f"ffn is a {type(ffn).__name__} that was made already; give the class itself")
+    spec = as_spec(ffn)
+    name = getattr(spec, "name", None)
+    if name in _GIVEN and FFN_VARIANTS.get(name) is _GIVEN[name]:
+        del FFN_VARIANTS[name]
+    is_known = FFN_VARIANTS.get(str(name)) is spec
+    if not is_known:
+        _GIVEN[spec.name] = register(spec)
+    elif file := variant_file(spec.name):
+        return {"ffn": f"{file.path}:{file.attribute}"}
+    source = source_fingerprint(spec.name) if spec.name in _GIVEN else ""
+    return {"ffn": spec.name, **({"model.ffn_source": source} if source else {})}
+
+
+def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
+    """Return the settings of a run's texts, which are written to a file if they are no paths.
+
+    Args:
+        texts: A path of a file or folder, several, or the documents themselves. A text that names a file, or
+            ends as one does, is a path.
+        runs_dir: Where documents are written, into a file that is named by its content.
+
+    Raises:
+        UsageError: If there are none, or they are no texts.
+    """
+    given = [texts] if isinstance(texts, str | os.PathLike) else list(texts) if _is_several(texts) else []
+    if not given or not all(isinstance(each, str | os.PathLike) for each in given):
+        raise UsageError(f"texts is {shown(texts)}; give a path, paths, or a list of texts")
+    are_paths = [isinstance(texts, str) or _is_path(each) for each in given]
+    if not any(are_paths):
+        content = "".join(f"{json.dumps({'text': text})}\n" for text in given)
+        file = runs_dir / TEXTS / f"{hashlib.sha256(content.encode()).hexdigest()[:12]}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, content)
+        given = [file]
+    elif not all(are_paths):
+        raise UsageError(
+            f"texts has paths, such as {shown(given[are_paths.index(True)])}, and texts, such as "
+            f"{shown(given[are_paths.index(False)])}; give one or the other"
+        )
+    return {"data.source": "files", "data.train_files": [os.fspath(each) for each in given]}
+
+
+def _is_several(texts: Any) -> bool:
+    return isinstance(texts, Iterable) and not isinstance(texts, bytes)
+
+
+def _is_path(text: str | os.PathLike[str]) -> bool:
+    return isinstance(text, os.PathLike) or text.endswith(SUFFIXES) or (bool(text) and os.path.exists(text))
