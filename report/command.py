@@ -39,10 +39,11 @@ def main(args: Sequence[str] | None = None) -> int:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from report.write import write_report  # matplotlib, which takes half a second
 
-    request = request.model_copy(update={"source": find_study_folder(request.source)})
+    source = find_study_folder(request.source)
+    request = request.model_copy(update={"source": source})
 
-    out = request.out or _usual_folder(request.source)
-    analysis = write_report(request.source, out, request)
+    out = request.out or _usual_folder(source)
+    analysis = write_report(source, out, request)
     print(
         "\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(out, request.paper))))
     )
