@@ -71,7 +71,12 @@ def _last_of_runs(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Keep of each run what it logged last, where its rows are steps."""
     places = {*ROW_COLUMNS, *_RUN} - {"score", "n_items", "primary"}
-    keys = [x for x in table.columns if x.lower() in places or x in columns]
+    if not table.columns.is_unique:
+        return table, []
+    # A text that comes in several rows, such as a model's name, is of a run as well.
+    texts = [x for x in table.columns if pd.to_numeric(table[x], errors="coerce").isna().all()]
+    told = {*columns, *(x for x in texts if table[x].value_counts().min() > 1)}
+    keys = [x for x in table.columns if x.lower() in places or x in told]
     tells_runs = any(x.lower() in _RUN or x in columns for x in keys)
     if not (steps and tells_runs and table.duplicated(keys).any()) or table.duplicated([*keys, *steps]).any():
         return table, []

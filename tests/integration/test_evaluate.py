@@ -239,7 +239,7 @@ def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
         (f"RUN --suites embedded-pairs --pair-tasks {SIX[0]}s", f"did you mean '{SIX[0]}'"),
         ("", "RUNS is missing"),
         ("absent --suites embedded-pairs", "absent"),
-        ("RUN --head", "--finetune.head needs a value"),
+        ("RUN --head", "--head needs a value"),
         ("RUN --max-pairs 0", "--max-pairs: must be at least 1 (is 0)"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     ("change", "message"),
     [
         ({"ffn_files": {"my-xielu": "gone.py:XIELU"}}, "has no gone.py with its variant"),
-        ({"ffn_files": {"my-xielu": "ffn_my-xielu.py:GONE"}}, "unknown FFNSpec 'GONE'"),
+        ({"ffn_files": {"my-xielu": "ffn_my-xielu.py:GONE"}}, "unknown FFNSpec or nn.Module 'GONE'"),
         ({"ffn_files": {"my-xielu": "../outside.py:XIELU"}}, "has no outside.py with its variant"),
         ({"ffn_files": ["ffn_my-xielu.py"]}, "cannot load the model"),
         ({"ffn_files": {"gelu": "ffn_my-xielu.py:XIELU"}, "ffn": "other"}, "unknown FFN variant 'other'"),
