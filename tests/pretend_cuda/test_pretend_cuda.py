@@ -65,7 +65,7 @@ def _group(workload: str, family: str, variant: str, fused: bool) -> str:
     if is_sample and workload == "update":
         return "fast"
     is_often = (workload, family) == ("update", "gpt_neo") and variant in OFTEN
-    return "ci" if is_sample or is_often else f"{family}-{workload}"
+    return "ci" if is_often else f"{family}-{workload}"
 
 
 CASES = _cases()
