@@ -12,7 +12,8 @@ import yaml
 
 from tests.processes import run_command
 
-TAKES_LONG = ("ffn-ablations train gpt-neo", "ffn-ablations try")
+TAKES_LONG = "ffn-ablations train gpt-neo"
+TRIES = "ffn-ablations try"
 """How commands begin that read TinyStories from the hub, or fill minutes: here with ``--dry-run``."""
 STORIES = "Once upon a time.\n\n" * 200
 
@@ -61,7 +62,7 @@ def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study
     """Without those about the zoo, which test_shipped_studies.py has, and those of accelerate."""
     for command in commands(readme):
         words = shlex.split(command)
-        if words[0] != "ffn-ablations" or "zoo" in command:
+        if words[0] != "ffn-ablations" or "zoo" in command or command.startswith(TRIES):
             continue
         if words[1:3] == ["study", "run"]:
             assert run_study(*words[3:]) == 0, command
@@ -74,6 +75,13 @@ def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study
     assert (small / "runs/my-study/report/report.md").is_file()
     assert (small / "runs/default/gpt_neo/kan/my-kan/eval/rows.parquet").is_file()
     assert (small / "my-study.tar.xz").is_file()
+
+
+@pytest.mark.slow
+def test_the_layer_of_the_page_is_tried(readme: str, small: Path) -> None:
+    (command,) = (command for command in commands(readme) if command.startswith(TRIES))
+    done = run_command("ffn_ablations", *shlex.split(command)[1:], "--dry-run")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.ci
