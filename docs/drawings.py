@@ -211,57 +211,7 @@ def _chip(axes: Axes, x: float, y: float, writer: str) -> None:
     _write(axes, x + 20, y, writer, centred=True, small=True)
 
 
-Floors = tuple[tuple[tuple[str, str], ...], ...]
-
-PACKAGES: Floors = (
-    (("ffn_ablations", "the one command; the Python API"),),
-    (("slurm", "a study: expand, run, follow, report"),),
-    (("inside", "what trained models hold inside"),),
-    (("eval", "models to scores"), ("report", "scores to a page")),
-    (("pretrain", "from a corpus to a run folder"),),
-    (("ffn_variants", "the models"), ("scores", "rows, metrics")),
-    (("base", "errors, files, command line, tables"),),
-)
-EVAL_FLOORS: Floors = (
-    (("command.py", "ffn-ablations eval"),),
-    (("evaluate.py", "what is missing, scored"), ("push.py", "models to the hub")),
-    (("work_units.py", "what is missing"), ("model_card.py", "what the hub shows")),
-    (("zero_shot", "minimal pairs, choices, perplexity, lm-eval"),),
-    (("classification", "fine-tuning: inputs, tasks, heads"),),
-    (("scoring", "one number for one text"),),
-    (("config.py", "what can be asked for"),),
-    (("finetuning.py", "how classifiers learn"), ("protocol.py", "how texts are scored")),
-    (("identity.py", "which run, which weights"),),
-    (("backbones.py", "models of elsewhere"), ("memory.py", "batches that fit")),
-    (("data_files.py", "reading data"),),
-)
-
-
-def floors() -> Figure:
-    """The packages and the folders of ``eval/``, floor by floor; an import may only go down."""
-    step = 44
-    figure, axes = _canvas(height := 72 + step * (len(PACKAGES) + len(EVAL_FLOORS)))
-    _write(axes, 8, height - 14, "The packages: an import may only go down", bold=True)
-    y = _rooms(axes, height - 28, step, PACKAGES)
-    _write(axes, 8, y - 18, "Inside eval/: the same rule", bold=True)
-    _rooms(axes, y - 32, step, EVAL_FLOORS, VERMILION)
-    return figure
-
-
-def _rooms(axes: Axes, y: float, step: float, rooms: Floors, colour: str = GREY) -> float:
-    """Draw floors downwards from ``y``, a box for each room; return where the last one ends."""
-    for floor in rooms:
-        width = (374 - 6 * (len(floor) - 1)) / len(floor)
-        for place, (name, what) in enumerate(floor):
-            left = 8 + place * (width + 6)
-            _box(axes, left, y - 38, width, 38, "", VERMILION if name == "eval" else colour)
-            _write(axes, left + 10, y - 13, name, bold=True)
-            _write(axes, left + 10, y - 27, what, small=True)
-        y -= step
-    return y
-
-
-DRAWINGS = {"block": block, "run-folder": run_folder, "floors": floors}
+DRAWINGS = {"block": block, "run-folder": run_folder}
 
 
 def words(figure: Figure) -> str:

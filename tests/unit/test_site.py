@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from base.run.folder_names import Inside, RunFolder, StudyFolder
 from ffn_variants import FFN_VARIANTS
 from tests.unit.test_repository import DOCUMENTS as PAGES
-from tests.unit.test_repository import FLOORS, ROOT
+from tests.unit.test_repository import ROOT
 
 # The documents as a site: all pages, in the order of their index, read as GitHub reads them.
 HOOKS = runpy.run_path(str(ROOT / "docs/mkdocs_hooks.py"))
@@ -117,7 +117,7 @@ def _said(figure: Figure) -> set[str]:
     return {text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)}
 
 
-@pytest.mark.parametrize("name", ["block", "run-folder", "floors"])
+@pytest.mark.parametrize("name", ["block", "run-folder"])
 def test_the_committed_drawing_says_what_the_script_draws(drawings: SimpleNamespace, name: str) -> None:
     figure, svg = drawings.draw(name)
     assert svg == drawings.draw(name)[1]
@@ -128,17 +128,6 @@ def test_the_committed_drawing_says_what_the_script_draws(drawings: SimpleNamesp
 
 def test_the_block_shows_every_variant(drawings: SimpleNamespace) -> None:
     assert FFN_VARIANTS.keys() - _said(drawings.draw("block")[0]) <= set(drawings.LEFT_OUT)
-
-
-def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: SimpleNamespace) -> None:
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"}
-    inside = {path.parent.name for path in ROOT.glob("eval/*/__init__.py")}
-    inside |= {path.name for path in ROOT.glob("eval/*.py")} - {"__init__.py"}
-    assert packages | inside <= _said(drawings.draw("floors")[0])
-    drawn = [{name.removesuffix(".py") for name, _ in rooms} for rooms in drawings.EVAL_FLOORS]
-    assert drawn == [set(floor.split()) for floor in reversed(FLOORS["eval"])]
-    packages = [{name for name, _ in rooms} for rooms in drawings.PACKAGES]
-    assert packages == [set(floor.split()) for floor in reversed(FLOORS[""])]
 
 
 def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:
