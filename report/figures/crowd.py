@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,9 +14,11 @@ from report.figures.style import (
     GREY,
     SMALL,
     VariantStyle,
+    extremes,
     in_two_lines,
     new_figure,
     text_width,
+    titled,
 )
 from report.leaderboard import sorted_variants
 from report.significance.arms import Key
@@ -26,7 +28,7 @@ from report.significance.factor import FACTORS
 MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
 COLUMNS = 5
-PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
+PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.42, 0.4
 NAME_IN = 0.8
 """Widest name of a panel; a longer one is written smaller."""
 ALONE = VariantStyle(BLUE, "", False, "-")
@@ -52,13 +54,14 @@ def in_drawn_order(analysis: Analysis) -> list[Level]:
 
 
 def small_panels(
-    analysis: Analysis, arms: Collection[Key], xlabel: str, ylabel: str
+    analysis: Analysis, arms: Mapping[Key, float], found: tuple[str, str], xlabel: str, ylabel: str
 ) -> tuple[Figure, dict[Key, Axes]]:
     """Make a figure with a titled panel for each variant of each family; those of a family share both axes.
 
     Args:
         analysis: Says in which order variants are drawn.
-        arms: Family and variant of each panel; families are drawn in this order.
+        arms: Family and variant of each panel, with a number of it; families are drawn in this order.
+        found: What these numbers are, and their format: a family's title names the least and the greatest.
         xlabel: What stands once below all.
         ylabel: What stands once beside all.
     """
@@ -72,7 +75,8 @@ def small_panels(
     panels: dict[Key, Axes] = {}
     for block, (family, variants), count in zip(blocks, shown.items(), lines, strict=True):
         grid = block.subplots(count, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        block.suptitle(family_label(family), fontsize=10)
+        ends = extremes(found[0], {variant: arms[family, variant] for variant in variants}, found[1])
+        block.suptitle(titled(family_label(family), ends, 75), fontsize=10)
         for axes in grid[len(variants) :]:
             axes.remove()
         for place, (axes, variant) in enumerate(zip(grid, variants, strict=False)):

@@ -20,11 +20,13 @@ from report.figures.style import (
     WIDTH_IN,
     Panel,
     add_legend,
+    extremes,
     family_styles,
     filled,
     in_two_lines,
     new_figure,
     text_width,
+    titled,
 )
 from report.leaderboard import sorted_variants
 from report.significance.axes import Benchmark, Level
@@ -53,9 +55,9 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
     grid = figure.subplots(1, len(benchmarks), sharey=True)
     for axes, benchmark in zip(grid, benchmarks, strict=True):
         _draw(axes, analysis, benchmark, with_numbers=False)
-        _set_title(axes, analysis, benchmark, 48 // len(benchmarks))
+        axes.set_title(_title(analysis, benchmark, 48 // len(benchmarks)))
     _label_variants(grid[0], labels, _step(analysis))
-    add_legend(figure, _handles(analysis, benchmarks))
+    add_legend(figure, _handles(analysis, benchmarks), is_below=True)
     return figure, _alternative_text(analysis, benchmarks)
 
 
@@ -64,7 +66,7 @@ def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     panel = forest_panel(analysis, benchmark)
     figure = new_figure(panel.height, panel.width)
     panel.draw(figure.subplots())
-    add_legend(figure, panel.handles)
+    add_legend(figure, panel.handles, is_below=True)
     return figure, _alternative_text(analysis, [benchmark])
 
 
@@ -74,7 +76,7 @@ def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
 
     def draw(axes: Axes) -> None:
         _draw(axes, analysis, benchmark, with_numbers=True)
-        _set_title(axes, analysis, benchmark, 40)
+        axes.set_title(_title(analysis, benchmark, 48))
         _label_variants(axes, labels, _step(analysis))
 
     return Panel(draw, _handles(analysis, [benchmark]), _height(analysis), WIDTH_IN + _extra(labels))
@@ -109,7 +111,7 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
         (order.index(c.contrast.plus[0]) * step + scopes.index(c.family), c)
         for c in _shown(analysis, [benchmark])
     ]
-    limit = _axis_limit([c for _, c in rows])
+    limits = _axis_limits([c for _, c in rows])
     for number in range(0, len(order), 2):
         axes.axhspan(number * step - 0.85, (number + 1) * step - 0.85, color="#f3f3f3", lw=0, zorder=0)
     margin = analysis.metric(benchmark).margin
@@ -117,38 +119,46 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
         axes.axvspan(-margin, margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
     for y, comparison in rows:
         colour, marker = styles[comparison.family]
-        _draw_interval(axes, y, comparison, limit, colour, marker)
+        _draw_interval(axes, y, comparison, limits, colour, marker)
         if with_numbers:
             axes.text(
                 1.035, y, interval_text(comparison), transform=axes.get_yaxis_transform(), va="center",
                 ha="left", fontsize=SMALL - 0.5, color=colour,
             )  # fmt: skip
     axes.axvline(0, color=GREY, lw=1, zorder=1)
-    axes.set_xlim(-limit, limit)
+    axes.set_xlim(limits)
     axes.set_ylim(step * len(order) - 0.85, -0.85)
     better = "better →" if analysis.metric(benchmark).better == "higher" else "← better"
-    axes.set_xlabel(f"{unit_name(analysis.metric(benchmark).unit) or 'difference'}\n{better}")
+    axes.set_xlabel(f"{filled(difference_label(analysis, benchmark), 45 if with_numbers else 24)}\n{better}")
     axes.locator_params(axis="x", nbins=7 if with_numbers else 5)
 
 
-def _set_title(axes: Axes, analysis: Analysis, benchmark: Benchmark, characters: int) -> None:
-    """Say over a metric's rows what was found on it."""
-    said = (place(analysis, benchmark), tally(analysis, benchmark))
-    axes.set_title("\n".join(filled(text, characters) for text in said if text))
+def difference_label(analysis: Analysis, benchmark: Benchmark) -> str:
+    """Name what is drawn of a metric, with its unit: ``difference to gelu (nats)``."""
+    unit = unit_name(analysis.metric(benchmark).unit)
+    return f"difference to {analysis.baseline}{f' ({unit})' if unit else ''}"
 
 
-def _axis_limit(comparisons: Sequence[Comparison]) -> float:
-    """Reach of the axis on either side of zero."""
-    primary = [c for c in comparisons if c.is_primary]
-    remaining = [c.largest_remaining for c in primary if c.largest_remaining is not None]
-    ends = [min(max(remaining), WIDE * float(np.median(remaining)))] if remaining else [0.0]
-    points = [abs(c.estimate or 0.0) for c in comparisons]
-    margins = [c.margin or 0.0 for c in comparisons]
-    return 1.06 * max([*ends, *points, *margins, 1e-6])
+def _title(analysis: Analysis, benchmark: Benchmark, characters: int) -> str:
+    """Say over a metric's rows what was found on it: verdicts, without claims the least and the greatest."""
+    scope = analysis.scopes(benchmark)[0]
+    estimates = {c.contrast.compared: c.estimate for c in analysis.of(benchmark, scope)}
+    found = tally(analysis, benchmark) or extremes(family_label(scope), estimates, "+.2g")
+    return titled(place(analysis, benchmark), found, characters)
+
+
+def _axis_limits(comparisons: Sequence[Comparison]) -> tuple[float, float]:
+    """Ends of the axis: zero, margins and estimates lie within, and all intervals but the far ends of few."""
+    bounds = np.array([c.interval for c in comparisons if c.is_primary and c.interval]).reshape(-1, 2)
+    reach = WIDE * float(np.median(np.abs(bounds).max(1))) if len(bounds) else 0.0
+    inside = [sign * (c.margin or 0.0) for c in comparisons for sign in (-1, 1)]
+    inside += [*np.clip(bounds, -reach, reach).ravel(), *(c.estimate or 0.0 for c in comparisons)]
+    room = 0.03 * (max(inside) - min(inside)) or 1e-6
+    return min(inside) - room, max(inside) + room
 
 
 def _draw_interval(
-    axes: Axes, y: float, comparison: Comparison, limit: float, colour: str, marker: str
+    axes: Axes, y: float, comparison: Comparison, limits: tuple[float, float], colour: str, marker: str
 ) -> None:
     """Draw an estimate, filled where it differs significantly; an exploratory one pale, by itself."""
     if comparison.estimate is None:
@@ -158,12 +168,10 @@ def _draw_interval(
         return
     if comparison.interval is not None:
         ends = np.array(comparison.interval)
-        is_inside = abs(ends) <= limit
-        axes.plot(np.clip(ends, -limit, limit), [y] * 2, color=colour, lw=1.4, zorder=2)
-        axes.plot(ends[is_inside], [y] * int(is_inside.sum()), "|", color=colour, ms=6)
-        for bound, edge, arrow in zip(ends, (-limit, limit), "<>", strict=True):
-            if abs(bound) > limit and np.sign(bound) == np.sign(edge):
-                axes.plot(edge, y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
+        axes.plot(shown := np.clip(ends, *limits), [y] * 2, color=colour, lw=1.4, zorder=2)
+        for bound, edge, arrow in zip(ends, shown, "<>", strict=True):
+            mark, size = ("|", 6) if bound == edge else (arrow, 5)
+            axes.plot(edge, y, mark, color=colour, ms=size, clip_on=False, zorder=3)
     fill = colour if comparison.is_different else "white"
     axes.plot(comparison.estimate, y, marker, color=colour, mfc=fill, ms=5, zorder=4)
 

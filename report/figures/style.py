@@ -6,7 +6,7 @@ import html
 import io
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -23,11 +23,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from report.significance.axes import Family, Level
 
-# Okabe and Ito (2008), told apart with any common colour vision; markers repeat what colours say.
+# Okabe and Ito (2008), told apart with any common colour vision; markers and dashes say it in grey, too.
 BLUE, VERMILION = "#0072B2", "#D55E00"
 PALETTE = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", ":")
+DASHES = ("-", "--", ":", "-.")
 AVERAGE_COLOUR = "#000000"
 GREY = "#6b6b6b"
 SMALL = 8.5  # points; the base size is in STYLE
@@ -97,7 +97,7 @@ def variant_styles(variants: Sequence[Level]) -> dict[Level, VariantStyle]:
     for place, variant in enumerate(variants):
         turn, index = divmod(place, len(PALETTE))
         marker = MARKERS[(index + turn) % len(MARKERS)]
-        styles[variant] = VariantStyle(PALETTE[index], marker, turn % 2 == 1, DASHES[turn % len(DASHES)])
+        styles[variant] = VariantStyle(PALETTE[index], marker, turn % 2 == 1, DASHES[place % len(DASHES)])
     return styles
 
 
@@ -137,14 +137,15 @@ def panels(
     return figure, list(grid[:count])
 
 
-def add_legend(figure: Figure, handles: Sequence[Any], size: float = SMALL) -> None:
-    """Put a legend above everything in as many columns as fit, and make the figure taller by it."""
+def add_legend(figure: Figure, handles: Sequence[Any], size: float = SMALL, is_below: bool = False) -> None:
+    """Put a legend above (or below) everything in as many columns as fit; the figure grows taller by it."""
     widest = max(text_width(handle.get_label(), size) for handle in handles) + KEY_IN * size / SMALL
     width, height = figure.get_size_inches()
     lines = math.ceil(len(handles) / max(1, int((width - 0.2) / widest)))
     columns = math.ceil(len(handles) / lines)
     figure.set_size_inches(width, height + 0.19 * lines * size / SMALL + 0.1)
-    figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, columnspacing=1.2)
+    place = "outside lower center" if is_below else "outside upper center"
+    figure.legend(handles=list(handles), loc=place, ncols=columns, columnspacing=1.2)
 
 
 def add_grid(axes: Axes) -> None:
@@ -200,6 +201,18 @@ def in_two_lines(name: str, width: int = 18) -> str:
 def filled(text: str, width: int) -> str:
     """Wrap a label at spaces; names stay whole."""
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def titled(name: str, finding: str, width: int) -> str:
+    """Write a title: what is drawn, and below it what is found, where anything is."""
+    return "\n".join(filled(text, width) for text in (name, finding) if text)
+
+
+def extremes(what: str, values: Mapping[Any, float | None], form: str) -> str:
+    """Say who has the least and who the greatest number: ``at the end +0.014 (swish) to +0.198 (kan)``."""
+    known = {name: value for name, value in values.items() if value is not None and not np.isnan(value)}
+    ends = dict.fromkeys(end(known, key=known.__getitem__) for end in (min, max) if known)
+    return " ".join([what, " to ".join(f"{known[name]:{form}} ({name})" for name in ends)]) if known else ""
 
 
 def settle(figure: Figure) -> None:

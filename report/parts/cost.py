@@ -14,17 +14,8 @@ from matplotlib.axes import Axes
 from base.printing import duration, first_few
 from report.analysis import Analysis
 from report.document.markdown import family_label, records_table, title
+from report.figures import style
 from report.figures.crowd import is_crowd
-from report.figures.style import (
-    GREY,
-    VariantStyle,
-    add_grid,
-    add_legend,
-    filled,
-    panels,
-    use_log_scale,
-    variant_styles,
-)
 from report.inputs.run_facts import SHOWN
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Benchmark, Level
@@ -219,15 +210,20 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     ]
     if not shown or is_crowd(analysis):
         return None
-    styles = variant_styles(analysis.variants)
-    figure, places = panels(len(shown), PANEL_IN, columns=3)
+    styles = style.variant_styles(analysis.variants)
+    figure, places = style.panels(len(shown), PANEL_IN, columns=3)
     for axes, (family, label, points) in zip(places, shown, strict=True):
         _draw(axes, points, styles, analysis.baseline)
-        axes.set_title(filled(family_label(family), 30))
-        axes.set_xlabel(filled(label, 25))
-    figure.supylabel(filled(_label(analysis, benchmark), 30), fontsize=9.5)
+        is_lower = analysis.metric(benchmark).better == "lower"
+        ordered = points.sort_values(["cost", "mean"], ascending=[True, is_lower])
+        best = ordered["mean"].cummin() if is_lower else ordered["mean"].cummax()
+        names = first_few([str(x) for x in ordered.variant[ordered["mean"] == best]], NAMED)
+        heading = style.titled(family_label(family), f"best for its cost: {names}", 28)
+        axes.set_title(heading, fontsize=style.SMALL)
+        axes.set_xlabel(style.filled(label, 25))
+    figure.supylabel(style.filled(_label(analysis, benchmark), 30), fontsize=9.5)
     present = {variant for _, _, points in shown for variant in points.variant}
-    add_legend(figure, [styles[name].point(str(name)) for name in analysis.variants if name in present])
+    style.add_legend(figure, [styles[name].point(str(name)) for name in analysis.variants if name in present])
     families = ", ".join(dict.fromkeys(family_label(family) for family, _, _ in shown))
     return figure, (
         f"Scatter plots of {_label(analysis, benchmark)}, with its standard error over seeds, against costs: "
@@ -235,23 +231,23 @@ def draw_cost(analysis: Analysis, arms: pd.DataFrame) -> Drawing | None:
     )
 
 
-def _draw(axes: Axes, points: pd.DataFrame, styles: Mapping[Level, VariantStyle], baseline: Level) -> None:
+def _draw(axes: Axes, points: pd.DataFrame, styles: Mapping[Level, Any], baseline: Level) -> None:
     """Draw the mean score of each arm with its standard error, which one run has not, over its cost."""
     for arm in points.to_dict("records"):
         look, error = styles[arm["variant"]].points, arm["sd"] / np.sqrt(arm["n"])
         axes.errorbar(arm["cost"], arm["mean"], yerr=error, ls="", elinewidth=1, **look)
         if arm["variant"] == baseline:
-            axes.axhline(arm["mean"], color=GREY, lw=0.9, ls="--", zorder=1)
+            axes.axhline(arm["mean"], color=style.GREY, lw=0.9, ls="--", zorder=1)
     low, high = points.cost.min(), points.cost.max()
     if high > LOG_FROM * low > 0:
-        use_log_scale(axes)
+        style.use_log_scale(axes)
     else:
         reach = max(0.6 * (high - low), LEAST_SPAN * abs(high + low) / 4) or 1.0
         axes.set_xlim((low + high) / 2 - reach, (low + high) / 2 + reach)
         axes.locator_params(axis="x", nbins=3)
     axes.margins(y=0.1)
     axes.locator_params(axis="y", nbins=5)
-    add_grid(axes)
+    style.add_grid(axes)
 
 
 def _label(analysis: Analysis, benchmark: Benchmark) -> str:

@@ -22,19 +22,8 @@ from matplotlib.lines import Line2D
 from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import family_label, span
+from report.figures import style
 from report.figures.crowd import ALONE, is_crowd, small_panels
-from report.figures.style import (
-    GREY,
-    Curve,
-    Panel,
-    VariantStyle,
-    add_legend,
-    filled,
-    label_log_axis,
-    panels,
-    thin,
-    variant_styles,
-)
 from report.inputs.run_facts import RunFacts
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import Key
@@ -61,6 +50,7 @@ START = 0.2
 """Share of the training whose high losses may leave the axis, so that its end can be read."""
 NORM = "gradient norm (L2, before clipping)"
 TOKENS, NATS = "tokens (millions)", "nats per token"
+AT_THE_END = "at the end", "+.3f"
 Shown = Literal["loss", "difference"]
 
 
@@ -248,13 +238,13 @@ def draw_learning_curves(analysis: Analysis, curves: pd.DataFrame) -> Drawing | 
             f"Held-out loss against tokens in {labels}: a small panel for each {analysis.noun}, the best "
             f"first, with its runs' difference to the mean of {analysis.baseline} (thin) and its mean"
         )
-    figure, grid = panels(2 * len(families), PANEL_IN, columns=2)
+    figure, grid = style.panels(2 * len(families), PANEL_IN, columns=2)
     for number, axes in enumerate(grid):
         of_family = curves[curves.family == families[number // 2]]
         _draw(axes, analysis, of_family, "difference" if number % 2 else "loss")
     figure.supxlabel(TOKENS, fontsize=9.5)
     figure.supylabel(NATS, fontsize=9.5)
-    add_legend(figure, _handles(analysis, curves))
+    style.add_legend(figure, _handles(analysis, curves))
     return figure, (
         f"Held-out loss against tokens in {labels}: left, the runs of each {analysis.noun} (thin) and their "
         f"mean, right, their difference to the mean of {analysis.baseline}; the axes leave out the start"
@@ -263,16 +253,17 @@ def draw_learning_curves(analysis: Analysis, curves: pd.DataFrame) -> Drawing | 
 
 def _draw_crowd(analysis: Analysis, curves: pd.DataFrame) -> Figure:
     arms = dict(list(curves.groupby(["family", "variant"], sort=False)))
-    others = [arm for arm in arms if arm[1] != analysis.baseline]
-    figure, grid = small_panels(analysis, others, TOKENS, f"difference to {analysis.baseline} ({NATS})")
+    ends = {arm: _at_the_end(runs, "difference") for arm, runs in arms.items() if arm[1] != analysis.baseline}
+    label = f"difference to {analysis.baseline} ({NATS})"
+    figure, grid = small_panels(analysis, ends, AT_THE_END, TOKENS, label)
     for (family, variant), axes in grid.items():
         _draw_runs(axes, arms[family, variant], "difference", ALONE)
-        axes.axhline(0, color=GREY, lw=0.8, zorder=0)
+        axes.axhline(0, color=style.GREY, lw=0.8, zorder=0)
         _limit(axes, curves[curves.family == family], "difference")
     return figure
 
 
-def learning_curves_panel(analysis: Analysis, family: Family, name: Shown = "loss") -> Panel | None:
+def learning_curves_panel(analysis: Analysis, family: Family, name: Shown = "loss") -> style.Panel | None:
     """Return the held-out loss of one family, or its difference to the baseline; None without curves."""
     result = PART.of(analysis)
     if result is None or result.curves.empty:
@@ -284,25 +275,32 @@ def learning_curves_panel(analysis: Analysis, family: Family, name: Shown = "los
         axes.set_xlabel(TOKENS)
         axes.set_ylabel(NATS)
 
-    return Panel(draw, _handles(analysis, curves), PANEL_IN + 0.8) if len(curves) else None
+    return style.Panel(draw, _handles(analysis, curves), PANEL_IN + 0.8) if len(curves) else None
 
 
 def _draw(axes: Axes, analysis: Analysis, curves: pd.DataFrame, name: Shown) -> None:
     """Draw every variant of a family, within limits by what comes after the start."""
-    styles = variant_styles(analysis.variants)
+    styles = style.variant_styles(analysis.variants)
     for variant in dict.fromkeys(curves.variant):
         _draw_runs(axes, curves[curves.variant == variant], name, styles[variant])
     _limit(axes, curves, name)
     axes.locator_params(nbins=5)
     text = "held-out loss" if name == "loss" else f"difference to {analysis.baseline}"
-    axes.set_title(filled(f"{family_label(curves.family.iloc[0])}: {text}", 34))
+    ends = {variant: _at_the_end(runs, name) for variant, runs in curves.groupby("variant", sort=False)}
+    finding = style.extremes(AT_THE_END[0], ends, ".3f" if name == "loss" else AT_THE_END[1])
+    heading = style.titled(f"{family_label(curves.family.iloc[0])}: {text}", finding, 38)
+    axes.set_title(heading, fontsize=style.SMALL)
 
 
-def _draw_runs(axes: Axes, runs: pd.DataFrame, name: Shown, style: VariantStyle) -> None:
+def _at_the_end(runs: pd.DataFrame, name: Shown) -> float:
+    return float(runs[name][runs.tokens == runs.tokens.max()].mean())
+
+
+def _draw_runs(axes: Axes, runs: pd.DataFrame, name: Shown, look: style.VariantStyle) -> None:
     """Draw each run thin, and their mean thick."""
     lines = runs.pivot(index="tokens", columns="run_id", values=name)
-    axes.plot(lines.index / 1e6, lines, color=style.colour, lw=0.5, alpha=0.3)
-    axes.plot(lines.index / 1e6, lines.mean(axis=1), color=style.colour, lw=1.6, ls=style.dashes)
+    axes.plot(lines.index / 1e6, lines, color=look.colour, lw=0.5, alpha=0.3)
+    axes.plot(lines.index / 1e6, lines.mean(axis=1), color=look.colour, lw=1.6, ls=look.dashes)
 
 
 def _limit(axes: Axes, curves: pd.DataFrame, name: Shown) -> None:
@@ -313,7 +311,7 @@ def _limit(axes: Axes, curves: pd.DataFrame, name: Shown) -> None:
 
 
 def _handles(analysis: Analysis, curves: pd.DataFrame) -> list[Line2D]:
-    styles, present = variant_styles(analysis.variants), set(curves.variant)
+    styles, present = style.variant_styles(analysis.variants), set(curves.variant)
     return [styles[name].line(str(name)) for name in analysis.variants if name in present]
 
 
@@ -322,12 +320,13 @@ def draw_gradient_norms(analysis: Analysis) -> Drawing | None:
     runs = gradient_norms(analysis)
     if not runs:
         return None
-    figure, grid = small_panels(analysis, runs, "training step", filled(NORM, 20))
+    medians = {arm: float(np.median([norm for curve in x for _, norm in curve])) for arm, x in runs.items()}
+    figure, grid = small_panels(analysis, medians, ("median", ".2f"), "training step", style.filled(NORM, 20))
     for arm, axes in grid.items():
         for curve in runs[arm]:
-            axes.plot(*zip(*thin(curve), strict=True), color=ALONE.colour, lw=0.7, alpha=0.6)
+            axes.plot(*zip(*style.thin(curve), strict=True), color=ALONE.colour, lw=0.7, alpha=0.6)
         axes.set_yscale("log")
-        label_log_axis(axes.yaxis)
+        style.label_log_axis(axes.yaxis)
         axes.locator_params(axis="x", nbins=3)
     families = dict.fromkeys(family_label(family) for family, _ in grid)
     return figure, (
@@ -336,12 +335,12 @@ def draw_gradient_norms(analysis: Analysis) -> Drawing | None:
     )
 
 
-def gradient_norms(analysis: Analysis) -> dict[Key, list[Curve]]:
+def gradient_norms(analysis: Analysis) -> dict[Key, list[style.Curve]]:
     """Gradient norms of the runs that logged them, by family and variant."""
-    curves: dict[Key, list[Curve]] = {}
+    curves: dict[Key, list[style.Curve]] = {}
     for family, variant in itertools.product(analysis.families, analysis.variants):
         of_runs = [run.grad_norms for run in analysis.facts if (run.family, run.variant) == (family, variant)]
-        positive: list[Curve] = [[(step, norm) for step, norm in norms if norm > 0] for norms in of_runs]
+        positive: list[style.Curve] = [[x for x in norms if x[1] > 0] for norms in of_runs]
         if drawable := [curve for curve in positive if len(curve) > 1]:
             curves[family, variant] = drawable
     return curves

@@ -26,8 +26,8 @@ from report.document.markdown import (
     title,
     unit_name,
 )
+from report.figures import style
 from report.figures.crowd import in_drawn_order
-from report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, new_figure, text_width
 from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
@@ -43,10 +43,10 @@ SIZES = ("benchmark", "part", "contrast", "family", "estimate", "standard_error"
          "num_runs_plus", "num_runs_minus")  # fmt: skip
 """Columns of differences that are not tested."""
 # Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
-COLOURS = LinearSegmentedColormap.from_list("worse-better", [VERMILION, "#ffffff", BLUE], N=41)
+COLOURS = LinearSegmentedColormap.from_list("worse-better", [style.VERMILION, "#ffffff", style.BLUE], N=41)
 UNKNOWN = "#d0d0d0"
 CELL_HEIGHT_IN = 0.26
-AROUND_IN = 1.4  # names across, colour scale and its label
+AROUND_IN = 1.9  # title, names across, colour scale and its label
 Differences = Mapping[Benchmark, tuple[Comparison, ...]]
 """Every variant and the baseline on every part, averaged over families, where there are several parts."""
 
@@ -199,15 +199,18 @@ def draw_heat_map(analysis: Analysis, comparisons: Sequence[Comparison]) -> tupl
         f"Heat map, {first.benchmark}: {label} in each of {len(estimates)} parts, "
         f"a value for each {analysis.noun}, {family_label(first.family)}; grey without scores"
     )
-    return _heat_map(estimates if len(estimates) >= estimates.shape[1] else estimates.T, label), alternative
+    cells = {f"{name}, {part}": float(x) for (part, name), x in estimates.stack().items()}  # type: ignore[misc]
+    heading = style.titled(title(first.benchmark), style.extremes("", cells, "+.2g"), 60)
+    standing = estimates if len(estimates) >= estimates.shape[1] else estimates.T
+    return _heat_map(standing, label, heading), alternative
 
 
-def _heat_map(estimates: pd.DataFrame, label: str) -> Figure:
-    """Draw one cell a number, and the colour scale below."""
+def _heat_map(estimates: pd.DataFrame, label: str, heading: str) -> Figure:
+    """Draw one cell a number, with its sign where it is large, and the colour scale below."""
     names = [str(name) for name in estimates.columns]
-    widest = max(map(text_width, names))
-    is_upright = widest * len(names) > WIDTH_IN / 2
-    figure = new_figure(CELL_HEIGHT_IN * len(estimates) + AROUND_IN + widest * is_upright)
+    widest = max(map(style.text_width, names))
+    is_upright = widest * len(names) > style.WIDTH_IN / 2
+    figure = style.new_figure(CELL_HEIGHT_IN * len(estimates) + AROUND_IN + widest * is_upright)
     axes = figure.subplots()
     axes.set_facecolor(UNKNOWN)
     limit = _colour_limit(estimates.to_numpy())
@@ -215,6 +218,10 @@ def _heat_map(estimates: pd.DataFrame, label: str) -> Figure:
     mesh = axes.pcolormesh(
         np.ma.masked_invalid(estimates), cmap=COLOURS, norm=norm, edgecolors="white", lw=0.8
     )
+    for (row, column), value in np.ndenumerate(estimates):
+        if abs(value) > limit / 4:  # a grey print has one grey for both ends of the scale
+            axes.text(column + 0.5, row + 0.5, "+" if value > 0 else "-", ha="center", va="center")
+    axes.set_title(heading)
     axes.invert_yaxis()
     axes.xaxis.tick_top()
     axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90 if is_upright else 0)
@@ -224,7 +231,7 @@ def _heat_map(estimates: pd.DataFrame, label: str) -> Figure:
     bar = figure.colorbar(
         mesh, location="bottom", fraction=0.2 / figure.get_figheight(), aspect=30, extend="both"
     )
-    bar.ax.set_xlabel(filled(f"{label}; grey: no scores", 60), fontsize=SMALL)
+    bar.ax.set_xlabel(style.filled(f"{label}; grey: no scores", 60), fontsize=style.SMALL)
     return figure
 
 

@@ -14,19 +14,8 @@ from matplotlib.lines import Line2D
 
 from report.analysis import Analysis, decimals_of
 from report.document.markdown import arrow, family_label, spread, table, title
+from report.figures import style
 from report.figures.crowd import in_drawn_order
-from report.figures.style import (
-    AVERAGE_COLOUR,
-    GREY,
-    SMALL,
-    Panel,
-    add_legend,
-    family_styles,
-    filled,
-    in_two_lines,
-    panels,
-    text_width,
-)
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.findings import by_standing
@@ -109,11 +98,11 @@ def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
     ]
     titles = [_title(analysis, *place) for place in places]
     columns = _columns(titles, len(analysis.families))
-    figure, grid = panels(len(places), _height(analysis, titles), columns=columns, sharey=True)
+    figure, grid = style.panels(len(places), _height(analysis, titles), columns=columns, sharey=True)
     for axes, place in zip(grid, places, strict=True):
         _panel(axes, analysis, *place)
     _label_variants(grid[0], analysis)
-    add_legend(figure, _handles(analysis))
+    style.add_legend(figure, _handles(analysis))
     return figure, (
         f"Dot plots: every seed's score, one row per {analysis.noun}, one panel for each outcome and family: "
         f"{', '.join(map(title, by_standing(analysis)))}; bars are means, the dashed line is the mean of "
@@ -121,41 +110,43 @@ def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
     )
 
 
-def seeds_panel(analysis: Analysis, benchmark: Benchmark, family: Family) -> Panel:
+def seeds_panel(analysis: Analysis, benchmark: Benchmark, family: Family) -> style.Panel:
     """Return the seeds of one outcome in one family."""
 
     def draw(axes: Axes) -> None:
         _panel(axes, analysis, benchmark, family)
         _label_variants(axes, analysis)
 
-    return Panel(draw, _handles(analysis), _height(analysis, [_title(analysis, benchmark, family)]))
+    return style.Panel(draw, _handles(analysis), _height(analysis, [_title(analysis, benchmark, family)]))
 
 
 def _height(analysis: Analysis, titles: Iterable[str]) -> float:
     """Inches of a panel below one of these titles."""
     lines = max(title.count("\n") for title in titles) + 1
-    row = 0.33 if any("\n" in in_two_lines(str(name)) for name in analysis.variants) else 0.2
+    row = 0.33 if any("\n" in style.in_two_lines(str(name)) for name in analysis.variants) else 0.2
     return 0.75 + 0.15 * lines + row * len(analysis.variants)
 
 
 def _label_variants(axes: Axes, analysis: Analysis) -> None:
-    names = [in_two_lines(str(name)) for name in in_drawn_order(analysis)]
+    names = [style.in_two_lines(str(name)) for name in in_drawn_order(analysis)]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def _title(analysis: Analysis, benchmark: Benchmark, family: Family) -> str:
-    """Name a panel: outcome, direction, family and unit."""
+    """Name a panel: outcome, direction, family, unit and how far seeds of one variant lie apart."""
     outcome = analysis.metric(benchmark)
+    runs = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
+    sd = np.sqrt(runs.groupby("variant").score.var().mean())
+    apart = "" if np.isnan(sd) else f"\nSD of seeds {sd:.2g}"
     unit = {"percent": " (%)", "correlation": " (x 100)", None: ""}.get(outcome.unit, f" ({outcome.unit})")
-    return (
-        f"{filled(title(benchmark), TITLE_WIDTH)} {arrow(outcome)}\n{filled(family_label(family) + unit, 20)}"
-    )
+    name = f"{style.filled(title(benchmark), TITLE_WIDTH)} {arrow(outcome)}"
+    return f"{name}\n{style.filled(family_label(family) + unit, 20)}{apart}"
 
 
 def _columns(titles: Sequence[str], families: int) -> int:
     """As many panels in a line as there is room for their titles, the families of an outcome together."""
-    widest = max(text_width(text, TITLE) for text in titles) + BESIDE_IN
+    widest = max(style.text_width(text, TITLE) for text in titles) + BESIDE_IN
     most = max(1, min(len(titles), MAX_COLUMNS, int(PANELS_IN / widest)))
     return most - most % families if most > families else most
 
@@ -163,13 +154,13 @@ def _columns(titles: Sequence[str], families: int) -> int:
 def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family) -> None:
     limits = _limits(analysis, benchmark, family)
     scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
-    colour = family_styles(analysis.families)[family][0]
+    colour = style.family_styles(analysis.families)[family][0]
     for place, variant in enumerate(in_drawn_order(analysis)):
         by_seed = scores[scores.variant == variant].sort_values("seed")
         _dots(axes, np.asarray(by_seed.score), place, colour, variant == analysis.baseline)
     chance = analysis.metric(benchmark).chance
     if chance is not None and limits[0] <= chance <= limits[1]:
-        axes.axvline(chance, color=GREY, lw=1.1, ls=":", zorder=1)
+        axes.axvline(chance, color=style.GREY, lw=1.1, ls=":", zorder=1)
     axes.set_title(_title(analysis, benchmark, family), fontsize=TITLE)
     axes.set_xlim(*limits)
     axes.locator_params(axis="x", nbins=3)
@@ -179,10 +170,10 @@ def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family)
 
 def _handles(analysis: Analysis) -> list[Any]:
     return [
-        Line2D([], [], color=GREY, marker="o", lw=0, ms=4.5, label="a seed"),
-        Line2D([], [], color=AVERAGE_COLOUR, lw=1.8, label="mean"),
-        Line2D([], [], color=GREY, lw=0.9, ls="--", label=f"mean of {analysis.baseline}"),
-        Line2D([], [], color=GREY, lw=1.1, ls=":", label="chance"),
+        Line2D([], [], color=style.GREY, marker="o", lw=0, ms=4.5, label="a seed"),
+        Line2D([], [], color=style.AVERAGE_COLOUR, lw=1.8, label="mean"),
+        Line2D([], [], color=style.GREY, lw=0.9, ls="--", label=f"mean of {analysis.baseline}"),
+        Line2D([], [], color=style.GREY, lw=1.1, ls=":", label="chance"),
     ]
 
 
@@ -198,15 +189,15 @@ def _limits(analysis: Analysis, benchmark: Benchmark, family: Family) -> tuple[f
 
 def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: bool) -> None:
     if not len(values):
-        axes.text(0.02, place, "no run", transform=axes.get_yaxis_transform(), fontsize=SMALL,
-                  color=GREY, ha="left", va="center")  # fmt: skip
+        axes.text(0.02, place, "no run", transform=axes.get_yaxis_transform(), fontsize=style.SMALL,
+                  color=style.GREY, ha="left", va="center")  # fmt: skip
         return
     # Spread by seed order, so that equal scores stay visible; never at random, so that files repeat.
     spread = np.linspace(-0.2, 0.2, len(values)) if len(values) > 1 else np.zeros(1)
     axes.plot(values, place + spread, "o", color=colour, ms=4.5, alpha=0.75, mew=0, zorder=3)
-    axes.plot([values.mean()] * 2, [place - 0.34, place + 0.34], color=AVERAGE_COLOUR, lw=1.8, zorder=4)
+    axes.plot([values.mean()] * 2, [place - 0.34, place + 0.34], color=style.AVERAGE_COLOUR, lw=1.8, zorder=4)
     if is_baseline:
-        axes.axvline(values.mean(), color=GREY, lw=0.9, ls="--", zorder=1)
+        axes.axvline(values.mean(), color=style.GREY, lw=0.9, ls="--", zorder=1)
 
 
 PART = Part(name="scores", compute=compute, section=section, figures=figures, tables=tables)

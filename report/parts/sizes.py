@@ -15,16 +15,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from report.analysis import Analysis
-from report.document.markdown import arrow, family_label, signed, table, title, unit_name
-from report.figures.style import (
-    GREY,
-    add_grid,
-    add_legend,
-    filled,
-    panels,
-    use_log_scale,
-    variant_styles,
-)
+from report.document.markdown import arrow, family_label, signed, table, title
+from report.figures import style
+from report.figures.forest import difference_label
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import ArmTable
 from report.significance.axes import SIZE, Benchmark, Family, Level, Setting, level_number, places_of
@@ -166,11 +159,11 @@ def figures(analysis: Analysis, sizes: Sizes) -> Mapping[str, Draw]:
 def draw_sizes(analysis: Analysis, sizes: Sizes) -> Drawing:
     """Draw a panel of differences for each leading metric and family."""
     shown = [(name, beside) for name in shown_first(analysis) for beside in sizes.ladders]
-    figure, grid = panels(len(shown), PANEL_IN, columns=2)
+    figure, grid = style.panels(len(shown), PANEL_IN, columns=2)
     for axes, (benchmark, beside) in zip(grid, shown, strict=True):
         _draw_differences(axes, analysis, sizes, benchmark, beside)
-    styles = variant_styles(analysis.variants)
-    add_legend(figure, [styles[name].point(str(name), styles[name].dashes) for name in analysis.others])
+    styles = style.variant_styles(analysis.variants)
+    style.add_legend(figure, [styles[name].point(str(name), styles[name].dashes) for name in analysis.others])
     return figure, (
         f"Against parameters, on a logarithmic axis, a line for each {analysis.noun}: its difference to "
         f"{analysis.baseline} on {', '.join(title(name) for name, _ in shown)}"
@@ -181,10 +174,10 @@ def _draw_differences(
     axes: Axes, analysis: Analysis, sizes: Sizes, benchmark: Benchmark, beside: Family
 ) -> None:
     """Draw the comparisons of each size beside each other, with an interval where they are primary."""
-    ladder, styles = sizes.ladders[beside], variant_styles(analysis.variants)
+    ladder, styles = sizes.ladders[beside], style.variant_styles(analysis.variants)
     middles = np.array([sizes.parameters[s, analysis.baseline] for s in ladder.values()])
     spread = MOST_SPREAD * np.log(middles[-1] / middles[0]) * np.linspace(-0.5, 0.5, len(analysis.others))
-    axes.axhline(0, color=GREY, lw=0.9, zorder=1)
+    axes.axhline(0, color=style.GREY, lw=0.9, zorder=1)
     settings = [dict(zip(analysis.others, analysis.of(benchmark, s), strict=False)) for s in ladder.values()]
     for variant, shift in zip(analysis.others, np.exp(spread), strict=True):
         rows = [
@@ -194,16 +187,17 @@ def _draw_differences(
         ]
         if rows:
             x, y, low, high = np.array(rows, dtype=float).T
-            style, errors = styles[variant], np.clip([y - low, high - y], 0, None)
-            axes.errorbar(x / MILLION, y, yerr=errors, ls=style.dashes, lw=1.4, **style.points)
+            look, errors = styles[variant], np.clip([y - low, high - y], 0, None)
+            axes.errorbar(x / MILLION, y, yerr=errors, ls=look.dashes, lw=1.4, **look.points)
     outcome = analysis.metric(benchmark)
-    unit = unit_name(outcome.unit)
     metric = f"{title(benchmark)} {arrow(outcome)}"
-    axes.set_title(filled(f"{family_label(beside)}: {metric}" if len(sizes.ladders) > 1 else metric, 34))
+    changes = sizes.trends[sizes.trends.benchmark == benchmark].set_index("variant").change.to_dict()
+    name = f"{family_label(beside)}: {metric}" if len(sizes.ladders) > 1 else metric
+    axes.set_title(style.titled(name, style.extremes("change", changes, "+.2g"), 34))
     axes.set_xlabel("parameters (millions)")
-    axes.set_ylabel(f"difference to {analysis.baseline}{f' ({unit})' if unit else ''}")
-    use_log_scale(axes)
-    add_grid(axes)
+    axes.set_ylabel(difference_label(analysis, benchmark))
+    style.use_log_scale(axes)
+    style.add_grid(axes)
 
 
 PART = Part(name="sizes", compute=compute, section=section, figures=figures, tables=tables)

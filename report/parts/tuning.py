@@ -287,7 +287,9 @@ def figures(analysis: Analysis, tuned: Tuned) -> Mapping[str, Draw]:
 def draw_tuning(analysis: Analysis, tuned: Tuned, field: str) -> tuple[Figure, str]:
     """Draw one field, each variant above its own lowest mean, those of a family on one scale."""
     lines = {(x.family, x.variant): x for x in tuned.lines if x.field == field and x.rates is not None}
-    figure, panels = small_panels(analysis, lines, field, "held-out loss above the variant's lowest (nats)")
+    chosen = {arm: float(line.values[line.chosen]) for arm, line in lines.items()}
+    label = "held-out loss above the variant's lowest (nats)"
+    figure, panels = small_panels(analysis, chosen, ("chosen:", ".2g"), field, label)
     for family in dict.fromkeys(family for family, _ in lines):
         of_family = [line for line in lines.values() if line.family == family]
         heights = [float(np.ptp(line.means[_neighbours(line)])) for line in of_family]
