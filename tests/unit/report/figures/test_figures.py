@@ -237,9 +237,8 @@ def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(with_loss
 def test_variants_look_different_and_long_names_stay_whole():
     styles = style.variant_styles([f"v{i}" for i in range(14)])
     assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
-    assert all((s.points["mfc"] == "white") == s.hollow for s in styles.values())
     assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
-    assert len({s.colour for s in styles.values()}) == len(style.PALETTE)
+    assert len({s.dashes for s in list(styles.values())[:4]}) == 4  # told apart in grey
     assert len(set(style.family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
     assert style.in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
     for name in (LONG.format(1), "x" * 40, "short", "-" * 30):
