@@ -4,6 +4,7 @@ import html
 import inspect
 import json
 import linecache
+import pickle
 import random
 import re
 from pathlib import Path
@@ -14,7 +15,9 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from datasets import Dataset
 from matplotlib import pyplot
+from transformers import AutoModelForCausalLM
 
 import ffn_ablations as ffa
 from ffn_variants import FFN_VARIANTS, FFNSpec
@@ -82,11 +85,14 @@ def test_a_folder_with_signs_of_html_is_escaped(runs: ffa.Runs, tmp_path: Path) 
     assert "<b>" not in run._repr_html_() + ffa.Runs([run])._repr_html_()
 
 
-def test_the_model_comes_back_and_writes(runs: ffa.Runs) -> None:
+def test_the_model_comes_back_and_writes(runs: ffa.Runs, tmp_path: Path) -> None:
     model, tokenizer = runs[2].load()
     assert model.config.ffn == "swish"
     assert not model.training
     assert len(tokenizer) == 300
+    runs[2].push_to_hub("me/swish", license="mit", dry_run=tmp_path / "pushed")
+    pushed = AutoModelForCausalLM.from_pretrained(tmp_path / "pushed")
+    assert torch.equal(pushed(torch.arange(9)[None]).logits, model(torch.arange(9)[None]).logits)
     first, second = runs[0].generate("Once", 5, num=2, seed=1)
     assert first.startswith("Once")
     assert [first, second] == runs[0].generate("Once", 5, num=2, seed=1)
@@ -211,10 +217,12 @@ def test_texts_are_paths_or_the_documents_themselves(tmp_path: Path) -> None:
     for place, file in enumerate(files):
         file.write_text("\n".join(stories[place::2]))
     asked = {**SHORT, "validation_fraction": 0.1, "runs_dir": tmp_path}
-    written, same, other = (
-        ffa.train(CONFIG, texts=texts, **asked) for texts in (stories, tuple(stories), stories[1:])
+    table = {"text": stories}
+    written, other, *same = (
+        ffa.train(CONFIG, texts=texts, **asked)
+        for texts in (stories, stories[1:], tuple(stories), pd.DataFrame(table), Dataset.from_dict(table))
     )
-    assert written == same != other
+    assert same == [written] * 3 != [other] * 3
     (kept,) = written.config["data"]["train_files"]
     assert [json.loads(line)["text"] for line in Path(kept).read_text().splitlines()] == stories
     for texts in (files[0], str(files[0]), list(map(str, files))):
@@ -234,13 +242,20 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
     assert [type(each) for each in (runs[0], runs[1:3], runs["swish"], runs + runs[0])] == [
         ffa.Run, ffa.Runs, ffa.Runs, ffa.Runs
     ]  # fmt: skip
-    assert runs["swish"] == runs[2:] == runs.where(variant="swish")
-    assert runs.to_frame().equals(runs.frame)
+    assert runs["swish"] == runs[2:] == runs.where(variant=["swish", "kan"]) == runs[runs.variant == "swish"]
+    assert runs["swish", 1] == runs.where(variant="swish", seed=1) == [runs[2]]
+    assert runs[["swish", "gelu"]] == runs[2] + runs[3:] + runs[:2]
+    assert runs.groupby("variant").loss.mean()["swish"] == runs["swish"].loss.mean()
+    assert pickle.loads(pickle.dumps(runs)) == runs
     assert (ffa.compare([runs[:2], runs[2:]]).verdicts.estimate).equals(ffa.compare(runs).verdicts.estimate)
-    with pytest.raises(IndexError, match="there are 4"):
-        runs[4]
-    with pytest.raises(KeyError, match="did you mean 'swish'"):
-        runs["swihs"]
+    for kind, call, said in (
+        (KeyError, lambda: runs["swihs"], "did you mean 'swish'"),
+        (AttributeError, lambda: runs.to_frame(), r"runs\.frame"),
+        (AttributeError, lambda: runs[0].model, "load"),
+        (AttributeError, lambda: getattr(ffa, "fit"), "train"),  # noqa: B009
+    ):
+        with pytest.raises(kind, match=said):
+            call()
 
 
 def test_learning_curves_are_drawn_and_saved(runs: ffa.Runs, tmp_path: Path) -> None:
@@ -293,27 +308,27 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train("nowhere"), "nowhere"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
-        (lambda runs: ffa.train(CONFIG, learning_rat=1), "did you mean learning_rate?"),
+        (lambda runs: ffa.train(CONFIG, seed=[1, 2]), "seeds=[1, 2]"),
         (lambda runs: ffa.train(CONFIG, text=["a b"]), "did you mean texts?"),
         (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
-        (lambda runs: ffa.train(CONFIG, texts=["nowhere.txt"]), "nowhere.txt"),
+        (lambda runs: ffa.train(CONFIG, texts=pd.DataFrame({"story": ["a b"]})), "columns story"),
         (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
         (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), "give the class itself"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU), "'gelu' is there already"),
-        (lambda runs: ffa.train(CONFIG, ffn=3), "3 is no FFNSpec"),
+        (lambda runs: ffa.train(CONFIG, ffn=torch.relu), "give the class itself"),
         (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.variants(hidden_size=0), "must be from 1"),
         (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.train(CONFIG, seed=-1), "seed: must be at least 0"),
         (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),
-        (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
+        (lambda runs: ffa.train(CONFIG, max_steps=1, warmup_steps=3), "warmup_steps"),
         (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
         (lambda runs: ffa.evaluate(runs, suites=["blip"]), "suites: 'blip'; did you mean 'blimp'?"),
         (lambda runs: ffa.evaluate(runs, sutes=["blimp"]), "unknown setting 'sutes', did you mean suites?"),
         (lambda runs: ffa.evaluate(runs, workers=0), "workers is 0"),
         (lambda runs: ffa.evaluate([]), "names no run"),
-        (lambda runs: ffa.evaluate(pd.DataFrame()), "names no run"),
+        (lambda runs: runs[0].push_to_hub("me"), "repo 'me'"),
         (lambda runs: ffa.evaluate(["/"]), "/ is no run's folder"),
         (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
         (lambda runs: ffa.compare([]), "holds no scores"),
@@ -321,7 +336,8 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.study("nowhere"), "nowhere"),
         (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
         (lambda runs: ffa.study("quickstart").run(worker=2), "did you mean workers?"),
-        (lambda runs: runs[0].generate(temperature=-1), "temperature: must be at least 0"),
+        (lambda runs: runs[0].generate(do_sample=True), "temperature, top_p"),
+        (lambda runs: ffa.study({"name": "mine"}), "YAML file"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
     ],
 )  # fmt: skip

@@ -71,8 +71,8 @@ def test_the_notebook_runs_from_top_to_bottom_and_shows_its_objects(repository: 
     *bars, runs = outputs(notebook, 'ffn="mine.py:SPEC"')
     assert runs.data["text/html"].count("squash") >= 6  # a name and a folder for each seed
     shown = "".join(bar.text for bar in bars)
-    # Each bar is drawn once more when it is left.
-    assert list(dict.fromkeys(re.findall(r"squash, seed (\d): 100%", shown))) == ["1", "2", "3"]
+    assert set(re.findall(r"(\d) of 3, squash, seed \1: 100%", shown)) == {"1", "2", "3"}
+    assert re.findall(r"(\d) of 3, squash, seed \1: held-out loss \d", shown) == ["1", "2", "3"]
     assert "Once upon a time" in outputs(notebook, "generate")[-1].text
 
 
