@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from base.errors import UsageError, as_usage_error, did_you_mean, missing_extra, shown
-from base.printing import first_few, is_notebook
+from base.printing import is_notebook
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
 
 Arguments = TypeVar("Arguments", bound=Section)
@@ -121,7 +121,7 @@ def _flat(
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:
     names = [*keywords, *(path.partition(".")[0] for path in keywords)]
-    advice = f"available: {first_few(sorted({path.rpartition('.')[2] for path in keywords}), 12)}"
+    advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
     hint = did_you_mean(closest_setting(_key(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 

@@ -17,7 +17,7 @@ import torch
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError, shown
 from base.families import Budget
-from base.printing import ProgressBar, first_few, is_notebook
+from base.printing import ProgressBar, is_notebook
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
@@ -212,8 +212,8 @@ def evaluate(
         if not isinstance(failure.error, UsageError):
             raise failure.error
     if outcome.failures:
-        told = first_few(failure_lines(outcome.failures), 2, "; ")
-        raise UsageError(f"{len(outcome.failures)} tasks have no score: {told}; runs.scores has all others")
+        first, count = failure_lines(outcome.failures)[0], len(outcome.failures)
+        raise UsageError(f"tasks without a score: {count}; the first: {first}; runs.scores has the others")
     ids = {run.folder: run.facts.run_id for run in runs}
     tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     return pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)

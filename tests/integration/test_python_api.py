@@ -7,6 +7,7 @@ import linecache
 import pickle
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,6 @@ def test_a_run_tells_what_its_folder_does(runs: ffa.Runs) -> None:
     assert (run.family, run.variant, run.seed) == ("gpt_neo", "gelu", 1)
     assert run.config["optim"]["max_steps"] == 30
     assert f"{run.loss:.4f}" in repr(run)
-    assert f"{run.loss:.4f}" in run._repr_html_()
     assert runs.frame["seed"].tolist() == [1, 2, 1, 2]
     assert runs._repr_html_().count("<tr") == 5
 
@@ -231,13 +231,6 @@ def test_texts_are_paths_or_the_documents_themselves(tmp_path: Path) -> None:
         assert list(run.config["data"]["train_files"]) == given
 
 
-def test_keywords_of_sections_are_found_by_their_last_names(tmp_path: Path) -> None:
-    run = ffa.train(CONFIG, learning_rate=0.01, max_steps=1, batch_size=2, hidden_size=32, runs_dir=tmp_path)
-    optim, config = run.config["optim"], run.config
-    assert (optim["learning_rate"], optim["max_steps"]) == (0.01, 1)
-    assert (config["train"]["batch_size"], config["model"]["hidden_size"]) == (2, 32)
-
-
 def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
     assert [type(each) for each in (runs[0], runs[1:3], runs["swish"], runs + runs[0])] == [
         ffa.Run, ffa.Runs, ffa.Runs, ffa.Runs
@@ -286,19 +279,14 @@ def test_every_keyword_is_described_and_has_a_type(name: str) -> None:
 
 
 def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: Path, capsys) -> None:
-    def draw() -> tuple[float, float, float]:
-        return random.random(), np.random.random(), torch.rand(()).item()
-
-    def seed() -> None:
+    def draw(before: Callable[[], object]) -> tuple[float, float, float]:
         random.seed(7)
         np.random.seed(7)
         torch.manual_seed(7)
+        before()
+        return random.random(), np.random.random(), torch.rand(()).item()
 
-    seed()
-    expected = draw()
-    seed()
-    ffa.train(CONFIG, optim={"max_steps": 2}, runs_dir=tmp_path)
-    assert draw() == expected
+    assert draw(lambda: ffa.train(CONFIG, max_steps=2, runs_dir=tmp_path)) == draw(lambda: None)
     assert str(tmp_path) in capsys.readouterr().out  # only in a notebook nothing is printed
 
 
@@ -307,7 +295,6 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     [
         (lambda runs: ffa.train("nowhere"), "nowhere"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
-        (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
         (lambda runs: ffa.train(CONFIG, seed=[1, 2]), "seeds=[1, 2]"),
         (lambda runs: ffa.train(CONFIG, text=["a b"]), "did you mean texts?"),
         (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
@@ -319,13 +306,10 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train(CONFIG, ffn=torch.relu), "give the class itself"),
         (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.variants(hidden_size=0), "must be from 1"),
-        (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
-        (lambda runs: ffa.train(CONFIG, seed=-1), "seed: must be at least 0"),
         (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, max_steps=1, warmup_steps=3), "warmup_steps"),
         (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
         (lambda runs: ffa.evaluate(runs, suites=["blip"]), "suites: 'blip'; did you mean 'blimp'?"),
-        (lambda runs: ffa.evaluate(runs, sutes=["blimp"]), "unknown setting 'sutes', did you mean suites?"),
         (lambda runs: ffa.evaluate(runs, workers=0), "workers is 0"),
         (lambda runs: ffa.evaluate([]), "names no run"),
         (lambda runs: runs[0].push_to_hub("me"), "repo 'me'"),
@@ -335,7 +319,6 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
         (lambda runs: ffa.study("nowhere"), "nowhere"),
         (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
-        (lambda runs: ffa.study("quickstart").run(worker=2), "did you mean workers?"),
         (lambda runs: runs[0].generate(do_sample=True), "temperature, top_p"),
         (lambda runs: ffa.study({"name": "mine"}), "YAML file"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
