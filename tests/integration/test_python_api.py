@@ -263,7 +263,7 @@ def test_learning_curves_are_drawn_and_saved(runs: ffa.Runs, tmp_path: Path) -> 
 
 
 def test_the_table_of_variants_has_the_numbers_of_each() -> None:
-    table = ffa.variants(hidden_size=8, intermediate_size=16).set_index("name")
+    table = ffa.variants(hidden_size=8, intermediate_size=16)
     assert set(FFN_VARIANTS) <= set(table.index)
     assert table.parameters["gelu"] == 2 * 8 * 16 + 8 + 16
     assert table["FLOPs/token"]["gelu"] == 4 * 8 * 16
