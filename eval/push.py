@@ -35,8 +35,17 @@ class PushArgs(Section):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Write everything into a folder, and send that unless it is what was asked for."""
-    arguments = parse_flags(PushArgs, args, prog="ffn-ablations push")
+    """Run the command."""
+    push(parse_flags(PushArgs, args, prog="ffn-ablations push"))
+    return 0
+
+
+def push(arguments: PushArgs) -> None:
+    """Write everything into a folder, and send that unless it is what was asked for.
+
+    Raises:
+        UsageError: If the run is not finished, the folder is not new, or the hub refuses.
+    """
     from eval.model_card import pack, upload
 
     _check(arguments)
@@ -50,7 +59,6 @@ def main(args: Sequence[str] | None = None) -> int:
             print(f"{folder}: {len(list(folder.iterdir()))} files for {arguments.repo}; nothing was sent")
         else:
             print(f"{arguments.repo}: {upload(folder, arguments.repo, arguments.public)}")
-    return 0
 
 
 def _check(arguments: PushArgs) -> None:

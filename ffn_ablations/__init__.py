@@ -78,7 +78,7 @@ __all__ = list(_MODULES)
 def __getattr__(name: str) -> Any:
     """Import what a name needs."""
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(_MODULES)}")
     arguments = importlib.import_module("ffn_ablations.flags_as_keywords")
     with arguments.one_line_errors(), warnings.catch_warnings():
         # Of tqdm, which libraries of models import for notebooks; bars here need no ipywidgets.

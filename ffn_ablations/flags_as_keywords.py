@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from base.printing import is_notebook
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
 
 Arguments = TypeVar("Arguments", bound=Section)
+_FLAG = re.compile(r"(?<!\S)--(?:[a-z_-]+\.)?([a-z][a-z0-9_-]*)")
+"""A flag in a message; its last name is the keyword."""
 
 
 class KeywordError(UsageError, TypeError):
@@ -29,13 +32,13 @@ def one_line_errors() -> Iterator[None]:
     """
     try:
         yield
-    except UsageError:
+    except UsageError as error:
+        if not re.search(r"(ffn-ablations|python|accelerate) \w", str(error)):  # whole commands stay
+            error.args = (_FLAG.sub(lambda flag: _key(flag[1]), str(error)),)
         raise
     except SystemExit as end:  # a run that a signal stopped, after its checkpoint
-        words = str(end)
-        raise UsageError(
-            words if " " in words else "told to stop; the same call goes on from there"
-        ) from None
+        told = str(end) if " " in str(end) else "told to stop; the same call goes on from there"
+        raise UsageError(told) from None
     except Exception as error:
         missing = missing_extra(error)
         mistake = UsageError(missing) if missing else as_usage_error(error)
@@ -118,7 +121,7 @@ def _flat(
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:
     names = [*keywords, *(path.partition(".")[0] for path in keywords)]
-    advice = "the settings are the flags of the command, see its --help"
+    advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
     hint = did_you_mean(closest_setting(_key(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 

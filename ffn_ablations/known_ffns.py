@@ -18,7 +18,7 @@ from ffn_variants.variant_files import load_variant, names_file
 
 @one_line_errors()
 def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: Any) -> pd.DataFrame:
-    """List the FFN variants: name, kind, formula, parameters, FLOPs/token, reference.
+    """List the FFN variants by name: name, kind, formula, parameters, FLOPs/token, reference.
 
     Args:
         hidden_size: Width of the model that the numbers are for.
@@ -30,7 +30,7 @@ def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: 
     """
     sizes = {"hidden_size": hidden_size, "intermediate_size": intermediate_size}
     header, *rows = table_rows(read_keywords(TableArgs, {**sizes, **settings}))
-    frame = pd.DataFrame(rows, columns=list(header))
+    frame = pd.DataFrame(rows, columns=list(header), index=[row[0] for row in rows])
     numbers = [name for name in ("F", "parameters", "FLOPs/token") if name in frame]
     without_commas = frame[numbers].apply(lambda column: column.str.replace(",", ""))
     return frame.assign(**without_commas.apply(pd.to_numeric, errors="coerce").convert_dtypes())

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from base.errors import UsageError, shown
 from base.files import write_text
+from ffn_ablations.flags_as_keywords import shown_briefly
 from ffn_variants.registry import FFN_VARIANTS, register
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.spec import FFNSpec, as_spec
@@ -38,14 +37,12 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     """
     if isinstance(ffn, str):
         return {"ffn": ffn}
-    if isinstance(ffn, nn.Module):
-        raise UsageError(f"ffn is a {type(ffn).__name__} that was made already; give the class itself")
-    spec = as_spec(ffn)
-    name = getattr(spec, "name", None)
-    if name in _GIVEN and FFN_VARIANTS.get(name) is _GIVEN[name]:
-        del FFN_VARIANTS[name]
-    is_known = FFN_VARIANTS.get(str(name)) is spec
-    if not is_known:
+    if not isinstance(spec := as_spec(ffn), FFNSpec):
+        given = shown_briefly(ffn)
+        raise UsageError(f"ffn is {given}; give the class itself of a module, a name, an FFNSpec, or a list")
+    if spec.name in _GIVEN and FFN_VARIANTS.get(spec.name) is _GIVEN[spec.name]:
+        del FFN_VARIANTS[spec.name]
+    if FFN_VARIANTS.get(str(spec.name)) is not spec:
         _GIVEN[spec.name] = register(spec)
     elif file := variant_file(spec.name):
         return {"ffn": f"{file.path}:{file.attribute}"}
@@ -57,16 +54,22 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
     """Return the settings of a run's texts, which are written to a file if they are no paths.
 
     Args:
-        texts: A path of a file or folder, several, or the documents themselves. A text that names a file, or
+        texts: A path of a file or folder, several, the documents themselves, or what has them in a column
+            ``text``: a data frame or a ``datasets.Dataset``. A text that names a file, or
             ends as one does, is a path.
         runs_dir: Where documents are written, into a file that is named by its content.
 
     Raises:
         UsageError: If there are none, or they are no texts.
     """
-    given = [texts] if isinstance(texts, str | os.PathLike) else list(texts) if _is_several(texts) else []
+    if (columns := getattr(texts, "columns", getattr(texts, "column_names", None))) is not None:
+        if "text" not in columns:
+            raise UsageError(f"texts has the columns {', '.join(map(str, columns))}; give one: texts[...]")
+        texts = texts["text"]
+    several = texts if isinstance(texts, Iterable) else ()
+    given = [texts] if isinstance(texts, str | os.PathLike) else list(several)
     if not given or not all(isinstance(each, str | os.PathLike) for each in given):
-        raise UsageError(f"texts is {shown(texts)}; give a path, paths, or a list of texts")
+        raise UsageError(f"texts is {shown_briefly(texts)}; give a path, paths, or a list of texts")
     are_paths = [isinstance(texts, str) or _is_path(each) for each in given]
     if not any(are_paths):
         content = "".join(f"{json.dumps({'text': text})}\n" for text in given)
@@ -75,15 +78,9 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
         write_text(file, content)
         given = [file]
     elif not all(are_paths):
-        raise UsageError(
-            f"texts has paths, such as {shown(given[are_paths.index(True)])}, and texts, such as "
-            f"{shown(given[are_paths.index(False)])}; give one or the other"
-        )
+        path = shown(given[are_paths.index(True)])
+        raise UsageError(f"texts has paths, such as {path}, and documents; give one or the other")
     return {"data.source": "files", "data.train_files": [os.fspath(each) for each in given]}
-
-
-def _is_several(texts: Any) -> bool:
-    return isinstance(texts, Iterable) and not isinstance(texts, bytes)
 
 
 def _is_path(text: str | os.PathLike[str]) -> bool:

@@ -6,9 +6,11 @@ import importlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from base.config_input import read_yaml
@@ -76,6 +78,11 @@ class Run:
         return self.facts.seed
 
     @property
+    def parameters(self) -> int | None:
+        """Numbers that were trained; of a tied matrix, once."""
+        return self.facts.num_parameters
+
+    @property
     def loss(self) -> float | None:
         """Held-out loss at the end of training, in nats per target token; None before it."""
         return self.facts.eval_loss
@@ -114,10 +121,8 @@ class Run:
             UsageError: If the run is not finished, or its folder is damaged.
         """
         loading = importlib.import_module("ffn_variants.models.loading")
-        objective = get_family(self.family).objective
-        return loading.load_language_model(
-            model_folder(self.folder), objective, trust_remote_code=trust_remote_code
-        )
+        folder, objective = model_folder(self.folder), get_family(self.family).objective
+        return loading.load_language_model(folder, objective, trust_remote_code=trust_remote_code)
 
     @one_line_errors()
     def generate(
@@ -141,9 +146,31 @@ class Run:
         draws = options.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed", "num"})
         return sampling.continue_texts(model, tokenizer, options.prompt, **draws)
 
+    @one_line_errors()
+    def push_to_hub(self, repo: str, **settings: Any) -> None:
+        """Push the model with its card and the code that loads it, as ``ffn-ablations push`` does.
+
+        Args:
+            repo: Where to, as ``owner/name``.
+            **settings: The command's other flags: ``license``, ``public``, and ``dry_run``, a new folder to
+                write everything into, instead of sending it.
+
+        Raises:
+            UsageError: If the run is not finished, or the hub refuses.
+        """
+        pushing = importlib.import_module("eval.push")
+        pushing.push(read_keywords(pushing.PushArgs, {"path": self.folder, "repo": repo, **settings}))
+
     def plot(self, ax: Any = None) -> Any:
         """Draw its learning curve (see ``Runs.plot``)."""
         return Runs([self]).plot(ax)
+
+    def __add__(self, other: Run | Iterable[Run]) -> Runs:
+        return Runs([self]) + other
+
+    def __getattr__(self, name: str) -> Any:
+        offered = ", ".join(each for each in dir(self) if not each.startswith("_"))
+        raise AttributeError(f"a run has no {name}, but {offered}; load() gives model and tokenizer")
 
     def __repr__(self) -> str:
         loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"
@@ -153,31 +180,30 @@ class Run:
         return Runs([self])._repr_html_()
 
 
+_COLUMNS = ("family", "variant", "seed", "loss", "parameters")
+
+
 class Runs(list[Run]):
-    """Several runs: a list that shows itself. ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant."""
+    """Several runs: a list that shows itself, and has what its ``frame`` has, such as ``runs.groupby``.
+
+    ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant, ``runs[["gelu", "swish"]]`` of two, and
+    ``runs[runs.loss < 3]`` those with such a loss.
+    """
 
     @property
     def frame(self) -> pd.DataFrame:
         """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder."""
         axes = list(dict.fromkeys(axis for run in self for axis in run.places))
-        columns = ["family", "variant", *axes, "seed", "loss", "parameters", "folder"]
         rows = [
-            {
-                "family": run.family,
-                "variant": run.variant,
-                **run.places,
-                "seed": run.seed,
-                "loss": run.loss,
-                "parameters": run.facts.num_parameters,
-                "folder": str(run.folder),
-            }
+            {name: getattr(run, name) for name in _COLUMNS} | run.places | {"folder": str(run.folder)}
             for run in self
         ]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return ``frame``."""
-        return self.frame
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(frame := self.frame, name):
+            raise AttributeError(f"runs have no {name}, nor has their data frame, runs.frame")
+        return getattr(frame, name)
 
     @property
     def loss(self) -> pd.Series:
@@ -203,23 +229,19 @@ class Runs(list[Run]):
             raise UsageError("there are no runs to draw; ffn_ablations.train makes some")
         return importlib.import_module("ffn_ablations.drawing").draw_losses(self, ax)
 
-    @overload
-    def __getitem__(self, key: SupportsIndex) -> Run: ...
-
-    @overload
-    def __getitem__(self, key: slice | str) -> Runs: ...
-
-    def __getitem__(self, key: SupportsIndex | slice | str) -> Run | Runs:
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, list | pd.Series | np.ndarray):
+            if len(key) == len(self) and all(isinstance(each, bool | np.bool_) for each in key):
+                return Runs(compress(self, key))
+            return Runs(run for each in key for run in as_runs(self[each]))
+        if isinstance(key, tuple):
+            return self.where(**dict(zip(("variant", "seed"), key, strict=False)))
         if isinstance(key, str):
             if found := Runs(run for run in self if run.variant == key):
                 return found
             raise KeyError(str(unknown_name("variant", key, dict.fromkeys(run.variant for run in self))))
-        if isinstance(key, slice):
-            return Runs(super().__getitem__(key))
-        try:
-            return super().__getitem__(key)
-        except IndexError:
-            raise IndexError(f"run {key} is out of range: there are {len(self)}") from None
+        found = super().__getitem__(key)
+        return Runs(found) if isinstance(key, slice) else found
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -228,12 +250,13 @@ class Runs(list[Run]):
         return tuple(axis for axis in first if all(axis in run.places for run in self))
 
     @one_line_errors()
-    def where(self, **levels: object) -> Runs:
+    def where(self, **levels: Any) -> Runs:
         """Keep the runs with these levels.
 
         Args:
-            **levels: Of ``family``, ``variant``, ``seed`` or an axis: ``where(variant="kan grid_size=3",
-                size="0.1M")``. A dotted axis is passed as ``**{"optim.learning_rate": "0.003"}``.
+            **levels: One or a list of them, of ``family``, ``variant``, ``seed`` or an axis:
+                ``where(variant="kan grid_size=3", size=["0.1M", "1M"])``. A dotted axis is passed as
+                ``**{"optim.learning_rate": "0.003"}``.
 
         Raises:
             UsageError: For a name that is none of these.
@@ -241,16 +264,13 @@ class Runs(list[Run]):
         columns = ["family", "variant", "seed", *self.axes]
         if unknown := next((name for name in levels if name not in columns), None):
             raise unknown_name("axis of these runs:", unknown, columns)
-        frame = self.frame
-        matches = (frame[list(levels)].astype(str) == list(map(str, levels.values()))).all(axis=1)
-        return Runs([run for run, is_match in zip(self, matches, strict=True) if is_match])
+        wanted = {name: np.ravel(level).astype(str).tolist() for name, level in levels.items()}
+        return self[self.frame[list(levels)].astype(str).isin(wanted).all(axis=1)]
 
     def __add__(self, other: Run | Iterable[Run]) -> Runs:  # type: ignore[bad-override]
         return Runs([*self, *([other] if isinstance(other, Run) else other)])
 
-    def __iadd__(self, other: Run | Iterable[Run]) -> Runs:  # type: ignore[bad-override]
-        self.extend([other] if isinstance(other, Run) else other)
-        return self
+    __iadd__ = __add__  # type: ignore[bad-override]
 
     def __repr__(self) -> str:
         if not self:
@@ -281,6 +301,4 @@ def as_runs(runs: object) -> Runs:
         return Runs([Run(Path(runs))])
     if isinstance(runs, Sequence) and len(runs):
         return Runs([run for each in runs for run in as_runs(each)])
-    raise UsageError(
-        f"{shown_briefly(runs)} names no run: give what train(...) returned, or paths of runs' folders"
-    )
+    raise UsageError(f"{shown_briefly(runs)} names no run: give what train(...) returned, or runs' folders")

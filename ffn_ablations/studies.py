@@ -15,7 +15,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.run.folder_names import StudyFolder
 from ffn_ablations.comparing import Comparison, compare
-from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
+from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from ffn_ablations.runs import Run, Runs, as_html
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState
@@ -35,6 +35,8 @@ def study(name: str | os.PathLike[str], *, runs_dir: str | os.PathLike[str] | No
     Raises:
         UsageError: If there is no such study, or a value in its file does not fit.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise UsageError(f"{shown_briefly(name)} names no study; write it to a YAML file and give its path")
     path, runs = Path(name), None if runs_dir is None else Path(runs_dir)
     if path.is_dir():
         return Study(path, None, runs)
@@ -76,15 +78,10 @@ class Study:
                 the same call goes on.
         """
         if self.file is None:
-            raise UsageError(
-                f"{self.folder} is a folder; open the study by its name or its YAML file to run it"
-            )
+            raise UsageError(f"{self.folder} is a folder; open the study by its name or its YAML file")
         options = read_keywords(SubmitArgs, {"study": self.file, "runs_dir": self.runs_dir, **settings})
         if _with_torch("launch").launch(options):
-            raise UsageError(
-                f"not all cells are done ({self.status.summary}); the reasons stand above, and the same call "
-                "goes on"
-            )
+            raise UsageError(f"not all are done ({self.status.summary}), see above; the same call goes on")
         return self.status
 
     @property

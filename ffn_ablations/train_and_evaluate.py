@@ -15,8 +15,9 @@ import pandas as pd
 import torch
 
 from base.config_input import deep_merge, find_config, read_yaml
-from base.errors import UsageError
+from base.errors import UsageError, shown
 from base.families import Budget
+from base.printing import ProgressBar, is_notebook
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
@@ -77,7 +78,8 @@ def train(
         family: ``"gpt_neo"``, ``"llama"``, ``"roberta"`` or ``"t5"``.
         seed: Decides weights, data order, masking and dropout.
         seeds: Train each of these, one after the other: ``[1, 2, 3]`` or ``"1-3"``; 5 is 1 to 5.
-        texts: Texts to train on: a path of a file or folder, several, or the documents themselves.
+        texts: Texts to train on: a path of a file or folder, several, the documents themselves, or a frame
+            or ``datasets.Dataset`` with a column ``text``.
         learning_rate: Its peak.
         max_steps: Updates, in place of epochs.
         epochs: Passes over the text; without effect where ``max_steps`` is given.
@@ -95,6 +97,8 @@ def train(
         UsageError: For a mistake, for a fault of the world such as a full disk, or after a signal to stop.
             After that, and after Ctrl-C, the same call goes on from the last checkpoint.
     """
+    if isinstance(seed, Sequence | range | np.ndarray) and not isinstance(seed, str):
+        raise UsageError(f"seed is {shown(seed)}; several are seeds={shown(seed)}")
     several = isinstance(ffn, list | tuple)
     variants = [{} if ffn is None else ffn_settings(each) for each in (ffn if several else [ffn])]
     given = {
@@ -107,16 +111,13 @@ def train(
     path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
     if texts is not None:
         settings |= text_settings(texts, _runs_dir(path, values, settings))
-    arms = [
-        find_configs(
-            path, values, typed_values(RunConfig, settings | each, _OTHERS), _words(seeds), trust_remote_code
-        )
-        for each in variants
-    ]
+    configs: list[ResolvedConfig] = []
+    for each in variants:
+        typed = typed_values(RunConfig, settings | each, _OTHERS)
+        configs += find_configs(path, values, typed, _words(seeds), trust_remote_code)
     with brief_in_notebooks(), _randomness_left_alone():
-        for configs in arms:
-            _train(configs)
-    runs = Runs([Run(run_dir(each)) for configs in arms for each in configs])
+        _train(configs)
+    runs = Runs([Run(run_dir(each)) for each in configs])
     return runs[0] if seeds is None and not several else runs
 
 
@@ -131,23 +132,29 @@ def _runs_dir(path: Path | None, values: dict[str, Any] | None, settings: Mappin
     """Find the folder of all runs before anything else of a configuration is known."""
     typed = typed_values(RunConfig, settings, _OTHERS)
     written = read_yaml(find_config(path, "config")) if path else {}
-    nested = typed.onto(deep_merge(written, values or {})).get("output")
-    return Path(
-        str(nested["runs_dir"])
-        if isinstance(nested, dict) and "runs_dir" in nested
-        else OutputConfig().runs_dir
-    )
+    nested: Any = typed.onto(deep_merge(written, values or {})).get("output")
+    return Path((nested if isinstance(nested, dict) else {}).get("runs_dir", OutputConfig().runs_dir))
 
 
 def _train(configs: list[ResolvedConfig]) -> None:
-    build_scorer = None
-    if configs[0].train.eval_every:
+    build_scorer = TrainingScorer if configs[0].train.eval_every else None
+    if build_scorer:
         find_pairs(configs[0])
-        build_scorer = TrainingScorer
     if len(configs) == 1:
         train_run(configs[0], build_scorer)
-    else:
-        train_in_turn(configs, lambda each: train_run(each, build_scorer))
+        return
+
+    def train_one(config: ResolvedConfig) -> None:
+        ProgressBar.count = f"{configs.index(config) + 1} of {len(configs)}, "
+        run = Run(train_run(config, build_scorer))
+        if is_notebook():
+            told = f"{ProgressBar.count}{run.variant}, seed {run.seed}: held-out loss {run.loss:.4f}"
+            print(told, file=sys.stderr)
+
+    try:
+        train_in_turn(configs, train_one)
+    finally:
+        ProgressBar.count = ""
 
 
 @contextmanager
@@ -205,7 +212,8 @@ def evaluate(
         if not isinstance(failure.error, UsageError):
             raise failure.error
     if outcome.failures:
-        raise UsageError("; ".join(failure_lines(outcome.failures)))
+        first, count = failure_lines(outcome.failures)[0], len(outcome.failures)
+        raise UsageError(f"tasks without a score: {count}; the first: {first}; runs.scores has the others")
     ids = {run.folder: run.facts.run_id for run in runs}
     tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     return pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)

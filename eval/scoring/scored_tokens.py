@@ -217,7 +217,7 @@ def _shortened(text: ScoredText, limit: int, protocol: Protocol, shown: str) -> 
         hint = "" if start < 1 else ", or pass --protocol.overflow truncate"
         raise UsageError(
             f"a text of {len(text.input_ids)} tokens does not fit the model's {positions} positions: "
-            f"{shown[:60]!r}...; leave it out or use a model with more positions{hint}"
+            f"{shown[:60]!r}...; leave it out or train with more positions, data.block_size{hint}"
         )
     words = None if text.words is None else text.words[excess:]
     return ScoredText(text.input_ids[excess:], start, text.end - excess, words=words)
