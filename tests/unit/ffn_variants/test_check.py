@@ -62,6 +62,10 @@ def of_the_batch(x: Tensor, s: Tensor) -> Tensor:
     return x * s - 0.1 * x.flatten(0, -2).mean(0) if x.dim() > 1 else x * s
 
 
+def of_the_row(x: Tensor, s: Tensor) -> Tensor:
+    return x * s - 0.1 * x.mean(1, keepdim=True) if x.dim() == 3 else x * s
+
+
 def halves(x: Tensor, s: Tensor) -> Tensor:
     first, second = x.split(x.shape[-1] // 2, dim=-1)
     return torch.cat([first, second * s], -1)
@@ -82,10 +86,19 @@ WRONG = {
     "shape": (
         bent(lambda x, s: (x * s).reshape(-1, x.shape[-1])),
         "shapes and dtype",
-        "forward must keep shape (..., D) and dtype",
+        "forward must keep shape and dtype",
     ),
     "odd sizes": (bent(halves), "shapes and dtype", "to unpack"),
     "batch": (bent(of_the_batch), "each token by itself", "changes with the tokens beside it"),
+    "row": (bent(of_the_row), "each token by itself", "changes with the tokens beside it"),
+    "zero": (bent(lambda x, s: s * x * x / x.abs()), "an input of zeros", "the output is NaN or infinity"),
+    "zero, backward": (
+        bent(lambda x, s: s * x.square().sum(-1, keepdim=True).sqrt() * x),
+        "an input of zeros",
+        "the gradient of the input is NaN",
+    ),
+    "loud": (bent(lambda x, s: 1e4 * x * s), "shapes and dtype", "scale the output down"),
+    "width": (bent(lambda x, s: x[..., ::2] * s), "shapes and dtype", "forward must keep shape"),
     "gradient": (
         bent(lambda x, s: x.detach() * s + 0.1 * x),
         "gradients",
