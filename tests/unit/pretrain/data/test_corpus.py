@@ -224,7 +224,7 @@ def test_the_line_says_that_held_out_documents_are_dropped(tmp_path, most, is_cu
 def test_files_of_their_own_are_named_as_such(tmp_path):
     train, held_out = write_corpus(tmp_path, "a.jsonl", TEXTS), write_corpus(tmp_path, "b.jsonl", TEXTS[:12])
     data = data_of_files(train, validation_files=(str(held_out),))
-    assert in_one_line(data, read_through(data)).endswith("held out: 12 in 1 file of their own")
+    assert in_one_line(data, read_through(data)).endswith(f"held out: 12 of {held_out}")
     (doubt,) = doubts(data, read_through(data))
     assert doubt == "note: 12 of 12 held-out documents are also trained on"
 
@@ -261,24 +261,15 @@ def test_what_ends_a_document_of_a_txt_is_said(tmp_path, txt_split, documents, w
     assert f" {documents} documents ({words}), " in in_one_line(data, summary)
 
 
-def test_a_folder_of_markers_and_of_many_files(tmp_path):
-    for number, text in enumerate(TEXTS):
-        (tmp_path / f"{number:02}.txt").write_text(text)
-    data = data_of_files(tmp_path)
-    assert "40 files (.txt; " in in_one_line(data, read_through(data))
-    assert "36 documents (one a file, with no" in in_one_line(data, read_through(data))
-    (tmp_path / "39.txt").write_text("one<|endoftext|>two<|endoftext|>three")
-    assert "37 documents (split at <|endoftext|>)" in in_one_line(data, read_through(data))
-
-
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (TEXTS, "only 4 held out; give more by --data.validation-files"),
+        (TEXTS, "only 5 held out; give more by --data.validation-files"),
+        (TEXTS, "dev.jsonl is trained on; if it is held out, give it by"),
         (["7"] * 200, "a document has 1 characters on average; if that is no text, set --data.text-field"),
         (["word " * 30_000] * 2, "the longest document has 149,999 characters; if it is many, set"),
     ],
 )
 def test_what_looks_wrong_is_told_with_a_cure(tmp_path, texts, words):
-    data = data_of_files(write_corpus(tmp_path, "a.jsonl", texts))
+    data = data_of_files(write_corpus(tmp_path, "a.jsonl", texts), write_corpus(tmp_path, "dev.jsonl", ["b"]))
     assert any(words in doubt for doubt in doubts(data, read_through(data)))
