@@ -41,11 +41,18 @@ def test_a_layer_that_fails_a_check_is_not_run(capsys):
 
 
 @pytest.mark.parametrize("is_tuned", [True, False])
-@pytest.mark.parametrize("texts", [[], ["a.txt", "b.txt"], ["texts"]])
-def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts):
+@pytest.mark.parametrize(
+    ("texts", "trained", "held_out"),
+    [
+        ([], (), ()),
+        (["texts/a.txt", "texts"], ("texts/a.txt", "texts/a.txt", "texts/valley.txt"), ("texts/my-dev.txt",)),
+        (["texts/my-dev.txt"], ("texts/my-dev.txt",), ()),
+    ],
+)
+def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts, trained, held_out):
     Path("texts").mkdir()
-    for file in ("a.txt", "b.txt", "texts/a.txt", "texts/my-validation.txt", "texts/valley.txt"):
-        Path(file).write_text("One.<|endoftext|>Two.")
+    for name in ("a", "my-dev", "valley"):
+        Path(f"texts/{name}.txt").write_text("One.<|endoftext|>Two.")
     options = TryArgs(layer="mine.py:Doubled", texts=texts, name="mine")
     load_variant(options.layer)
     Path("mine.yaml").write_text(
@@ -60,12 +67,8 @@ def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts):
         (variant, seed) for seed in (1, 2, 3, 4) for variant in ("gelu", "swiglu", "doubled")
     ]
     for cell in study.planned:
-        config = cell.config
-        assert (config.optim.max_steps, config.model.hidden_size) == (1000, 64)
-        assert config.data.source == ("files" if texts else "embedded")
-        assert config.data.validation_files == (("texts/my-validation.txt",) if texts == ["texts"] else ())
-        trained = ("texts/a.txt", "texts/valley.txt") if texts == ["texts"] else tuple(texts)
-        assert config.data.train_files == trained
+        assert (cell.config.optim.max_steps, cell.config.model.hidden_size) == (1000, 64)
+        assert (cell.config.data.train_files, cell.config.data.validation_files) == (trained, held_out)
     assert study.config.report.contrasts == ("doubled - swiglu",)
     assert study.typed == "mine.yaml --trust-remote-code"
 
