@@ -16,12 +16,13 @@ import yaml
 from pydantic import AfterValidator, Field
 
 from base.command_line import Positional, parse_flags
-from base.config_input import find_config, read_yaml
+from base.config_input import find_config
 from base.errors import UsageError
 from base.files import write_text
 from base.options import check_name
 from base.printing import duration
 from base.sections import Section
+from base.text.text_files import TextSplit, files_of, names_held_out
 from ffn_ablations.try_plan import (
     EMBEDDED_SIZES,
     SIZES,
@@ -36,6 +37,7 @@ from ffn_ablations.try_plan import (
 )
 from ffn_variants.check import passes_all
 from ffn_variants.variant_files import load_variant, names_file
+from pretrain.data.corpus import check_present
 from pretrain.data.text_summary import doubts, in_one_line, read_through
 from pretrain.resolution import load_config
 from slurm.arguments import AtLeastOne, SubmitArgs, runs_dir_override
@@ -43,7 +45,7 @@ from slurm.cell_state import logged, read_state
 from slurm.launch import launch
 from slurm.study.cells import RunCell, absolute_variant, trained_cells
 from slurm.study.ffn_levels import canonical
-from slurm.study.study import load_study
+from slurm.study.study import Changes, load_study
 from slurm.study_dry_run import CHARACTERS_PER_TOKEN, model_costs
 
 DESCRIPTION = """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
@@ -62,25 +64,24 @@ MOST_EPOCHS = 4
 """Of texts that are enough for the smallest size."""
 
 
-def _study_name(name: str | None) -> str | None:
-    return name and check_name(name)
-
-
 class TryArgs(Section):
     """What ``ffn-ablations try`` is given."""
 
     layer: Positional[str]
     """A file and the name of a class of nn.Module, or of an FFNSpec, in it: path/to/mine.py:MyFFN."""
     texts: tuple[Path, ...] = ()
-    """Files or folders of text to train on: jsonl, parquet, txt. Without any a generated corpus shows that
-    the layer works, and ranks nothing."""
+    """Files or folders of text to train on: jsonl, parquet, txt; one whose name has valid, validation, val,
+    dev or held-out is held out. Without any a generated corpus shows that the layer works, and ranks
+    nothing."""
+    txt_split: TextSplit = "endoftext"
+    """What ends a document of a .txt: <|endoftext|>, each line, blank lines, or the file alone."""
     minutes: Annotated[float, Field(gt=0, le=100_000)] = 30.0
     """What all of it may take on this machine."""
     against: Annotated[tuple[str, ...], Field(min_length=1)] = ("gelu", "swiglu")
     """What it is compared with; the first is the baseline."""
     cluster: Path | None = None
     """Run the study as jobs of SLURM with this preset; it is timed here."""
-    name: Annotated[str | None, AfterValidator(_study_name)] = None
+    name: Annotated[str | None, AfterValidator(lambda name: name and check_name(name))] = None
     """Of the study and its file, NAME.yaml (default: try-<layer>)."""
     workers: AtLeastOne = 2
     """Runs at the same time."""
@@ -93,16 +94,16 @@ def main(args: Sequence[str] | None = None) -> int:
     started_s = time.monotonic()
     options = parse_flags(TryArgs, args, prog="ffn-ablations try", description=DESCRIPTION)
     spec = load_variant(options.layer)
+    study = _study(options, spec.name)
+    file = Path(f"{study['name']}.yaml")
+    if not file.exists():
+        _look_at_texts(options, study)
     if not passes_all(spec, {}):
         print("mend what failed, as its line says, and give the command again")
         return 1
-    study = _study(options, spec.name)
-    file = Path(f"{study['name']}.yaml")
     if file.exists():
-        _check_same_layers(file, study["variants"])
-        print(f"{file} is there: going on with it, without timing; for a new plan remove it, or give --name")
+        print(f"{file} is there: going on with its texts; for a new plan remove it, or give --name")
     else:
-        _look_at_texts(options, study)
         plan, parameters = _plan(options, study, started_s)
         print(_describe(file, plan, parameters, options))
         if options.dry_run:
@@ -116,7 +117,7 @@ def main(args: Sequence[str] | None = None) -> int:
             max_running=options.workers if options.cluster else None,
             workers=options.workers,
             cells_per_job=CELLS_PER_JOB,
-            trust_remote_code=True,  # its files were typed
+            add=study["variants"],  # those that were typed may be run
             dry_run=options.dry_run,
         )
     )
@@ -125,11 +126,14 @@ def main(args: Sequence[str] | None = None) -> int:
 def _study(options: TryArgs, layer: str) -> dict[str, Any]:
     """Return what a study's file says, but for what is planned."""
     others = [load_variant(one).name if names_file(one) else canonical(one) for one in options.against]
-    data = (
-        {"source": "files", "train_files": list(map(str, options.texts))}
-        if options.texts
-        else {"source": "embedded"}
-    )
+    data: dict[str, Any] = {"source": "embedded"}
+    if options.texts:
+        files = files_of(options.texts)
+        held_out = [str(file) for file in files if names_held_out(file)]
+        train = [str(file) for file in files if str(file) not in held_out]
+        data = {"source": "files", "train_files": list(map(str, options.texts))}
+        data |= {"train_files": train, "validation_files": held_out} if train and held_out else {}
+        data["txt_split"] = options.txt_split
     return {
         "name": options.name or f"try-{layer}",
         "variants": [*options.against, options.layer],
@@ -144,14 +148,6 @@ def _study(options: TryArgs, layer: str) -> dict[str, Any]:
     }
 
 
-def _check_same_layers(file: Path, typed: Sequence[str]) -> None:
-    """Refuse a study that names files which nobody typed, as it would run them."""
-    variants = read_yaml(file).get("variants") or ()
-    named, wanted = ({str(absolute_variant(x, Path(), "")) for x in each} for each in (variants, typed))
-    if named != wanted:
-        raise UsageError(f"{file} is there and compares {', '.join(sorted(named))}; give another --name")
-
-
 def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
     """Say what the texts hold and what looks wrong with them."""
     if not options.texts:
@@ -159,6 +155,7 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
         return
     name, size = next(iter(TEXT_SIZES.items()))
     config = load_config(find_config(Path(name), "config"), overrides={"data": study["config"]["data"]})
+    check_present(config.data)
     summary = read_through(config.data)
     print(f"texts: {in_one_line(config.data, summary)}")
     tokens = size.steps * config.train.batch_size * config.data.block_size
@@ -222,11 +219,9 @@ def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[lis
     with tempfile.TemporaryDirectory(prefix="ffn-try-") as folder:
         file, runs = Path(folder, "timing.yaml"), Path(folder, "runs")
         variants = [absolute_variant(one, Path(), "") for one in study["variants"]]
-        text = _text({**study, "variants": variants}, {"gpt_neo": size}, STEPS_TIMED, seeds=[1])
-        write_text(file, text)
-        short = SubmitArgs(
-            study=file, runs_dir=runs, workers=options.workers, trust_remote_code=True, report=False
-        )
+        config = str(find_config(Path(size), "config").absolute())  # perhaps of the user, as in the study
+        write_text(file, _text({**study, "variants": variants}, {"gpt_neo": config}, STEPS_TIMED, seeds=[1]))
+        short = SubmitArgs(study=file, runs_dir=runs, workers=options.workers, add=variants, report=False)
         if not options.dry_run:  # the study finds its texts prepared
             cache = Path("runs", ".cache").absolute()
             cache.mkdir(parents=True, exist_ok=True)
@@ -234,7 +229,8 @@ def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[lis
             (runs / ".cache").symlink_to(cache)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             is_undone = launch(short)
-        cells = trained_cells(load_study(file, runs_dir_override(runs), True).planned)
+        changes = Changes(add=short.add)
+        cells = trained_cells(load_study(file, runs_dir_override(runs), changes=changes).planned)
         errors = [f"{one.variant}: {read_state(one.study_dir, one.run_id).error}" for one in cells]
         if is_undone:
             error = next(each for each in errors if not each.endswith(": "))

@@ -38,6 +38,8 @@ D, F = 12, 20
 ODD_SIZES = ((D, F), (7, 9), (1, 1), (33, 5))
 PRECISION = 0.01
 """Largest error in bf16, as a share of the output's norm."""
+LOUDEST = 1000
+"""Largest output of normal numbers; the variants that ship stay far below."""
 MODEL = {
     "hidden_size": 24,
     "intermediate_size": 40,
@@ -67,49 +69,67 @@ def _build(name: str, options: Options, sizes: tuple[int, int] = (D, F), seed: i
     return build_ffn(name, *sizes, **options)
 
 
-def _cast(name: str, ffn: nn.Module, sizes: tuple[int, int], dtype: torch.dtype) -> nn.Module:
-    """Cast a network to a dtype, which what the variant computes must keep.
+def _own_module(name: str, ffn: nn.Module, sizes: tuple[int, int] = (D, F)) -> tuple[nn.Module, int]:
+    """What the variant's file has built, and its width.
 
     An activation is asked alone: between linear layers torch would blame the layer after it.
     """
-    is_block = get_variant(name).kind == "block"
-    module, width = (ffn, sizes[0]) if is_block else (ffn.to(dtype).get_submodule("act"), sizes[1])
+    return (ffn, sizes[0]) if get_variant(name).kind == "block" else (ffn.get_submodule("act"), sizes[1])
+
+
+def _cast(name: str, ffn: nn.Module, sizes: tuple[int, int], dtype: torch.dtype) -> nn.Module:
+    """Cast a network to a dtype, which what the variant computes must keep."""
+    module, width = _own_module(name, ffn.to(dtype), sizes)
     with torch.no_grad():
-        y = module.to(dtype)(torch.ones(5, width, dtype=dtype))
+        y = module(torch.ones(5, width, dtype=dtype))
     assert y.dtype == dtype, f"an input in {dtype} gives {y.dtype}; end forward with .to(x.dtype)"
     return ffn
 
 
 def shapes(name: str, options: Options) -> None:
-    """The output has the shape and the dtype of the input, at odd sizes too, and is finite."""
+    """The output has the shape and the dtype of the input, at odd sizes too, and is finite and not huge."""
     _build(name, options)  # these sizes at least
     for sizes in ODD_SIZES:
         try:
             ffn = _build(name, options, sizes)
         except UsageError:
             continue  # a size that cannot be, said in one line
-        for shape in ((sizes[0],), (5, sizes[0]), (2, 3, sizes[0]), (1, 1, sizes[0])):
-            y = ffn(torch.randn(shape))
+        module, width = _own_module(name, ffn, sizes)
+        for shape in ((2, 3, width), (width,), (5, width), (1, 1, width)):
+            y = module(torch.randn(shape))
             assert (y.shape, y.dtype) == (shape, torch.float32), (
                 f"an input of shape {shape} gives {tuple(y.shape)} in {y.dtype} at hidden_size "
-                f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape (..., D) and dtype"
+                f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape and dtype"
             )
-            assert torch.isfinite(y).all(), (
-                "an input of normal numbers gives NaN or infinity, which fails other checks too; look for "
-                "a division, a root or a logarithm"
+            assert y.abs().max() < LOUDEST, (  # which NaN is not
+                f"an input of normal numbers gives NaN, infinity or more than {LOUDEST:,}, which fails other "
+                "checks too; look for a factor, a division, a root or a logarithm"
             )
+
+
+def zeros(name: str, options: Options) -> None:
+    """Output and gradients are finite where the input is zero, as that of a padded token may be."""
+    module, width = _own_module(name, _build(name, options))
+    x = torch.zeros(2, width, requires_grad=True)
+    y = module(x)
+    y.sum().backward()
+    tensors = (y, x.grad, *(parameter.grad for parameter in module.parameters()))
+    assert all(each is None or each.isfinite().all() for each in tensors), (
+        "the output or a gradient is NaN or infinity; add a small number where a division, a root or a "
+        "logarithm meets 0"
+    )
 
 
 def tokens(name: str, options: Options) -> None:
     """What a token gives does not depend on the tokens beside it."""
     ffn = _cast(name, _build(name, options), (D, F), torch.float64)
-    x = torch.randn(6, D, dtype=torch.float64)
+    x = torch.randn(2, 3, D, dtype=torch.float64)  # rows of tokens, as a model gives
     for mode in (False, True):
         ffn.train(mode)
         together, again = ffn(x), ffn(x)
         if mode and not torch.equal(together, again):
             return  # there is dropout inside
-        alone = torch.cat([ffn(row[None]) for row in x])
+        alone = torch.stack([ffn(token[None, None]) for token in x.view(-1, D)]).view_as(x)
         assert torch.allclose(together, alone, rtol=1e-8, atol=1e-10), (
             "a token's output changes with the tokens beside it; forward must compute every vector of "
             "the last dimension by itself, without statistics of the batch"
@@ -196,7 +216,7 @@ def saved_state(name: str, options: Options) -> None:
     x = torch.randn(5, D)
     assert torch.equal(ffn.eval()(x), other.eval()(x)), (
         "two networks with the same state dict give different outputs; make every tensor that forward "
-        "uses an nn.Parameter or a buffer (register_buffer)"
+        "uses an nn.Parameter or a buffer (register_buffer), and a list of layers an nn.ModuleList"
     )
 
 
@@ -230,6 +250,7 @@ def counts(name: str, options: Options) -> None:
 def compiles(name: str, options: Options) -> None:
     """torch.compile can trace it, and what it traces computes the same."""
     ffn, x = _build(name, options), torch.randn(5, D, requires_grad=True)
+    expected = ffn(x)  # what fails without compiling is no matter of it
     try:
         y = torch.compile(ffn, backend="aot_eager")(x)
         y.sum().backward()
@@ -240,7 +261,7 @@ def compiles(name: str, options: Options) -> None:
         ) from None
     finally:
         torch.compiler.reset()
-    assert torch.allclose(y, ffn(x), rtol=1e-4, atol=1e-5), (
+    assert torch.allclose(y, expected, rtol=1e-4, atol=1e-5), (
         "compiled it gives another output; use torch operations without side effects"
     )
 
@@ -265,6 +286,7 @@ def trains(name: str, options: Options) -> None:
 
 CHECKS: dict[str, Callable[[str, Options], None]] = {
     "shapes and dtype": shapes,
+    "an input of zeros": zeros,
     "meta device": meta_device,
     "initial weights": initial_weights,
     "each token by itself": tokens,

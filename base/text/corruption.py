@@ -229,7 +229,7 @@ class SpanCorruptor:
         reads[is_noise] = False
         reads[begins] = True
         ids[begins] = sentinels
-        target = self._targets(noise_tokens, span_lengths, sentinels, spans, spans > 0)
+        target = self._targets(noise_tokens, span_lengths, sentinels, spans)
         read_sizes, sizes = documents.sizes - noise + spans, noise + spans + (spans > 0)
         first = np.cumsum(sizes) - sizes
         written = np.roll(target, 1)
@@ -272,16 +272,12 @@ class SpanCorruptor:
         return noise[lengths], spans[lengths]
 
     def _targets(
-        self,
-        noise_tokens: np.ndarray,
-        span_lengths: np.ndarray,
-        sentinels: np.ndarray,
-        spans: np.ndarray,
-        writes: np.ndarray,
+        self, noise_tokens: np.ndarray, span_lengths: np.ndarray, sentinels: np.ndarray, spans: np.ndarray
     ) -> np.ndarray:
         """What the decoder writes of all documents: spans behind their sentinels, one sentinel at the end."""
         # In the example of ``__call__``, 0 2 3 noise tokens, 0 1 2 sentinels and 0 0 1 ends stand before the
         # three sentinels, so these are at 0 3 6. The ends, Z and Y, get the places that are left.
+        writes = spans > 0
         owner = np.repeat(np.arange(len(spans)), spans)  # (S,)
         ends_before = np.cumsum(writes)[owner] - 1
         behind = np.cumsum(span_lengths) - span_lengths + np.arange(len(owner)) + ends_before
@@ -297,11 +293,7 @@ class SpanCorruptor:
 
 
 def draw_spans(
-    lengths: np.ndarray,
-    noise: np.ndarray,
-    spans: np.ndarray,
-    rng: np.random.Generator,
-    first: np.ndarray | None = None,
+    lengths: np.ndarray, noise: np.ndarray, spans: np.ndarray, rng: np.random.Generator, first: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw the spans of documents.
 
@@ -310,7 +302,7 @@ def draw_spans(
         noise: (D,) how many of them are left out.
         spans: (D,) in how many spans; 0 where none is.
         rng: Source of the draws.
-        first: (D,) place of each document's first token; None where they stand one behind the other.
+        first: (D,) place of each document's first token.
 
     Returns:
         (S,) place of the first token of each span, and (S,) its length. Lengths
@@ -326,8 +318,6 @@ def draw_spans(
     before[number > 0] = cuts + 1
     after = np.where(number == spans[owner] - 1, noise[owner], np.roll(before, -1))
     gaps = _choose(np.where(spans > 0, lengths - noise + 1, 0), spans, rng)
-    if first is None:
-        first = np.cumsum(lengths) - lengths
     return first[owner] + gaps + before, after - before
 
 

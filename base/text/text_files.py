@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import gzip
 import itertools
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,8 +20,6 @@ from base.errors import AbsentError, UsageError, first_line
 from base.records import parse_json
 
 _NOT_SHIPPED = {
-    "../shared/data/tinystories": "text of TinyStories (roneneldan/TinyStories on the hub)",
-    "../shared/data/glue": "a folder with the GLUE tasks of BabyLM 2023 (glue_filtered in filter-data)",
     "filter-data": "the folder filter-data of github.com/babylm/evaluation-pipeline-2023",
     "babylm": "the text of BabyLM 2023 (babylm.github.io)",
 }
@@ -37,13 +36,14 @@ def absent(path: Path, message: str) -> UsageError:
     place = next((place for place in _NOT_SHIPPED if path.is_relative_to(place)), None)
     if place is None:
         return UsageError(message)
-    folder = Path(place).parent
-    link = f"mkdir -p {folder}; " * (folder != Path()) + f"ln -s FOLDER {place}"
     return AbsentError(
-        f"{path}: not here, as {_NOT_SHIPPED[place]} does not ship; put it there, or link your copy, {link} "
-        "(docs/studies.md, Data that do not ship)"
+        f"{path}: not here, as {_NOT_SHIPPED[place]} does not ship; put it there, or link your copy, "
+        f"ln -s FOLDER {place} (docs/studies.md, Data that do not ship)"
     )
 
+
+_HELD_OUT = re.compile(r"(?<![a-z])(val|valid|validation|dev|held[-_]?out)(?![a-z])")
+"""What names, in small letters, a text that is not for training."""
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
 
@@ -70,9 +70,9 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     return [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
 
 
-def other_files(folder: Path) -> Counter[str]:
-    """How many files of a folder are of no known format, by their endings."""
-    return Counter(path.suffix or path.name for path in _visible(folder) if format_of(path) is None)
+def names_held_out(file: Path) -> bool:
+    """Whether a file's name, or that of its folder, says that it is not for training: validation, dev."""
+    return bool(_HELD_OUT.search(f"{file.parent.name}/{file.name}".lower()))
 
 
 def check_file(path: Path) -> None:
@@ -96,7 +96,8 @@ def _files_in(folder: Path) -> list[Path]:
     files = [path for path in _visible(folder) if format_of(path)]
     kinds = Counter(str(format_of(path)).removesuffix(".gz") for path in files)
     if not kinds:
-        others = ", ".join(f"{number} {ending}" for ending, number in other_files(folder).most_common(5))
+        endings = Counter(path.suffix or path.name for path in _visible(folder)).most_common(5)
+        others = ", ".join(f"{number} {ending}" for ending, number in endings)
         raise UsageError(
             f"{folder}: has no file of a known format ({', '.join(FORMATS)}); it has {others or 'no files'}"
         )

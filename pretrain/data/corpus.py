@@ -62,10 +62,8 @@ def held_out(data: DataConfig) -> Iterator[str]:
     Raises:
         UsageError: If the text is missing, unreadable, or there are no documents.
     """
-    stream = documents(data, "validation")
-    if data.validation_part == "all":
-        return stream
-    return itertools.islice(stream, ("even", "odd").index(data.validation_part), None, 2)
+    start, step = {"all": (0, 1), "even": (0, 2), "odd": (1, 2)}[data.validation_part]
+    return itertools.islice(documents(data, "validation"), start, None, step)
 
 
 def fingerprint(data: DataConfig) -> str:

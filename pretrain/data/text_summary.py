@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from base.printing import first_few
-from base.text.text_files import END_OF_DOCUMENT, MOST_CHARACTERS, format_of, is_plain_text
+from base.text.text_files import END_OF_DOCUMENT, MOST_CHARACTERS, format_of, is_plain_text, names_held_out
 from pretrain.config import DataConfig
 from pretrain.data import corpus
 
@@ -92,12 +92,12 @@ def in_one_line(data: DataConfig, text: TextSummary) -> str:
     if every:
         held_out = f"{text.validation:,} more, 1 document in {every}"
     else:
-        held_out = f"{text.validation:,} in {_count(files['validation'])} of their own"
+        held_out = f"{text.validation:,} of {first_few(data.validation_files, 3)}"
     if text.validation == data.max_validation_documents:
         held_out += "; data.max_validation_documents keeps no more"
-    source = first_few(data.train_files, 3) or corpus.describe(data)
+    count = f"{len(files['train']):,} file{'s' * (len(files['train']) > 1)}"
     return (
-        f"{source}: {_count(files['train'])} ({_kinds(files['train'])}), "
+        f"{first_few(data.train_files, 3) or corpus.describe(data)}: {count} ({_kinds(files['train'])}), "
         f"{text.train:,} documents{_how_split(data, text)}{size}; held out: {held_out}"
     )
 
@@ -110,6 +110,9 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     cure = _cure(data, files)
     if text.shared:
         yield f"note: {text.shared:,} of {text.validation:,} held-out documents are also trained on"
+    named = [file for file in files if names_held_out(file)]
+    if 0 < len(named) < len(files):
+        yield f"note: {named[0]} is trained on; if it is held out, give it by --data.validation-files alone"
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"
     if text.characters and text.characters < SHORT_DOCUMENT * text.train:
@@ -137,10 +140,6 @@ def _how_split(data: DataConfig, text: TextSummary) -> str:
         return ""
     without = data.txt_split == "endoftext" and text.train + (text.validation if every else 0) <= len(files)
     return f" (one a file, with no {END_OF_DOCUMENT} in it)" if without else f" ({_SPLITS[data.txt_split]})"
-
-
-def _count(files: list[Path]) -> str:
-    return f"{len(files):,} file{'s' if len(files) > 1 else ''}"
 
 
 def _kinds(files: list[Path]) -> str:

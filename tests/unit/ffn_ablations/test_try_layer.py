@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from base.config_input import shipped
 from base.errors import UsageError
 from ffn_ablations.try_layer import TryArgs, _planned_text, _study, main
 from ffn_ablations.try_plan import Plan
@@ -40,9 +41,18 @@ def test_a_layer_that_fails_a_check_is_not_run(capsys):
 
 
 @pytest.mark.parametrize("is_tuned", [True, False])
-@pytest.mark.parametrize("texts", [[], ["text.txt"]])
-def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts):
-    Path("text.txt").write_text("One.<|endoftext|>Two.")
+@pytest.mark.parametrize(
+    ("texts", "trained", "held_out"),
+    [
+        ([], (), ()),
+        (["texts/a.txt", "texts"], ("texts/a.txt", "texts/a.txt", "texts/valley.txt"), ("texts/my-dev.txt",)),
+        (["texts/my-dev.txt"], ("texts/my-dev.txt",), ()),
+    ],
+)
+def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts, trained, held_out):
+    Path("texts").mkdir()
+    for name in ("a", "my-dev", "valley"):
+        Path(f"texts/{name}.txt").write_text("One.<|endoftext|>Two.")
     options = TryArgs(layer="mine.py:Doubled", texts=texts, name="mine")
     load_variant(options.layer)
     Path("mine.yaml").write_text(
@@ -57,24 +67,33 @@ def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts):
         (variant, seed) for seed in (1, 2, 3, 4) for variant in ("gelu", "swiglu", "doubled")
     ]
     for cell in study.planned:
-        config = cell.config
-        assert (config.optim.max_steps, config.model.hidden_size) == (1000, 64)
-        assert config.data.source == ("files" if texts else "embedded")
+        assert (cell.config.optim.max_steps, cell.config.model.hidden_size) == (1000, 64)
+        assert (cell.config.data.train_files, cell.config.data.validation_files) == (trained, held_out)
     assert study.config.report.contrasts == ("doubled - swiglu",)
     assert study.typed == "mine.yaml --trust-remote-code"
 
 
 @pytest.mark.ci
-def test_a_file_that_names_other_layers_is_not_run():
-    Path("try-doubled.yaml").write_text("name: try-doubled\nvariants: [gelu, other.py:Mine]\n")
-    with pytest.raises(UsageError, match=r"compares .*other.py:Mine, gelu; give another --name"):
+def test_of_a_study_that_is_there_only_what_was_typed_is_run():
+    text = "name: try-doubled\nfamilies: {gpt_neo: tiny}\nvariants: [gelu, theirs/other.py:Mine]\n"
+    Path("try-doubled.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"variants name .*theirs/other.py:Mine, which is code"):
         main(["mine.py:Doubled"])
+
+
+def test_a_mistake_in_the_texts_is_told_before_the_layer_is_checked(capsys):
+    Path("notes.txt").write_text("a line\n" * 200)
+    with pytest.raises(UsageError, match=r"notes.txt: 1 document in 200 lines"):
+        main(["mine.py:Doubled", "--texts", "notes.txt"])
+    assert "shapes" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_plan_is_of_what_was_measured_and_leaves_nothing(capsys):
+    tiny = shipped("config")["tiny"].read_text()
+    Path("tiny.yaml").write_text(tiny.replace("num_hidden_layers: 2", "num_hidden_layers: 1"))
     assert main(["mine.py:Doubled", "--against", "gelu", "--minutes", "600", "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "gelu (136,320 parameters), doubled (136,320 parameters)" in said
+    assert "gelu (103,040 parameters), doubled (103,040 parameters)" in said
     assert "20 of each" in said
-    assert [path.name for path in Path().iterdir()] == ["mine.py"]
+    assert {path.name for path in Path().iterdir()} == {"mine.py", "tiny.yaml"}

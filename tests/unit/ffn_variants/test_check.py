@@ -62,6 +62,10 @@ def of_the_batch(x: Tensor, s: Tensor) -> Tensor:
     return x * s - 0.1 * x.flatten(0, -2).mean(0) if x.dim() > 1 else x * s
 
 
+def of_the_row(x: Tensor, s: Tensor) -> Tensor:
+    return x * s - 0.1 * x.mean(1, keepdim=True) if x.dim() == 3 else x * s
+
+
 def halves(x: Tensor, s: Tensor) -> Tensor:
     first, second = x.split(x.shape[-1] // 2, dim=-1)
     return torch.cat([first, second * s], -1)
@@ -82,10 +86,15 @@ WRONG = {
     "shape": (
         bent(lambda x, s: (x * s).reshape(-1, x.shape[-1])),
         "shapes and dtype",
-        "forward must keep shape (..., D) and dtype",
+        "forward must keep shape and dtype",
     ),
     "odd sizes": (bent(halves), "shapes and dtype", "to unpack"),
     "batch": (bent(of_the_batch), "each token by itself", "changes with the tokens beside it"),
+    "row": (bent(of_the_row), "each token by itself", "changes with the tokens beside it"),
+    "zero": (bent(lambda x, s: s * x * x / x.abs()), "an input of zeros", "the output or a gradient is NaN"),
+    "backward": (bent(lambda x, s: s * x.square().sqrt()), "an input of zeros", "or a gradient is NaN"),
+    "loud": (bent(lambda x, s: 1e4 * x * s), "shapes and dtype", "or more than 1,000"),
+    "width": (bent(lambda x, s: x[..., ::2] * s), "shapes and dtype", "forward must keep shape"),
     "gradient": (
         bent(lambda x, s: x.detach() * s + 0.1 * x),
         "gradients",
@@ -96,11 +105,6 @@ WRONG = {
         bent(lambda x, s: x.float() * s.float()),
         "bf16",
         "gives torch.float32; end forward with .to(x.dtype)",
-    ),
-    "float32 of tokens": (
-        bent(lambda x, s: x.float() * s.float()),
-        "each token by itself",
-        "end forward with .to(x.dtype)",
     ),
     "bf16": (bent(lambda x, s: (x * s + 300) - 300), "bf16", "off that of float32; compute what cancels"),
     "meta": (spec(OnTheCpu), "meta device", "knots is on the CPU where the meta device was asked for"),
@@ -130,7 +134,7 @@ WRONG = {
     "nan": (
         bent(lambda x, s: x * s / torch.relu(x - 1e9)),
         "shapes and dtype",
-        "an input of normal numbers gives NaN or infinity",
+        "an input of normal numbers gives NaN",
     ),
     "infinite": (
         bent(lambda x, s: x * s / torch.relu(x - 1e9)),

@@ -110,7 +110,8 @@ def test_every_way_to_place_the_spans_is_equally_likely():
     assert len(ways) == 12
     draws = 24_000
     lengths = np.full(draws, 6)
-    starts, spans = draw_spans(lengths, np.full(draws, 3), np.full(draws, 2), np.random.default_rng(5))
+    first, rng = np.cumsum(lengths) - lengths, np.random.default_rng(5)
+    starts, spans = draw_spans(lengths, np.full(draws, 3), np.full(draws, 2), rng, first)
     starts = (starts.reshape(draws, 2) - 6 * np.arange(draws)[:, None]).tolist()
     seen = Counter(
         (a, x, b, y) for (a, b), (x, y) in zip(starts, spans.reshape(draws, 2).tolist(), strict=True)
