@@ -101,21 +101,9 @@ MEANS = {"gelu": 72.0, "kan": 62.0}
         ({"scale": ("acc=fracton",)}, "did you mean 'fraction'"),
         ({"scale": ("acc=fraction", "acc=percent")}, "--scale says two of acc"),
         ({"scale": ("acc=fraction", "blimp=fraction")}, "blimp of model gelu is 73, which is no fraction"),
-        ({"direction": ("ac=lower",)}, "did you mean 'acc'"),
-        ({"direction": ("acc=lowest",)}, "did you mean 'lower'"),
-        ({"direction": ("lower",)}, "--direction NAME=lower"),
-        ({"direction": ("acc=lower",), "higher_is_better": ("acc",)}, "contradicts"),
     ],
 )
 def test_flags_of_single_metrics_that_do_not_fit(flags: dict[str, Any], message: str, tmp_path: Path):
     (tmp_path / "a.csv").write_text(MIXED)
     with pytest.raises(UsageError, match=message):
         analysed(tmp_path / "a.csv", **flags)
-
-
-def test_a_direction_may_be_said_of_one_metric(tmp_path: Path):
-    (tmp_path / "a.csv").write_text(MIXED.replace("acc", "kl").replace("0.", "2."))
-    better = {
-        x.name: x.better for x in analysed(tmp_path / "a.csv", direction=("kl=lower",)).metrics.values()
-    }
-    assert better == {"kl": "lower", "blimp": "higher"}

@@ -333,8 +333,10 @@ def test_a_column_that_rows_and_a_benchmark_share_is_no_score(tmp_path: Path):
     head, *rows = wide(CELLS)
     path = write(tmp_path / "a.csv", [["variant", "seed", "blimp", "accuracy"], *rows])
     assert set(read_source(path).rows.benchmark) == {"blimp", "accuracy"}
-    path = write(tmp_path / "b.csv", beside([head, *rows], lr=0.1))
-    with pytest.raises(UsageError, match=r"say which columns are scores, with --scores: .* blimp, ewok, lr"):
+    path = write(tmp_path / "b.csv", beside([head, *rows], lr=[1, 2, 3] * 2, params=9))
+    assert "not read as scores: lr, params" in read_source(path).notes
+    path = write(tmp_path / "c.csv", beside([head, *rows], depth=[1, 2, 3] * 2))
+    with pytest.raises(UsageError, match=r"which columns are scores, with --scores: .* blimp, ewok, depth"):
         read_source(path)
 
 
@@ -350,6 +352,46 @@ def test_of_two_columns_of_names_beside_seeds_the_variant_is_the_one_that_seeds_
     source = read_source(write(tmp_path / "a.csv", rows))
     assert scores_of(source) == SCORES
     assert [note.partition(";")[0] for note in source.notes] == [f"names are those of {variants}"]
+
+
+def test_tables_as_pandas_melts_them_are_long_ones(tmp_path: Path):
+    rows = [["model", "seed", "metric", "value"], *long(CELLS)[1:]]
+    path = write(tmp_path / "a.csv", rows)
+    assert scores_of(read_source(path)) == scores_of(read_source(path, Request(scores=("value",)))) == SCORES
+
+
+def frame(*columns: str, **of_rows: Any) -> pd.DataFrame:
+    return pd.DataFrame([(v, s, 60 + s) for v in VARIANTS for s in SEEDS], columns=columns).assign(**of_rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "cure"),
+    [
+        (frame("model", "dataset", "accuracy", dataset=[*"xyz"] * 2), r"variant differ in dataset.*--columns task=dataset"),
+        (frame("model", "epoch", "accuracy"), "variant differ in epoch"),
+        (frame("model", "seed", "acc").pivot(index="seed", columns="model").droplevel(0, 1).reset_index(),
+         r"if gelu, kan are variants.*table.melt\(\['seed'\]"),
+        (frame("model", "1", "2").pivot_table("2", "model", "1").reset_index(), "1, 2, 3; seeds are called seed_1"),
+    ],
+)  # fmt: skip
+def test_what_tells_rows_apart_and_is_not_read_is_refused_with_its_cure(table, cure, tmp_path):
+    table.to_csv(tmp_path / "a.csv", index=False)
+    for read in (lambda: read_source(tmp_path / "a.csv"), lambda: source_of_frame(table)):
+        with pytest.raises(UsageError, match=cure):
+            read()
+
+
+def test_two_lines_of_names_are_refused_by_what_stands_in_them(tmp_path: Path):
+    table = frame("model", "seed", "accuracy", loss=2.0)
+    for lines, cure in (
+        (table.pivot(index="seed", columns="model"), r"'accuracy' twice.*stack\(\).reset_index"),
+        (table.groupby("model").agg(["mean", "std"]).drop(columns="seed"), "no runs in it"),
+    ):
+        lines.to_csv(tmp_path / "a.csv")
+        with pytest.raises(UsageError, match=cure):
+            read_source(tmp_path / "a.csv")
+    stacked = table.pivot(index="seed", columns="model").stack(future_stack=True).reset_index()
+    assert set(source_of_frame(stacked).rows.variant) == set(VARIANTS)
 
 
 def test_a_second_column_of_names_that_tells_arms_apart_is_named(tmp_path: Path):

@@ -127,6 +127,18 @@ def test_copies_are_found_in_many_scores(runs: int, arms: int, copies: int, step
     assert sum(data_checks.find_equal_runs(rows).values()) == copies * arms
 
 
+@pytest.mark.parametrize("kinds", ["abc", "aac", "aba", "aaa"])
+def test_variants_that_score_the_same_at_every_seed_are_named_whole(kinds: str):
+    scores = {kind: np.random.default_rng(n).normal(60, 1, (4, 2)).round(1) for n, kind in enumerate("abc")}
+    rows = rows_of_runs(np.concatenate([scores[kind] for kind in kinds]), np.repeat(range(3), 4))
+    rows = rows.assign(seed=rows.seed % 4)
+    cleaned, notes = data_checks.clean_rows(rows)
+    equal = [("f", "abc"[place]) for place, kind in enumerate(kinds) if kinds.count(kind) > 1]
+    assert data_checks.find_equal_arms(rows) == ([tuple(equal)] if equal else [])
+    assert len(cleaned) == len(rows)
+    assert len(notes) == bool(equal)
+
+
 def test_twelve_copied_runs_do_not_make_a_difference():
     rng = np.random.default_rng(3)
     honest = draw(rng, 12, 2, 20, 0.01)
