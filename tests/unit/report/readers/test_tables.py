@@ -367,11 +367,11 @@ def frame(*columns: str, **of_rows: Any) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("table", "cure"),
     [
-        (frame("model", "dataset", "accuracy", dataset=[*"xyz"] * 2), r"variant differ in dataset.*--columns task=dataset"),
+        (frame("model", "dataset", "accuracy", dataset=[*"xyz"] * 2), r"in dataset.*--columns task=dataset"),
         (frame("model", "epoch", "accuracy"), "variant differ in epoch"),
         (frame("model", "seed", "acc").pivot(index="seed", columns="model").droplevel(0, 1).reset_index(),
          r"if gelu, kan are variants.*table.melt\(\['seed'\]"),
-        (frame("model", "1", "2").pivot_table("2", "model", "1").reset_index(), "1, 2, 3; seeds are called seed_1"),
+        (frame("model", "1", "2").pivot_table("2", "model", "1").reset_index(), "seeds are called seed_1"),
     ],
 )  # fmt: skip
 def test_what_tells_rows_apart_and_is_not_read_is_refused_with_its_cure(table, cure, tmp_path):
