@@ -103,8 +103,8 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
     )  # fmt: skip
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
     cells = cells[(cells != "").any(axis=1)]
-    if cells.empty:
-        raise ValueError("it is empty; it needs variant, seed, benchmark and score")
+    if cells.empty or cells.shape[1] == 1:
+        raise ValueError("it needs variant, seed, benchmark and score, with , ; | or tabs between them")
     names = cells.iloc[0].str.strip()
     table = unmark(cells.iloc[1:]).set_axis(list(names), axis=1)
     is_blank = (names == "").to_numpy() & (table == "").all().to_numpy()  # a delimiter ends each line
