@@ -8,7 +8,6 @@ import pytest
 from base.errors import UsageError
 from report.inputs.sources import Source, read_source
 from report.request import Request
-from scores.metrics import is_known_score
 from tests.unit.report.studies import analysed
 
 
@@ -64,12 +63,6 @@ def test_seeds_by_number_or_name_under_a_line_of_comment(cells, separator, tmp_p
     rows = [["Variant", "SEED", "Acc"], ["gelu", cells[0], "70"], ["gelu", cells[1], "71"]]
     found = source(tmp_path, "# of May\n" + "\n".join(map(separator.join, rows)))
     assert list(zip(found.rows.seed, found.rows.score, strict=True)) == [(1, 70), (2, 71)]
-
-
-@pytest.mark.parametrize("name", ["BLiMP", "acc", "test_acc", "Acc (%)", "exact_match", "val/loss"])
-def test_columns_that_are_scores_by_name(name: str):
-    assert is_known_score(name)
-    assert not is_known_score(f"{name}_std")
 
 
 MIXED = "variant,seed,acc,blimp\n" + "".join(

@@ -269,21 +269,6 @@ def test_columns_of_any_type_are_read_or_passed_over(columns: dict[str, Any], tm
         assert list(source.rows.variant) == TYPED["variant"]
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("seed", pd.to_datetime(["2026-01-01"] * 4)),
-        ("score", pd.to_timedelta([1, 2, 3, 4], unit="s")),
-        ("score", [[70.0]] * 4),
-    ],
-)
-def test_structures_and_times_are_no_scores_and_no_seeds(name: str, values: Any, tmp_path: Path):
-    pd.DataFrame({**TYPED, name: values}).to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(UsageError, match=f"{name} .* in data row 1 is not a number") as told:
-        read_source(tmp_path / "rows.parquet")
-    assert "\n" not in str(told.value)
-
-
 def from_excel(path: Path) -> Request:
     rows = ["variant;seed;benchmark;score;"]
     rows += [";".join(map(str, (*key, f"{score} %", ""))) for key, score in SCORES.items()]
@@ -415,12 +400,6 @@ def test_a_column_that_says_what_is_better_when_higher_is_heeded(cell: str, is_l
     assert set(source.declared.lower_is_better.values()) == {is_lower}
 
 
-def test_other_numbers_beside_the_column_score_are_no_scores(tmp_path: Path):
-    source = read_source(write(tmp_path / "a.csv", beside(long(CELLS), accuracy=1.0, n=2)))
-    assert scores_of(source) == SCORES
-    assert source.notes == ()
-
-
 BOOKKEEPING = ["_step", "_runtime", "_timestamp", "epoch"]
 BOOKKEEPING += ["global_step", "trainer/global_step", "train/epoch"]
 
@@ -438,14 +417,6 @@ def test_runs_that_a_tracker_says_did_not_finish_are_left_out(column, ended, oth
     source = read_source(write(tmp_path / "a.csv", rows))
     assert scores_of(source) == SCORES
     assert source.notes == (f"left out, not finished: row {len(rows)} ({other.lower() or 'no state'})",)
-
-
-def test_every_column_on_states_is_heeded(tmp_path: Path):
-    rows = beside(wide(CELLS), state="finished", status="ok")
-    rows += [["kan", 4, 1.0, 1.0, "finished", "failed"], ["kan", 5, 1.0, 1.0, "crashed", "ok"]]
-    source = read_source(write(tmp_path / "a.csv", rows))
-    assert scores_of(source) == SCORES
-    assert source.notes == tuple(f"left out, not finished: row {x}" for x in ("9 (crashed)", "8 (failed)"))
 
 
 def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
@@ -467,12 +438,6 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: dict,
     with pytest.raises(UsageError, match=message) as told:
         read_source(tmp_path / "scores.csv", Request(**reading))
     assert "\n" not in str(told.value)
-
-
-def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
-    (tmp_path / "study.yaml").touch()
-    with pytest.raises(UsageError, match="--names is about a table"):
-        read_source(tmp_path, Request(names="{variant}"))
 
 
 def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):
