@@ -34,17 +34,15 @@ from report.paper import comparison_table
 from report.request import Request
 from report.significance.axes import Settings
 from report.write import draw_one, find_panel, number_tables, write_analysis
-from scores.rows import ROW_COLUMNS, to_csv
+from scores.rows import to_csv
 
 VERDICT_COLUMNS = (
     "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary", "verdict",
 )  # fmt: skip
 
 
-_FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin", "score_columns": "scores"}
+_FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
-_BOOKKEEPING = ("step", "epoch", "run", "hours", "runtime")
-"""Numbers beside scores, which are none."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
@@ -74,8 +72,7 @@ def compare(
         data: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns, or
             with a row for each run and a column for each score; the path of a CSV or of a rows.parquet, a
             study or its folder, or several runs: all their scores.
-        scores: Columns that are scores, where each has one. Without it, those of a data frame are all numbers
-            that differ between the runs of a variant.
+        scores: Columns that are scores, where each has one; None takes those with a known name.
         baseline: What the others are compared with, gelu if there is nothing else.
         primary: Outcomes that claims are made about, corrected together; the others are explored.
         margins: What is negligible: ``{"held-out-loss": 0.02}``; a number alone is percentage points.
@@ -95,9 +92,8 @@ def compare(
     given = {
         "baseline": baseline, "primary": primary, "margins": margins, "contrasts": contrasts,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better, "columns": columns,
-        "axes": axes, "paired": paired,
+        "axes": axes, "paired": paired, "scores": scores,
     }  # fmt: skip
-    given |= {} if scores is None else {"scores": scores}  # else score_columns, as it was called before
     request = read_keywords(Request, _flags(settings | given))
     try:
         return _compare(data, request)
@@ -110,7 +106,7 @@ def _keyword(flag: re.Match[str]) -> str:
     name = flag[1].replace("-", "_")
     if name not in Request.model_fields:
         return flag[0]
-    return next((keyword for keyword, other in _FLAGS.items() if name == other != "scores"), name)
+    return next((keyword for keyword, other in _FLAGS.items() if name == other), name)
 
 
 def _compare(data: Any, request: Request) -> Comparison:
@@ -120,8 +116,6 @@ def _compare(data: Any, request: Request) -> Comparison:
     if isinstance(data, pd.DataFrame):
         if not {None, *data.columns} & {*data.index.names}:
             data = data.reset_index()
-        if not request.scores and (columns := _columns_of_scores(data, request)):
-            request = request.model_copy(update={"scores": columns})
         return Comparison(analyse(source_of_frame(data, request), request), data)
     path = getattr(data, "folder", data)  # of a study, or of a run, which is told
     if not isinstance(path, str | os.PathLike):
@@ -130,23 +124,6 @@ def _compare(data: Any, request: Request) -> Comparison:
             "runs, the path of a CSV, or a study"
         )
     return Comparison(analyse(read_source(Path(path), request), request))
-
-
-def _columns_of_scores(table: pd.DataFrame, request: Request) -> tuple[str, ...]:
-    """Name the columns of a wide frame that hold numbers which differ between runs of a variant.
-
-    What is the same in all of them, as a learning rate or a number of parameters, is no score. None where the
-    frame has a column score, or none that names variants, which its reader deals with.
-    """
-    ours = {str(name).lower(): name for name in table.columns}
-    names = (ours[name] for name in ("variant", "model", "method", "name") if name in ours)
-    variant = request.names_of_columns.get("variant") or next(names, None)
-    others = {*ROW_COLUMNS, *request.axis, *request.names_of_columns.values(), *_BOOKKEEPING}
-    if "score" in ours or "score" in request.names_of_columns or variant not in table.columns:
-        return ()
-    numbers = table[[name for name in table.select_dtypes("number") if str(name).lower() not in others]]
-    differs = numbers.groupby(table[variant]).nunique().gt(1).any()
-    return tuple(str(name) for name in numbers if differs[name])
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,15 +201,6 @@ class Comparison:
         )
         return table[list(VERDICT_COLUMNS)]
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """``verdicts``; ``comparison["swiglu"]`` are those of a variant, a contrast or an outcome."""
-        return self.verdicts
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return ``verdicts``."""
-        return self.verdicts
-
     def to_markdown(self) -> str:
         """Return ``verdicts`` as a table in Markdown, numbers to four digits."""
         return markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self])
@@ -249,6 +217,7 @@ class Comparison:
         return self.verdicts.itertuples(index=False, name="Verdict")
 
     def __getitem__(self, key: int | slice | str) -> Any:
+        """Return rows of ``verdicts``: by place, or those of a variant, a contrast or an outcome."""
         table = self.verdicts
         if isinstance(key, str):
             compared = table["contrast"].str.partition(" - ")[0]
@@ -256,10 +225,7 @@ class Comparison:
                 return table[found]
             names = dict.fromkeys([*compared, *table["benchmark"], *table["contrast"]])
             raise KeyError(str(unknown_name("variant, outcome or contrast", key, names)))
-        try:
-            return table.iloc[key]
-        except IndexError:
-            raise IndexError(f"comparison {key} is out of range: there are {len(table)}") from None
+        return table.iloc[key]
 
     @property
     def scores(self) -> pd.DataFrame:

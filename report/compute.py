@@ -141,10 +141,12 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> Question:
     """Decide what is compared: what is asked for now goes before what the study says."""
     design, factor, present = source.design, source.factor, sorted(rows.variant.unique())
     name = request.baseline or design.report.baseline or default_baseline(factor, present, source.axes)
-    if name not in map(str, present) and not (request.baseline or design.report.baseline):
-        names = ", ".join(map(str, present))
-        raise UsageError(f"there is no {name}, the usual baseline; choose one with --baseline: {names}")
-    baseline = find_level(factor, name, present, "baseline (choose one with --baseline)")
+    try:
+        baseline = find_level(factor, name, present)
+    except UsageError:
+        names, is_usual = ", ".join(map(str, present)), not (request.baseline or design.report.baseline)
+        name += ", the usual baseline" * is_usual
+        raise UsageError(f"there is no {name}; choose one with --baseline: {names}") from None
     levels = (baseline, *(level for level in ordered(present, design.variants) if level != baseline))
     # A study that is at work may ask of levels that it has no scores of yet.
     unscored = [level for level in design.variants if level not in present]

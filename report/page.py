@@ -75,10 +75,11 @@ def warning_notes(analysis: Analysis) -> tuple[str, ...]:
 
 
 def summary(analysis: Analysis) -> str:
-    """Return what a screen shows of a report: its card, and how many warnings it has."""
-    number = len(warning_notes(analysis))
-    warned = f"{number} warning{'s' * (number > 1)} about these scores: see the report, below its table."
-    return "\n\n".join([make_card(analysis).markdown, *[warned] * bool(number)])
+    """Return what a screen shows of a report: its card, and its first warnings."""
+    notes = warning_notes(analysis)
+    more = [f"{len(notes) - NAMED} more: see the report, below its table"] if len(notes) > NAMED else []
+    warned = "\n".join(f"- {note}" for note in [*notes[:NAMED], *more])
+    return "\n\n".join([make_card(analysis).markdown, *[f"**Warnings.**\n{warned}"] * bool(notes)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,8 +99,6 @@ class Request(Section):
     """Outcomes of a table of which higher scores are better, where their name does not say it."""
     chance: tuple[str, ...] = ()
     """What guessing scores, "ewok=50"; shipped suites say theirs, and a table may in a column chance."""
-    direction: tuple[str, ...] = ()
-    """The same in one flag: "kl=lower gain=higher"."""
     scale: tuple[str, ...] = ()
     """How a table's percentages are written: fraction, to be taken times 100, or percent; by outcome:
     "acc=fraction blimp=percent"."""
@@ -174,23 +172,13 @@ class Request(Section):
             raise UsageError(f"--chance {alone:g} names no outcome; write --chance NAME={alone:g}")
         if margin is not None and margin <= 0:
             raise UsageError(f"--margin {margin:g} is not a positive number of percentage points")
-        directions = named_words(self.direction, "--direction", ("lower", "higher"))
-        if "" in directions:
-            word = directions[""]
-            raise UsageError(f"--direction {word} names no outcome; write --direction NAME={word}")
         lower = dict.fromkeys(self.lower_is_better, True)
         higher = dict.fromkeys(self.higher_is_better, False)
         if both := sorted(lower.keys() & higher):
             raise UsageError(
                 f"{both[0]} stands behind --lower-is-better and --higher-is-better; name it once"
             )
-        for name, word in directions.items():
-            if (lower | higher).get(name, word == "lower") != (word == "lower"):
-                raise UsageError(f"--direction {name}={word} contradicts another flag; name it once")
-        by_name = {name: word == "lower" for name, word in directions.items()}
-        return Declared(
-            lower_is_better=lower | higher | by_name, chances=chances, margins=margins, margin=margin
-        )
+        return Declared(lower_is_better=lower | higher, chances=chances, margins=margins, margin=margin)
 
 
 def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, str]:
@@ -207,7 +195,7 @@ def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, st
     columns: dict[str, str] = {}
     for text in texts:
         column, equals, theirs = text.partition("=")
-        if not equals or not column or not theirs:
+        if not equals or not column or not theirs or (column not in allowed and theirs in allowed):
             raise UsageError(f"--columns {text!r} is no pair; write --columns variant=THEIR_COLUMN")
         if column not in allowed:
             raise unknown_name("column in --columns", column, allowed)

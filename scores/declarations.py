@@ -144,8 +144,8 @@ def check_names(declared: Declared, present: Iterable[Any]) -> None:
     flags = {
         "--margin": declared.margins,
         "--chance": declared.chances,
-        "--lower-is-better or --direction": lower,
-        "--higher-is-better or --direction": declared.lower_is_better.keys() - lower,
+        "--lower-is-better": lower,
+        "--higher-is-better": declared.lower_is_better.keys() - lower,
     }
     for flag, values in flags.items():
         for name in sorted(set(map(str, values)) - set(names)):
@@ -225,8 +225,8 @@ def in_percent(
     sizes = tasks.assign(size=tasks["score"].abs())
     are_fractions = is_percent & (said == "fraction")
     _refuse_percentages(sizes[are_fractions], origin)
-    _refuse_fractions(sizes[is_percent], said[is_percent] == "", origin)
     _refuse_mixtures(sizes[is_percent & (said == "")], origin)
+    _refuse_fractions(sizes[is_percent], said[is_percent] == "", origin)
     return tasks.assign(score=tasks["score"].where(~are_fractions, 100 * tasks["score"]))
 
 

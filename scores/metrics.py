@@ -56,11 +56,12 @@ _TURNED = _words(
     "delta|diff(erence)?|change|saved|recovered|advantage"
 )
 """What turns the direction of the word beside it, or may."""
-_COSTS = _words(
-    "latency|[a-z]*time|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|cost|energy|distance|toxicity|fid|"
-    "rank|miss(es|_rate)?"
-)
+_COSTS = _words("cost|energy|distance|toxicity|fid|rank|miss(es|_rate)?")
 """What is rather better when lower, and no score that a table is searched for."""
+_BESIDE = _words(
+    "latency|[a-z]*time|hours|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|lr|learning_rate|batch_size"
+)
+"""What tables have of runs beside their scores."""
 _ARROWS: Mapping[Better, tuple[str, ...]] = {
     "lower": ("\u2193", "lower is better"),
     "higher": ("\u2191", "higher is better"),
@@ -279,7 +280,7 @@ def _spec(
 
 def _is_doubtful(name: str) -> bool:
     text = _plain(name)
-    return looks_like_a_loss(name) or any(words.search(text) for words in (_TURNED, _COSTS))
+    return looks_like_a_loss(name) or any(words.search(text) for words in (_TURNED, _COSTS, _BESIDE))
 
 
 def _unknown_direction(name: str) -> UsageError:
@@ -352,13 +353,13 @@ def is_known_score(name: str) -> bool:
     """Whether a column of a table is one of scores by its name, be it a suite's or a metric's."""
     if _SPREADS.search(_plain(name)):
         return False
-    of_suite = name.lower() in {suite.lower() for suite in SUITES}
-    return (
-        of_suite
-        or known_metric(name) is not None
-        or looks_like_a_loss(name)
-        or _GAINS.search(_plain(name)) is not None
-    )
+    is_word = looks_like_a_loss(name) or _GAINS.search(_plain(name)) is not None
+    return is_word or known_metric(name) is not None or name.lower() in map(str.lower, SUITES)
+
+
+def is_beside_scores(name: str) -> bool:
+    """Whether a column of a table has, by its name, what runs took or were told."""
+    return _BESIDE.search(_plain(name)) is not None
 
 
 def _refuse_mixtures(label: str, specs: Mapping[str, MetricSpec]) -> None:

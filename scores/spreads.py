@@ -19,12 +19,12 @@ _SPREAD = re.compile(
     rf"\W*{_NUMBER}\s*(?:(?:±|\+/-|\+-|\$?_?\{{?\\pm)\s*{_NUMBER}\}}?\$?|[(\[]±?\s*{_NUMBER}[)\]])\W*"
 )
 _OF_SPREAD = re.compile(r"(.+?)[\W_]+(std|sd|std_?dev|sem|ci(95)?)\W*", re.IGNORECASE)
-_WHY = (
+WHY = (
     "a mean with its spread has no runs in it, so a test cannot compare it; give one row a run, with columns "
     "variant, seed and its scores"
 )
 _CURES = (
-    (_SPREAD, _WHY),
+    (_SPREAD, WHY),
     (re.compile(r"[-+]?\d+,(\d{1,2}|\d{4,})"), "write a decimal point, or ; or tabs between fields"),
     (re.compile(r"[-+]?\d{1,3}([ ,.'\s]\d{3})+([.,]\d+)?"), "write it without signs between thousands"),
     (re.compile(""), "correct or remove it"),
@@ -52,8 +52,8 @@ def refuse_spreads(table: pd.DataFrame, scores: Iterable[str], origin: str) -> N
     for name in (x for x in names if not pd.api.types.is_numeric_dtype(table[x])):
         if (cells := table[name][table[name].str.strip().str.fullmatch(_SPREAD)]).size:
             place = f"{'' if name == 'score' else f'column {name}, '}{table.index.name} {cells.index[0]}"
-            raise UsageError(f"{origin}: score {shown(cells.iloc[0])} in {place} is not a number: {_WHY}")
+            raise UsageError(f"{origin}: score {shown(cells.iloc[0])} in {place} is not a number: {WHY}")
     metrics = {re.sub(r"[\W_]+(mean|avg)\W*$", "", name, flags=re.IGNORECASE) for name in names}
     for name in () if "seed" in table.columns else names:  # a run has a spread over its items
         if (match := _OF_SPREAD.fullmatch(name)) and match[1] in metrics:
-            raise UsageError(f"{origin}: {name} is a spread, and no column says seeds: {_WHY}")
+            raise UsageError(f"{origin}: {name} is a spread, and no column says seeds: {WHY}")

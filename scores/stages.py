@@ -101,10 +101,6 @@ class Decisions:
             f"{len(latest.claims)} comparisons decided"
         )
 
-    def may_go_on(self, variant: str) -> bool:
-        """Whether further looks may find that a variant needs more seeds."""
-        return not self.looks or variant in self.looks[-1].go_on
-
     def num_seeds(self, variant: str) -> int | None:
         """How many seeds a variant has to have by now; None for what is no variant of the study."""
         if variant not in self.plan["variants"]:

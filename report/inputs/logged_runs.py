@@ -85,7 +85,7 @@ def _last_events(folder: Path) -> dict[str, Any]:
 def _summary(folder: Path) -> dict[str, Any]:
     """Read a run's summary, and its configuration where that lies beside it."""
     # W&B's own, which is written otherwise than the configuration of a run of this project.
-    config = next((mapping(read_yaml(file)) for file in folder.glob("config.y*ml")), {})
+    config = mapping(read_yaml(file)) if (file := folder / "config.yaml").is_file() else {}
     settings = {key: entry["value"] for key, entry in config.items() if "value" in mapping(entry)}
     summary = mapping(read_json(folder / SUMMARY))
     values = {key: value for key, value in (settings | summary).items() if key == _STEP or key[0] != "_"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from zipfile import BadZipFile
@@ -13,8 +12,6 @@ from base.errors import UsageError, first_line, unknown_name
 from report.readers.tables import ROW
 from report.request import Request
 from scores.rows import some_of
-from scores.run_scores import SEED_NAME
-from scores.suites import SUITES
 
 SUFFIX, SHEET = ".xlsx", "sheet"
 
@@ -65,14 +62,11 @@ def _table_of(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _refuse_unsaid(tables: dict[str, pd.DataFrame], request: Request, path: Path) -> None:
     """Refuse sheets that are no one table, or of which nobody said what tells them apart."""
-    listed, first = some_of(list(tables), 8), shlex.quote(next(iter(tables)))
+    listed, most = some_of(list(tables), 8), shlex.quote(max(tables, key=lambda name: tables[name].size))
     if len({tuple(sorted(table.columns)) for table in tables.values()}) > 1:
-        raise UsageError(f"{path} has sheets with different columns ({listed}); choose: --sheet {first}")
+        raise UsageError(f"{path} has sheets with different columns ({listed}); choose: --sheet {most}")
     if SHEET not in (*request.names_of_columns.values(), *request.axis):
-        are_seeds = all(re.fullmatch(rf"{SEED_NAME}|\d+", name) for name in tables)
-        are_benchmarks = not {name.lower() for name in tables}.isdisjoint(SUITES)
-        likely = "seed" if are_seeds else "benchmark" if are_benchmarks else "variant"
         raise UsageError(
             f"{path} has {len(tables)} sheets with the same columns ({listed}); say what a sheet is, such as "
-            f"--columns {likely}=sheet (or variant, seed, benchmark), or choose one: --sheet {first}"
+            f"--columns seed=sheet (or variant, benchmark), or choose one: --sheet {most}"
         )

@@ -79,7 +79,8 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     tuning = tuning or ", untuned" * bool(analysis.facts)
     of_size = f" ({' and '.join(scale)})" if scale else ""
     if len(primary):
-        yield f"Each {analysis.noun} has {span(primary.n, 'g')} seeds{of_size}{tuning}."
+        seeds = f"{span(primary.n, 'g')} seed{'s' * (max(primary.n) > 1)}"
+        yield f"Each {analysis.noun} has {seeds}{of_size}{tuning}."
     choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
                if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
     if choices and median(choices) > LARGE_SHARE:

@@ -20,9 +20,9 @@ from base.errors import UsageError, first_line, shown, unknown_name
 from report.readers.reading import ONLY_FAMILY, SHOWN, TableOfRows, split_names
 from report.request import DECLARATIONS, NAME, Request
 from scores.exports import refuse_names_of_runs, runs_of_export
-from scores.metrics import is_known_score
+from scores.metrics import is_beside_scores, is_known_score
 from scores.rows import ROW_COLUMNS, some_of, unmark
-from scores.spreads import refuse_spreads
+from scores.spreads import WHY, refuse_spreads
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"
@@ -103,8 +103,8 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
     )  # fmt: skip
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
     cells = cells[(cells != "").any(axis=1)]
-    if cells.empty:
-        raise ValueError("it is empty; it needs variant, seed, benchmark and score")
+    if cells.empty or cells.shape[1] == 1:
+        raise ValueError("it needs variant, seed, benchmark and score, with , ; | or tabs between them")
     names = cells.iloc[0].str.strip()
     table = unmark(cells.iloc[1:]).set_axis(list(names), axis=1)
     is_blank = (names == "").to_numpy() & (table == "").all().to_numpy()  # a delimiter ends each line
@@ -135,14 +135,14 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
         return TableOfRows(table=table)
     table = _finished(_as_text(table), context)
     refuse_spreads(table, request.scores, origin)
-    is_wide = "score" not in table.columns
-    if is_wide:
-        table = _wide_to_long(table, context)
-    elif request.scores:
+    if "score" in table.columns and request.scores:
         raise context.error(
             " has a column score, so it has a row for each score; leave out --scores, or write --columns "
             f"score={request.scores[0]}"
         )
+    table = _as_melted(table, request.scores)
+    if "score" not in table.columns:
+        table = _wide_to_long(table, context)
     table = _identified(table, context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
@@ -171,7 +171,9 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     replaced = [name for name in others if by_letters[name] in columns]
     table = table.drop(columns=replaced).rename(columns=by_letters | renames)
     if (twice := table.columns[table.columns.duplicated()]).size:
-        raise context.error(f" has the column {twice[0]!r} twice; name each once")
+        is_of_spreads = not {"std", "sem", "var"}.isdisjoint(table.iloc[:1].to_numpy().ravel())
+        cure = WHY if is_of_spreads else "name each once; pandas does by table.stack().reset_index()"
+        raise context.error(f" has the column {twice[0]!r} twice; {cure}")
     if "higher_is_better" in table.columns and "lower_is_better" not in table.columns:  # as lm-eval has it
         truths = table["higher_is_better"].astype(str).str.strip().str.lower()
         opposites = {"true": "false", "yes": "no", "1": "0", "false": "true", "no": "yes", "0": "1"}
@@ -203,6 +205,17 @@ def _finished(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
             table = table[is_finished]
         elif states.str.fullmatch(_UNFINISHED).any():
             raise context.error(f": {column} says of no run that it finished ({states.iloc[0]})")
+    return table
+
+
+def _as_melted(table: pd.DataFrame, scores: tuple[str, ...]) -> pd.DataFrame:
+    """Rename what a row a score has as ``value``, and task or metric where nothing is called benchmark."""
+    values = [x for x in table.columns if _key(x) == "value"]
+    if "score" not in table.columns and not {*_PLACE}.isdisjoint(table) and scores in ((), tuple(values)):
+        table = table.rename(columns=dict.fromkeys(values, "score"))
+    if "score" in table.columns and "benchmark" not in table.columns:
+        place = next((x for x in ("task", "metric") if x in table.columns), "")
+        table = table.rename(columns={place: "benchmark"})
     return table
 
 
@@ -239,12 +252,20 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
     is_known = {x: is_known_score(x) for x in others}
     has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
     numeric = [x for x in others if _is_number(table[x]).any() or (is_known[x] and has_figures[x])]
-    if not all(is_known[name] for name in numeric):
-        raise context.error(
-            " has no column score; say which columns are scores, with --scores: it has numbers in "
-            f"{some_of(numeric, SHOWN)}"
-        )
-    scores = numeric or [name for name in others if is_known[name]]
+    unknown = [x for x in numeric if not is_known[x] and not is_beside_scores(x)]
+    scores = [name for name in numeric if is_known[name]]
+    if unknown or (numeric and not scores):
+        names = some_of([*scores, *(unknown or numeric)], SHOWN)
+        others = [x for x in table.columns if x not in unknown]
+        if len(unknown) > 1 and {*map(_key, others)} <= {"seed", *_PLACE}:
+            raise context.error(
+                f" has no column variant; if {names} are variants, give each score a row, in pandas: "
+                f'table.melt({others}, var_name="variant", value_name=METRIC), METRIC such as "accuracy"'
+            )
+        seeds = "; seeds are called seed_1, seed_2" if "".join(unknown).isdecimal() else ""
+        told = "say which columns are scores, with --scores: it has numbers in"
+        raise context.error(f" has no column score; {told} {names}{seeds}")
+    scores = scores or [name for name in others if is_known[name]]
     unread = [x for x in others if x not in scores and (is_known[x] or has_figures[x])]
     context.note("not read as scores", unread)
     return scores
@@ -297,12 +318,27 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if "seed" in table.columns:
         return table
     groups = [x for x in ("family", "variant", *_PLACE) if x in table.columns]
+    _refuse_unread_places(table, groups, context)
     number = table.groupby(groups, sort=False).cumcount() + 1
     context.notes.append(
         "no column says seeds, and no name as --names {variant}-seed{seed} would: scores of one variant and "
         "task count as runs in their order, unpaired"
     )
     return table.assign(seed=number.astype(str))
+
+
+def _refuse_unread_places(table: pd.DataFrame, groups: list[str], context: _Context) -> None:
+    """Refuse rows of which a column that is not read, as ``dataset``, has each value once in every arm."""
+    num_rows = table.groupby(groups).size().max()
+    read = {*ROW_COLUMNS, *DECLARATIONS, *context.request.axis, *_NAME_COLUMNS, ""}
+    unread = [
+        x for x in table.columns if read.isdisjoint((x, _key(x))) and table[x].nunique() == num_rows > 1
+    ]
+    if apart := [x for x in unread if not table.duplicated([*groups, x]).any()]:
+        raise context.error(
+            f": rows of one variant differ in {apart[0]}, and nothing says what it is; write --columns "
+            f"{shlex.quote(f'task={apart[0]}')} (or seed, benchmark), or leave the column out"
+        )
 
 
 def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:

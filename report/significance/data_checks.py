@@ -27,6 +27,9 @@ FEWEST_DIGITS = 6
 MAX_DECIMALS = 8
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
+EQUAL_ARMS = (
+    "the same scores at every seed, judged as if they were independent; is one a copy, or do they not differ?"
+)
 ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
 SAME = "runs of different models with the same scores, kept; was one copied?"
 SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
@@ -56,23 +59,38 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
         notes.append(f"repeated rows, counted once: {_names(map(_row_name, _rows(rows[same])))}")
     if in_conflict.any():
         names = dict.fromkeys(map(_row_name, _rows(rows[in_conflict])))
-        notes.append(f"duplicates with different scores, all left out: {_names(names)}")
+        notes.append(
+            f"duplicates with different scores, all left out (--axis tells them apart): {_names(names)}"
+        )
     return rows[~same & ~in_conflict].reset_index(drop=True), notes
 
 
 def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     extra: list[RunKey] = []
-    names: dict[str, list[str]] = {}
+    twins = find_equal_arms(rows)
+    names = {EQUAL_ARMS: [_names([" ".join(map(str, arm)) for arm in arms], "and") for arms in twins]}
     for runs, is_sure in find_equal_runs(rows).items():
+        if tuple(dict.fromkeys(run[:2] for run in runs)) in twins:
+            continue
         first_of_arms = list({run[:2]: run for run in reversed(runs)}.values())
         again = [run for run in runs if run not in first_of_arms]
         extra += again if is_sure else []
         sentence = SAME_BY_CHANCE if not is_sure else ONE_RUN if again else SAME
         names.setdefault(sentence, []).append(_names(map(run_name, runs), "and"))
-    notes = [f"{sentence}: {_names(of_runs, separator='; ')}" for sentence, of_runs in names.items()]
+    notes = [
+        f"{sentence}: {_names(of_runs, separator='; ')}" for sentence, of_runs in names.items() if of_runs
+    ]
     if not extra:
         return rows, notes
     return rows[~rows.set_index(RUN).index.isin(extra)].reset_index(drop=True), notes
+
+
+def find_equal_arms(rows: pd.DataFrame) -> list[tuple[tuple[str, str], ...]]:
+    """Find variants of a family that score the same at each of several seeds, and not the same at all."""
+    table = rows.set_index([*RUN, *SCORE])["score"].unstack(["seed", *SCORE])
+    scores = table.fillna(np.inf).apply(tuple, axis=1)
+    equal = scores.groupby([scores.index.get_level_values(0), scores]).groups.values()
+    return [tuple(arms) for arms in equal if len(arms) > 1 and len({*scores[arms[0]]} - {np.inf}) > 1]
 
 
 def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:

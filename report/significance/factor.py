@@ -201,7 +201,7 @@ class Relabelling:
         """
         check_factor(factor, axes or {}, f"factor in {origin}")
         of_heads = rows[rows["head"] != NO_HEAD]
-        if factor in OF_HEADS and of_heads.empty:
+        if (head or factor in OF_HEADS) and of_heads.empty:
             raise UsageError(
                 f"{origin}: no score names its classification head, so heads cannot be compared; score runs "
                 "under several with: ffn-ablations eval RUN... --head linear fourier-kan"

@@ -8,7 +8,6 @@ import pytest
 from base.errors import UsageError
 from report.inputs.sources import Source, read_source
 from report.request import Request
-from scores.metrics import is_known_score
 from tests.unit.report.studies import analysed
 
 
@@ -66,12 +65,6 @@ def test_seeds_by_number_or_name_under_a_line_of_comment(cells, separator, tmp_p
     assert list(zip(found.rows.seed, found.rows.score, strict=True)) == [(1, 70), (2, 71)]
 
 
-@pytest.mark.parametrize("name", ["BLiMP", "acc", "test_acc", "Acc (%)", "exact_match", "val/loss"])
-def test_columns_that_are_scores_by_name(name: str):
-    assert is_known_score(name)
-    assert not is_known_score(f"{name}_std")
-
-
 MIXED = "variant,seed,acc,blimp\n" + "".join(
     f"{v},{s},{(level + s) / 100},{level + s}\n"
     for v, level in (("gelu", 70), ("kan", 60))
@@ -101,21 +94,9 @@ MEANS = {"gelu": 72.0, "kan": 62.0}
         ({"scale": ("acc=fracton",)}, "did you mean 'fraction'"),
         ({"scale": ("acc=fraction", "acc=percent")}, "--scale says two of acc"),
         ({"scale": ("acc=fraction", "blimp=fraction")}, "blimp of model gelu is 73, which is no fraction"),
-        ({"direction": ("ac=lower",)}, "did you mean 'acc'"),
-        ({"direction": ("acc=lowest",)}, "did you mean 'lower'"),
-        ({"direction": ("lower",)}, "--direction NAME=lower"),
-        ({"direction": ("acc=lower",), "higher_is_better": ("acc",)}, "contradicts"),
     ],
 )
 def test_flags_of_single_metrics_that_do_not_fit(flags: dict[str, Any], message: str, tmp_path: Path):
     (tmp_path / "a.csv").write_text(MIXED)
     with pytest.raises(UsageError, match=message):
         analysed(tmp_path / "a.csv", **flags)
-
-
-def test_a_direction_may_be_said_of_one_metric(tmp_path: Path):
-    (tmp_path / "a.csv").write_text(MIXED.replace("acc", "kl").replace("0.", "2."))
-    better = {
-        x.name: x.better for x in analysed(tmp_path / "a.csv", direction=("kl=lower",)).metrics.values()
-    }
-    assert better == {"kl": "lower", "blimp": "higher"}

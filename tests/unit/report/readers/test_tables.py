@@ -269,21 +269,6 @@ def test_columns_of_any_type_are_read_or_passed_over(columns: dict[str, Any], tm
         assert list(source.rows.variant) == TYPED["variant"]
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("seed", pd.to_datetime(["2026-01-01"] * 4)),
-        ("score", pd.to_timedelta([1, 2, 3, 4], unit="s")),
-        ("score", [[70.0]] * 4),
-    ],
-)
-def test_structures_and_times_are_no_scores_and_no_seeds(name: str, values: Any, tmp_path: Path):
-    pd.DataFrame({**TYPED, name: values}).to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(UsageError, match=f"{name} .* in data row 1 is not a number") as told:
-        read_source(tmp_path / "rows.parquet")
-    assert "\n" not in str(told.value)
-
-
 def from_excel(path: Path) -> Request:
     rows = ["variant;seed;benchmark;score;"]
     rows += [";".join(map(str, (*key, f"{score} %", ""))) for key, score in SCORES.items()]
@@ -333,8 +318,10 @@ def test_a_column_that_rows_and_a_benchmark_share_is_no_score(tmp_path: Path):
     head, *rows = wide(CELLS)
     path = write(tmp_path / "a.csv", [["variant", "seed", "blimp", "accuracy"], *rows])
     assert set(read_source(path).rows.benchmark) == {"blimp", "accuracy"}
-    path = write(tmp_path / "b.csv", beside([head, *rows], lr=0.1))
-    with pytest.raises(UsageError, match=r"say which columns are scores, with --scores: .* blimp, ewok, lr"):
+    path = write(tmp_path / "b.csv", beside([head, *rows], lr=[1, 2, 3] * 2, params=9))
+    assert "not read as scores: lr, params" in read_source(path).notes
+    path = write(tmp_path / "c.csv", beside([head, *rows], depth=[1, 2, 3] * 2))
+    with pytest.raises(UsageError, match=r"which columns are scores, with --scores: .* blimp, ewok, depth"):
         read_source(path)
 
 
@@ -350,6 +337,46 @@ def test_of_two_columns_of_names_beside_seeds_the_variant_is_the_one_that_seeds_
     source = read_source(write(tmp_path / "a.csv", rows))
     assert scores_of(source) == SCORES
     assert [note.partition(";")[0] for note in source.notes] == [f"names are those of {variants}"]
+
+
+def test_tables_as_pandas_melts_them_are_long_ones(tmp_path: Path):
+    rows = [["model", "seed", "metric", "value"], *long(CELLS)[1:]]
+    path = write(tmp_path / "a.csv", rows)
+    assert scores_of(read_source(path)) == scores_of(read_source(path, Request(scores=("value",)))) == SCORES
+
+
+def frame(*columns: str, **of_rows: Any) -> pd.DataFrame:
+    return pd.DataFrame([(v, s, 60 + s) for v in VARIANTS for s in SEEDS], columns=columns).assign(**of_rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "cure"),
+    [
+        (frame("model", "dataset", "accuracy", dataset=[*"xyz"] * 2), r"in dataset.*--columns task=dataset"),
+        (frame("model", "epoch", "accuracy"), "variant differ in epoch"),
+        (frame("model", "seed", "acc").pivot(index="seed", columns="model").droplevel(0, 1).reset_index(),
+         r"if gelu, kan are variants.*table.melt\(\['seed'\]"),
+        (frame("model", "1", "2").pivot_table("2", "model", "1").reset_index(), "seeds are called seed_1"),
+    ],
+)  # fmt: skip
+def test_what_tells_rows_apart_and_is_not_read_is_refused_with_its_cure(table, cure, tmp_path):
+    table.to_csv(tmp_path / "a.csv", index=False)
+    for read in (lambda: read_source(tmp_path / "a.csv"), lambda: source_of_frame(table)):
+        with pytest.raises(UsageError, match=cure):
+            read()
+
+
+def test_two_lines_of_names_are_refused_by_what_stands_in_them(tmp_path: Path):
+    table = frame("model", "seed", "accuracy", loss=2.0)
+    for lines, cure in (
+        (table.pivot(index="seed", columns="model"), r"'accuracy' twice.*stack\(\).reset_index"),
+        (table.groupby("model").agg(["mean", "std"]).drop(columns="seed"), "no runs in it"),
+    ):
+        lines.to_csv(tmp_path / "a.csv")
+        with pytest.raises(UsageError, match=cure):
+            read_source(tmp_path / "a.csv")
+    stacked = table.pivot(index="seed", columns="model").stack(future_stack=True).reset_index()
+    assert set(source_of_frame(stacked).rows.variant) == set(VARIANTS)
 
 
 def test_a_second_column_of_names_that_tells_arms_apart_is_named(tmp_path: Path):
@@ -373,12 +400,6 @@ def test_a_column_that_says_what_is_better_when_higher_is_heeded(cell: str, is_l
     assert set(source.declared.lower_is_better.values()) == {is_lower}
 
 
-def test_other_numbers_beside_the_column_score_are_no_scores(tmp_path: Path):
-    source = read_source(write(tmp_path / "a.csv", beside(long(CELLS), accuracy=1.0, n=2)))
-    assert scores_of(source) == SCORES
-    assert source.notes == ()
-
-
 BOOKKEEPING = ["_step", "_runtime", "_timestamp", "epoch"]
 BOOKKEEPING += ["global_step", "trainer/global_step", "train/epoch"]
 
@@ -396,14 +417,6 @@ def test_runs_that_a_tracker_says_did_not_finish_are_left_out(column, ended, oth
     source = read_source(write(tmp_path / "a.csv", rows))
     assert scores_of(source) == SCORES
     assert source.notes == (f"left out, not finished: row {len(rows)} ({other.lower() or 'no state'})",)
-
-
-def test_every_column_on_states_is_heeded(tmp_path: Path):
-    rows = beside(wide(CELLS), state="finished", status="ok")
-    rows += [["kan", 4, 1.0, 1.0, "finished", "failed"], ["kan", 5, 1.0, 1.0, "crashed", "ok"]]
-    source = read_source(write(tmp_path / "a.csv", rows))
-    assert scores_of(source) == SCORES
-    assert source.notes == tuple(f"left out, not finished: row {x}" for x in ("9 (crashed)", "8 (failed)"))
 
 
 def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
@@ -425,12 +438,6 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: dict,
     with pytest.raises(UsageError, match=message) as told:
         read_source(tmp_path / "scores.csv", Request(**reading))
     assert "\n" not in str(told.value)
-
-
-def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
-    (tmp_path / "study.yaml").touch()
-    with pytest.raises(UsageError, match="--names is about a table"):
-        read_source(tmp_path, Request(names="{variant}"))
 
 
 def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):

@@ -42,7 +42,7 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
     assert found == [("a", 1, 50.0), ("a", 2, 51.0), ("b", 2, 54.0)]
     assert notes == [
         "repeated rows, counted once: f a seed 1 blimp x",
-        "duplicates with different scores, all left out: f b seed 1 blimp x",
+        "duplicates with different scores, all left out (--axis tells them apart): f b seed 1 blimp x",
     ]
 
 
@@ -125,6 +125,18 @@ def rows_of_runs(scores: np.ndarray, arms: np.ndarray, metric: str = "accuracy")
 def test_copies_are_found_in_many_scores(runs: int, arms: int, copies: int, step: float):
     rows = draw(np.random.default_rng(6), runs, arms, 20, step, copies=copies)
     assert sum(data_checks.find_equal_runs(rows).values()) == copies * arms
+
+
+@pytest.mark.parametrize("kinds", ["abc", "aac", "aba", "aaa"])
+def test_variants_that_score_the_same_at_every_seed_are_named_whole(kinds: str):
+    scores = {kind: np.random.default_rng(n).normal(60, 1, (4, 2)).round(1) for n, kind in enumerate("abc")}
+    rows = rows_of_runs(np.concatenate([scores[kind] for kind in kinds]), np.repeat(range(3), 4))
+    rows = rows.assign(seed=rows.seed % 4)
+    cleaned, notes = data_checks.clean_rows(rows)
+    equal = [("f", "abc"[place]) for place, kind in enumerate(kinds) if kinds.count(kind) > 1]
+    assert data_checks.find_equal_arms(rows) == ([tuple(equal)] if equal else [])
+    assert len(cleaned) == len(rows)
+    assert len(notes) == bool(equal)
 
 
 def test_twelve_copied_runs_do_not_make_a_difference():
