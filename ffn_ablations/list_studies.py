@@ -54,7 +54,7 @@ def main(args: Sequence[str] | None = None) -> None:
             raise UsageError(f"no folder {options.runs_dir}; --runs-dir names the folder of all runs")
         print(_listing())
         if options.runs_dir.is_dir():
-            from slurm.survey import studies_table
+            from slurm.cell_state import studies_table
 
             print(f"\nIn {options.runs_dir}:\n{studies_table(options.runs_dir)}")
         return
