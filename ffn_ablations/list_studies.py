@@ -19,7 +19,7 @@ LONGEST_ABOUT = 90
 TITLES = {
     "study": "Studies, for ffn-ablations study run",
     "config": "Models, for ffn-ablations train and for the families of a study",
-    "preset": "Sites, for ffn-ablations study run ... --cluster slurm --preset",
+    "preset": "Cluster profiles, for ffn-ablations study run ... --cluster slurm --preset",
 }
 
 

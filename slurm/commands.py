@@ -243,7 +243,7 @@ def _cancel_jobs(study_dir: Path) -> list[str]:
     if queue is None and not any(path.is_dir() for path in StudyFolder(study_dir).jobs_dir.glob("*")):
         return []  # nothing was ever handed to it
     if queue is None:
-        raise UsageError("SLURM does not answer, so no job was cancelled; try again where squeue works")
+        raise UsageError("SLURM does not answer, so its jobs go on; try again once squeue works")
     cancelled = []
     for name in (report_name(study_dir), cells_name(study_dir)):
         if arrays := living_arrays(queue, name):

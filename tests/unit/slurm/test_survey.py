@@ -269,8 +269,6 @@ def test_cells_with_the_same_reason_share_a_line() -> None:
 def test_two_commands_do_not_submit_at_once(tmp_path: Path) -> None:
     with sole_submitter(tmp_path), pytest.raises(UsageError, match="nothing was submitted"):
         sole_submitter(tmp_path).__enter__()
-    with sole_submitter(tmp_path):
-        pass
 
 
 def test_a_job_submits_as_a_login_shell_does(monkeypatch: pytest.MonkeyPatch) -> None:
