@@ -19,7 +19,7 @@ from base.errors import AbsentError, UsageError
 from base.files import mapping
 from base.printing import duration, first_few, format_table
 from base.records import peek_record
-from base.run.folder_names import RunFolder, StudyFolder
+from base.run.folder_names import StudyFolder
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.work_units import check_sources
@@ -28,7 +28,7 @@ from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
 from pretrain.model.build import build, cost_facts
-from pretrain.run.run_folder import read_run
+from pretrain.run.run_folder import is_finished, read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
@@ -216,7 +216,7 @@ def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> lis
 
 def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
     """Return what the training of a cell costs, at the speed of finished runs of its shape."""
-    if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).has_marker:
+    if not isinstance(cell, RunCell) or is_finished(cell.run_dir):
         return Cost()
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None

@@ -70,11 +70,6 @@ def test_mistakes_in_a_preset_name_the_file_and_the_key(content: dict, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_preset_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"does not exist; the shipped ones are: cpu, four-gpus, one-gpu"):
-        load_preset(tmp_path / "none.yaml")
-
-
 @pytest.fixture
 def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of that name where there is none: submitit looks for it, and does not start it."""
