@@ -19,7 +19,7 @@ LONGEST_ABOUT = 90
 TITLES = {
     "study": "Studies, for ffn-ablations study run",
     "config": "Models, for ffn-ablations train and for the families of a study",
-    "preset": "Sites, for ffn-ablations study run ... --cluster slurm --preset",
+    "preset": "Cluster profiles, for ffn-ablations study run ... --cluster slurm --preset",
 }
 
 
@@ -54,7 +54,7 @@ def main(args: Sequence[str] | None = None) -> None:
             raise UsageError(f"no folder {options.runs_dir}; --runs-dir names the folder of all runs")
         print(_listing())
         if options.runs_dir.is_dir():
-            from slurm.survey import studies_table
+            from slurm.cell_state import studies_table
 
             print(f"\nIn {options.runs_dir}:\n{studies_table(options.runs_dir)}")
         return

@@ -21,7 +21,7 @@ from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, show
 from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.significance.axes import plain
-from slurm.survey import peek_listing
+from slurm.cell_state import peek_listing
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from ffn_ablations.comparing import Comparison, compare
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from ffn_ablations.runs import Run, Runs, as_html
 from slurm.arguments import SubmitArgs, runs_dir_override
-from slurm.cell_state import CellState
+from slurm.cell_state import CellState, count_states, read_listing, survey
 from slurm.commands import details, render
-from slurm.survey import count_states, read_listing, survey
 
 
 @one_line_errors()

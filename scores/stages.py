@@ -31,8 +31,8 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 def is_cut_off(content: Mapping[str, Any]) -> bool:
     """Whether a study's file, as its command writes it, has lost its end, which names the runs."""
-    cells, number = content.get("cells"), content.get("num_cells")
-    return isinstance(number, int) and (not isinstance(cells, list) or len(cells) < number)
+    cells, is_counted = content.get("cells"), not content.keys().isdisjoint(("typed", "num_cells"))
+    return is_counted and (not isinstance(cells, list) or len(cells) != content.get("num_cells"))
 
 
 @dataclass(frozen=True, kw_only=True)

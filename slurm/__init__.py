@@ -1,7 +1,7 @@
 """Studies: families x variants x seeds, expanded into cells, run here or on a cluster, and reported.
 
-To be read in this order: ``study/`` (from a YAML file to cells), ``cell_state`` (where a cell stands, in a
-small file), ``survey`` (all of them, corrected by the queue), ``worker`` (what is done with a cell), ``todo``
+To be read in this order: ``study/`` (from a YAML file to cells), ``cell_state`` (where cells stand, in
+small files, corrected by the queue), ``worker`` (what is done with a cell), ``todo``
 (which cells are to be run: nobody else decides it), ``launch`` (the command), then where it hands them:
 ``local`` or ``jobs``. ``next_stage`` is what follows when they have ended: a round of tuning, a look, the
 report.

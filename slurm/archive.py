@@ -31,8 +31,7 @@ from base.printing import first_few
 from base.records import peek_record, record_text
 from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import Section
-from slurm.cell_state import CellState
-from slurm.survey import survey
+from slurm.cell_state import CellState, survey
 
 PACKED = ".tar.xz"
 """In the folder of an older version: what the name of a variant's runs ends with."""

@@ -1,8 +1,8 @@
-"""The state of a study's cells, kept in small files so that any shell can read it later.
+"""Where a study stands: the states of its cells, in small files that any shell can read later, and the queue.
 
 ``<study>/cells/<family>--<variant>--seed<N>-<hash>.json`` is written by whoever hands the cell to SLURM, and
 by the worker that has it. A worker holds the ``.lock`` beside it, which the system releases however it dies,
-so no state needs cleaning up by hand.
+so no state needs cleaning up by hand. ``survey`` corrects all of them by one look at the queue.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, TypeGuard
 
-from base.errors import OccupiedError
+from base.config_input import read_yaml
+from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
-from base.printing import duration
+from base.printing import duration, format_table
 from base.records import parse_json, read_record, write_record
 from base.run.folder_names import RunFolder, StudyFolder
 from base.system import is_locked
-from scores.stages import TUNE
+from scores.stages import TUNE, is_cut_off
+from slurm.cluster import PENDING, RUNNING, Queue, living_arrays, read_queue, report_name
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
 Part = Literal["pretrain", "evaluate"]
@@ -180,3 +184,189 @@ def describe(state: CellState, folder: Path) -> str:
     if 0 < step < max_steps and "time_s" in progress:
         words += f", {duration(progress['time_s'] * (max_steps - step) / step)} left"
     return words
+
+
+SILENT = "SLURM does not answer"
+"""The note on cells in jobs while SLURM cannot be asked."""
+BY_SOMEBODY = ("CANCELLED", "DEADLINE")
+"""States of jobs that a person or the scheduler ended on purpose: they are not tried again."""
+
+
+@dataclass(frozen=True)
+class StudyListing:
+    """A study's cells, as its ``study.yaml`` names them.
+
+    Args:
+        run_ids: Their runs.
+        levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
+            whose folder does not tell all.
+        stages: By run id its stage, of those that are not (only) of the main one.
+        typed: What runs it, behind ``ffn-ablations study run``; empty in a file of an earlier version.
+    """
+
+    run_ids: tuple[str, ...] = ()
+    levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    stages: Mapping[str, str] = field(default_factory=dict)
+    typed: str = ""
+
+
+def read_listing(study: Path) -> StudyListing:
+    """List the cells of a study, as its folder names them.
+
+    Raises:
+        UsageError: If the folder is not that of a submitted study, or its ``study.yaml`` is damaged.
+    """
+    file, listing = StudyFolder(study).study_file, peek_listing(study)
+    if listing.run_ids:
+        return listing
+    if file.is_file():
+        raise UsageError(f"{file} is damaged: it names no cells; ffn-ablations study run writes it again")
+    raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
+
+
+def peek_listing(study: Path) -> StudyListing:
+    """Read a study's ``study.yaml``; without cells where it is missing or damaged."""
+    try:
+        content = read_yaml(StudyFolder(study).study_file)
+    except UsageError:
+        return StudyListing()
+    cells = content.get("cells")
+    is_whole = isinstance(cells, list) and not is_cut_off(content)
+    run_ids = tuple(cells) if is_whole and all(isinstance(cell, str) for cell in cells) else ()
+    stages = mapping(content.get("stages"))
+    return StudyListing(
+        run_ids,
+        levels={
+            run_id: {str(axis): str(level) for axis, level in mapping(levels).items()}
+            for run_id, levels in mapping(content.get("levels")).items()
+        },
+        stages={
+            run_id: stage
+            for stage, members in stages.items()
+            for run_id in (members if isinstance(members, list) else ())
+        },
+        typed=str(content.get("typed") or ""),
+    )
+
+
+def describe_levels(run_id: str, levels: Mapping[str, str]) -> str:
+    """Name the levels of a run that its folder's name does not show: ``kan grid_size=3, size 0.1M``.
+
+    Args:
+        run_id: ``family/variant/run``.
+        levels: Its variant's (``variant``), and those on axes by their names.
+    """
+    folder = run_id.split("/")[1:2]
+    return ", ".join(
+        level if axis == "variant" else f"{axis} {level}"
+        for axis, level in levels.items()
+        if axis != "variant" or [level] != folder
+    )
+
+
+def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
+    """Return the state of every cell.
+
+    Args:
+        study_dir: The study's folder.
+        run_ids: Its cells.
+
+    Returns:
+        States as their workers left them, corrected by what the queue says of their jobs. Where SLURM does
+        not answer, a job is believed to be as it was last seen.
+    """
+    states = {run_id: read_state(study_dir, run_id) for run_id in run_ids}
+    in_jobs = [run_id for run_id, state in states.items() if _is_of_the_queue(state)]
+    queue = read_queue(study_dir) if in_jobs else {}
+    # Again, as a job that was over by then may have ended its cell since the first look.
+    return states | {run_id: _state_by_queue(read_state(study_dir, run_id), queue) for run_id in in_jobs}
+
+
+def is_followed(study_dir: Path) -> bool:
+    """Whether a command here or a queued job will start what follows, more cells or the report."""
+    if is_locked(StudyFolder(study_dir).submit_lock_file):
+        return True
+    return bool(living_arrays(read_queue(study_dir) or {}, report_name(study_dir)))
+
+
+def _is_of_the_queue(state: CellState) -> bool:
+    return bool(state.job) and state.name in ("queued", "running", "missing")
+
+
+def _state_by_queue(state: CellState, queue: Queue | None) -> CellState:
+    """Correct the state that a worker wrote by what the queue says of its job."""
+    # What its worker wrote is older than the queue: a cell "running" in a job that is pending was saved and
+    # queued again, and one "running" in a job that has failed was killed before it could write that.
+    if not _is_of_the_queue(state):
+        return state
+    if queue is None:
+        return replace(state, error=SILENT)
+    job = queue.get(state.job)
+    if job and job.state in PENDING:  # also where it saved, and is queued again
+        return replace(state, name="queued", error="" if job.reason == "None" else job.reason)
+    if job and job.state in RUNNING:
+        # A worker that has saved says so before its job is queued again.
+        is_at_work = state.name == "running" or (state.name == "missing" and job.state == "COMPLETING")
+        return replace(
+            state, name="running" if is_at_work else "queued", host=state.host or job.node, error=""
+        )
+    if state.name == "missing":
+        return state
+    word = f": {job.state.lower().replace('_', ' ')}" if job else ""
+    has_begun = state.name == "running"
+    end = "ended without a result" if has_begun else "left the queue before it started"
+    # What SLURM has forgotten was cancelled while it waited, which leaves no trace, or died long ago.
+    was_killed = job.state not in BY_SOMEBODY if job else has_begun
+    return replace(state, name="missing", error=f"its job {end}{word}", may_retry=was_killed)
+
+
+def count_states(states: Iterable[CellState]) -> str:
+    """Count cells by their states: ``3 done, 1 running``."""
+    counts = Counter(state.name for state in states)
+    return ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+
+
+def studies_table(runs_dir: Path) -> str:
+    """Return a line for each study in a folder, or that there is none.
+
+    It reads small files, asks the queue, and waits for nothing.
+    """
+    rows = []
+    for study in sorted(runs_dir.iterdir()):
+        if StudyFolder(study).study_file.is_file():
+            try:
+                run_ids = read_listing(study).run_ids
+            except UsageError as error:
+                rows.append((str(study), "-", str(error)))
+            else:
+                states = survey(study, run_ids)
+                rows.append((str(study), str(len(states)), count_states(states.values())))
+    if not rows:
+        return "no study; --runs-dir names another folder of runs"
+    return format_table([("study", "cells", "state"), *rows])
+
+
+def describe_time_left(states: Collection[CellState], at_work: int | None = None) -> str:
+    """Say how many cells have ended, and about how long the others take.
+
+    Each is taken to last as long as those that are done did on average: seeds vary slowest, so these are of
+    all variants and sizes alike. What running cells have behind them is not counted.
+
+    Args:
+        states: Of all cells that are due.
+        at_work: Cells at the same time; None takes those that are at work now.
+
+    Returns:
+        One line; empty where nothing is at work, done or left.
+    """
+    num_left = sum(state.name not in ("done", "failed") for state in states)
+    at_work = at_work or sum(state.name == "running" for state in states)
+    seconds = [
+        state.finished_s - state.started_s
+        for state in states
+        if state.name == "done" and 0 < state.started_s < state.finished_s  # not from an archive
+    ]
+    if not (num_left and at_work and seconds):
+        return ""
+    rounds = max(1.0, num_left / at_work)
+    return f"{len(states) - num_left} of {len(states)} cells, about {duration(fmean(seconds) * rounds)} left"

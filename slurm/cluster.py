@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from base.config_input import find_config, read_config
 from base.errors import UsageError, shown
 from base.sections import Section
+from slurm.arguments import SubmitArgs
 
 SET_BY_STUDY = ("array", "dependency", "job-name")
 """Options of sbatch that a study sets itself."""
@@ -107,6 +110,27 @@ def load_preset(path: Path | None) -> ClusterPreset:
     return read_config(find_config(path, "preset"), ClusterPreset)
 
 
+def preset_of(options: SubmitArgs) -> ClusterPreset:
+    """Read the preset that was typed, and refuse what does not fit it, and a machine without SLURM.
+
+    Raises:
+        UsageError: Naming what to change.
+    """
+    preset, at_once, in_all = load_preset(options.preset), options.cells_at_once, options.cells_per_job
+    if preset.num_processes > 1 and max(in_all, at_once) > 1:
+        raise UsageError(
+            f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
+            "cell; leave --cells-per-job and --cells-at-once out"
+        )
+    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+        raise UsageError(
+            "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
+        )
+    if at_once > in_all:
+        raise UsageError(f"--cells-at-once {at_once} is above --cells-per-job {in_all}; raise the latter")
+    return preset
+
+
 def minutes_of(time: str) -> int:
     """Return a time limit in whole minutes, at least 1.
 
@@ -190,11 +214,17 @@ def scancel(*options: str) -> None:
     Raises:
         UsageError: If it fails or does not end.
     """
-    try:
-        subprocess.run(["scancel", *options], check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        words = " ".join(str(getattr(error, "stderr", None) or error).split())
-        raise UsageError(f"scancel failed: {words[-300:]}; give the same command again") from None
+    _call("scancel", *options, cure="give the same command again")
+
+
+def first_start(script: str) -> str:
+    """Ask SLURM when and where a job would start; nothing is handed in.
+
+    Raises:
+        UsageError: If SLURM would refuse it, or does not answer.
+    """
+    told = _call("sbatch", "--test-only", script=script, cure="change that in the preset").stderr.strip()
+    return told.partition(" to start ")[2] or told
 
 
 def max_array_size() -> int:
@@ -206,8 +236,21 @@ def max_array_size() -> int:
 
 def _output(*command: str) -> str | None:
     """What a command of SLURM prints; None where it fails or does not end."""
+    with suppress(UsageError):
+        return _call(*command).stdout
+    return None
+
+
+def _call(*command: str, script: str | None = None, cure: str = "") -> subprocess.CompletedProcess[str]:
+    """Call a command of SLURM.
+
+    Raises:
+        UsageError: If it fails or does not end; ends with the cure.
+    """
+    how: Any = {"check": True, "capture_output": True, "text": True, "timeout": TIMEOUT_S}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+        return subprocess.run(command, input=script, **how)
+    except (OSError, subprocess.SubprocessError) as error:
+        words = " ".join(str(getattr(error, "stderr", None) or error).split())
+        cure = "give the same command again once squeue works" if "contact slurm" in words else cure
+        raise UsageError(f"{command[0]} failed: {words[-300:]}; {cure}") from None

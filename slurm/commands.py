@@ -24,10 +24,11 @@ from base.system import is_locked
 from scores.stages import MAIN, read_decisions
 from scores.tuning_trials import read_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
-from slurm.cell_state import CellState, as_result, describe
-from slurm.cluster import cells_name, living_arrays, read_queue, report_name, scancel
-from slurm.survey import (
+from slurm.cell_state import (
+    CellState,
+    as_result,
     count_states,
+    describe,
     describe_levels,
     describe_time_left,
     is_followed,
@@ -35,6 +36,7 @@ from slurm.survey import (
     read_listing,
     survey,
 )
+from slurm.cluster import cells_name, living_arrays, preset_of, read_queue, report_name, scancel
 
 
 def study_run(args: Sequence[str] | None = None) -> int:
@@ -50,8 +52,10 @@ def study_run(args: Sequence[str] | None = None) -> int:
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
     if options.preset is not None and options.cluster != "slurm":
         raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")
+    if options.cluster == "slurm":
+        preset_of(options)
 
-    from slurm.launch import launch
+    from slurm.launch import launch  # torch is slow to load
 
     return launch(options)
 
@@ -151,17 +155,20 @@ def status_of(
         run_id: as_result(state, folder / run_id, listing.stages.get(run_id, MAIN))
         for run_id, state in states.items()
     }
-    rows: list[tuple[str, str, str, str]] = [
-        (
-            run_id,
-            describe_levels(run_id, listing.levels.get(run_id, {})),
-            state.name,
-            details(state, folder / run_id),
-        )
-        for run_id, state in shown.items()
-    ]
-    counts = f"{len(states)} cells: {count_states(shown.values())}"
-    return rows, [*filter(None, [*_progress(folder), describe_time_left(states.values())]), counts]
+    rows: list[tuple[str, str, str, str]] = []
+    for run_id, state in shown.items():
+        levels = describe_levels(run_id, listing.levels.get(run_id, {}))
+        rows.append((run_id, levels, state.name, details(state, folder / run_id)))
+    notes = [*_progress(folder), describe_time_left(states.values()), _what_continues(listing.typed, rows)]
+    return rows, [*filter(None, notes), f"{len(states)} cells: {count_states(shown.values())}"]
+
+
+def _what_continues(typed: str, rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """The command that runs what is left, where nobody is at work; empty where nothing is left."""
+    names = {name for *_, name, _ in rows}
+    if not typed or names & {"queued", "running"} or not names & {"waiting", "missing", "failed"}:
+        return ""
+    return f"to continue: ffn-ablations study run {typed}{' --retry-failed' * ('failed' in names)}"
 
 
 def details(state: CellState, folder: Path) -> str:
@@ -236,7 +243,7 @@ def _cancel_jobs(study_dir: Path) -> list[str]:
     if queue is None and not any(path.is_dir() for path in StudyFolder(study_dir).jobs_dir.glob("*")):
         return []  # nothing was ever handed to it
     if queue is None:
-        raise UsageError("SLURM does not answer, so no job was cancelled; try again where squeue works")
+        raise UsageError("SLURM does not answer, so its jobs go on; try again once squeue works")
     cancelled = []
     for name in (report_name(study_dir), cells_name(study_dir)):
         if arrays := living_arrays(queue, name):

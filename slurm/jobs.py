@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,10 +25,11 @@ from submitit.helpers import clean_env
 from base.errors import UsageError
 from base.run.folder_names import StudyFolder
 from slurm.arguments import SubmitArgs
-from slurm.cell_state import queued_state
+from slurm.cell_state import queued_state, survey
 from slurm.cluster import (
     ClusterPreset,
     cells_name,
+    first_start,
     living_arrays,
     max_array_size,
     minutes_of,
@@ -41,7 +41,6 @@ from slurm.next_stage import end_stage
 from slurm.snapshot import snapshot_environment
 from slurm.study.cells import Cell, own_variants
 from slurm.study.study import Study
-from slurm.survey import survey
 from slurm.todo import find_todo, in_parts
 from slurm.worker import CellJob
 
@@ -61,27 +60,10 @@ class SlurmSubmitter:
         preset: What the site wants to be told.
         options: How cells become jobs.
         snapshot: Folder of the code that the jobs run.
-
-    Raises:
-        UsageError: If there is no SLURM here, or the options do not fit the preset.
     """
 
     def __init__(self, study: Study, preset: ClusterPreset, options: SubmitArgs, snapshot: Path) -> None:
         self.study, self.preset, self.options, self.snapshot = study, preset, options, snapshot
-        if preset.num_processes > 1 and max(options.cells_per_job, options.cells_at_once) > 1:
-            raise UsageError(
-                f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
-                "cell; leave --cells-per-job and --cells-at-once out"
-            )
-        if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            raise UsageError(
-                "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
-            )
-        if options.cells_at_once > options.cells_per_job:
-            raise UsageError(
-                f"--cells-at-once is {options.cells_at_once} and --cells-per-job {options.cells_per_job}; "
-                "a job cannot run more cells at once than it has"
-            )
 
     def submit_cells(self, cells: Sequence[Cell]) -> list[submitit.Job[None]]:
         """Submit cells as arrays of at most the site's size; returns their jobs.
@@ -144,6 +126,16 @@ class SlurmSubmitter:
         words = {name.replace("_", "-"): value for name, value in (options | more).items()}
         lines = [f"  {name}" + ("" if value is True else f" {value}") for name, value in words.items()]
         return "\n".join([*lines, "before Python starts:", *(f"  {line}" for line in setup)])
+
+    def first_start(self, num_cells: int) -> str:
+        """When and where SLURM would start the first of the cells' jobs, if they were submitted now.
+
+        Raises:
+            UsageError: If SLURM would refuse them.
+        """
+        executor = self._cells_executor(-(-num_cells // self.options.cells_per_job), [])
+        with _asking_slurm():
+            return first_start(executor._make_submission_file_text("true", uid=""))
 
     def _cancel_waiting_report(self) -> None:
         scancel("--me", f"--name={report_name(self.study.folder)}", "--state=PENDING")
@@ -287,4 +279,4 @@ def _asking_slurm() -> Iterator[None]:
             yield
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         words = " ".join(str(error).split())[-400:]
-        raise UsageError(f"sbatch refused the jobs: {words}; check the preset with --dry-run") from None
+        raise UsageError(f"sbatch refused the jobs: {words}; change that in the preset") from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from base.config_input import note_on_one
@@ -20,7 +22,8 @@ from pretrain.train import use_device
 from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, overrides
-from slurm.cluster import load_preset
+from slurm.cell_state import count_states
+from slurm.cluster import preset_of
 from slurm.jobs import SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress, batches
 from slurm.next_stage import check_unchanged, end_stage, with_further
@@ -29,7 +32,6 @@ from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trai
 from slurm.study.study import Changes, Study, load_study
 from slurm.study.tune_section import compared_data
 from slurm.study_dry_run import show_dry_run
-from slurm.survey import count_states
 from slurm.todo import (
     Todo,
     check_archived,
@@ -56,6 +58,9 @@ def launch(options: SubmitArgs) -> int:
         print(note)
     changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
     study = load_study(options.study, overrides(options), options.trust_remote_code, changes=changes)
+    if options.cluster == "slurm":  # so that a report names no command that computes on a login node
+        preset = f" --preset {shlex.quote(str(options.preset))}" if options.preset else ""
+        study = replace(study, typed=f"{study.typed} --cluster slurm{preset}")
     if options.texts and study.config.backbones:
         raise UsageError("--texts has no effect on backbones, as nothing is pretrained; leave it out")
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
@@ -81,7 +86,7 @@ def launch(options: SubmitArgs) -> int:
         print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
         if todo.cells:
             if options.cluster == "slurm":
-                _submitter(study, options)  # a mistake in the preset is told before data is prepared
+                _submitter(study, options).first_start(len(todo.cells))  # told before data is prepared
             check_same_texts(study, todo)
             check_archived(todo.cells)
             _prepare(study, todo.cells)
@@ -96,7 +101,7 @@ def launch(options: SubmitArgs) -> int:
 def _check_usable(study: Study, options: SubmitArgs) -> None:
     """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
     untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).has_marker]
-    processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
+    processes = preset_of(options).num_processes if options.cluster == "slurm" else 1
     check_all_usable((cell.config for cell in untrained), processes)
     check_folder(study.folder.parent)
     for cell in backbone_cells(study.cells):
@@ -138,8 +143,8 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
     submitter = _submitter(study, options, take_snapshot(study.folder, contents(own_variants(study.planned))))
     if todo.cells:
         jobs = submitter.submit_cells(todo.cells)
-        arrays = ", ".join(dict.fromkeys(job.job_id.split("_")[0] for job in jobs))
-        handed = f"{len(todo.cells)} cells in {len(jobs)} jobs (SLURM {arrays})"
+        ids = ", ".join(dict.fromkeys(job.job_id.split("_")[0] for job in jobs))
+        handed = f"{len(todo.cells)} cells in {len(jobs)} jobs (SLURM {ids})"
         print(f"submitted {handed}, code {submitter.snapshot}")
     if options.report and (report := submitter.submit_report()):
         print(f"the report comes after them (SLURM {report}): {StudyFolder(study.folder).report_file}")
@@ -150,7 +155,7 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
 def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
     """What hands this study to SLURM; without a snapshot it only shows and checks."""
     code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
-    return SlurmSubmitter(study, load_preset(options.preset), options, code)
+    return SlurmSubmitter(study, preset_of(options), options, code)
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:

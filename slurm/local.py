@@ -24,11 +24,10 @@ from base.run.folder_names import StudyFolder
 from base.system import num_cores
 from ffn_variants.models.devices import VISIBLE, visible_gpus
 from scores.stages import TUNE
-from slurm.cell_state import CellState, describe, read_state
+from slurm.cell_state import CellState, describe, describe_time_left, read_state
 from slurm.snapshot import snapshot_environment
 from slurm.study.cells import Cell
 from slurm.study.study import Study
-from slurm.survey import describe_time_left
 from slurm.todo import Todo
 
 POLL_S = 0.5
@@ -214,9 +213,8 @@ class StudyProgress:
     def _show_end(self, cell: Cell, state: CellState) -> None:
         del self._running[cell.run_id]
         took = duration(state.finished_s - state.started_s)
-        end = f"FAILED after {took}: {state.error} (log: {state.log})"
-        number, num_cells = len(self._study.cells) - len(self._running), len(self._study.cells)
-        self._bar.say(
-            f"[{number}/{num_cells}] {cell.label} {f'done in {took}' if state.name == 'done' else end}"
-        )
+        failed = f"FAILED after {took}: {state.error} (log: {state.log})"
+        end = f"done in {took}" if state.name == "done" else failed
+        num_cells = len(self._study.cells)
+        self._bar.say(f"[{num_cells - len(self._running)}/{num_cells}] {cell.label} {end}")
         self._bar.advance()

@@ -16,8 +16,7 @@ from report.document.document import Document, shown_path, write_document
 from report.document.markdown import family_label, figure, plain, table
 from report.figures.style import STYLE, Curve, add_legend, panels, thin, variant_styles
 from scores.stages import MAIN
-from slurm.cell_state import logged
-from slurm.survey import peek_listing
+from slurm.cell_state import logged, peek_listing
 
 PANEL_IN = 3.4
 LOSSES = "losses"

@@ -19,7 +19,7 @@ from base.errors import AbsentError, UsageError
 from base.files import mapping
 from base.printing import duration, first_few, format_table
 from base.records import peek_record
-from base.run.folder_names import RunFolder, StudyFolder
+from base.run.folder_names import StudyFolder
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.work_units import check_sources
@@ -28,16 +28,15 @@ from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
 from pretrain.model.build import build, cost_facts
-from pretrain.run.run_folder import read_run
+from pretrain.run.run_folder import is_finished, read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
-from slurm.cell_state import read_state
+from slurm.cell_state import count_states, read_state
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
 from slurm.study.tune_section import describe_tuning
-from slurm.survey import count_states
 from slurm.todo import Todo
 
 MOST_SHOWN = 20
@@ -96,7 +95,8 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         print(*(f"  {state.name:<8}  {shown[run_id]}" for run_id, state in todo.states.items()), sep="\n")
     print(render(lines))
     if submitter is not None and todo.cells:
-        print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}")
+        print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}", flush=True)
+        print(f"SLURM would take them; the first could start {submitter.first_start(len(todo.cells))}")
 
 
 def _seeds(study: Study) -> str:
@@ -216,7 +216,7 @@ def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> lis
 
 def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
     """Return what the training of a cell costs, at the speed of finished runs of its shape."""
-    if not isinstance(cell, RunCell) or RunFolder(cell.run_dir).has_marker:
+    if not isinstance(cell, RunCell) or is_finished(cell.run_dir):
         return Cost()
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None
@@ -314,7 +314,7 @@ def in_one_line(lines: Sequence[ForecastLine]) -> str:
     if not lines:
         return "nothing to run"
     runs, petaflops, hours = _sums(lines)
-    time = "hours not known: no finished run of these sizes tells"
+    time = "hours not known: run one seed of each first (--seeds 1), and this tells"
     if hours != "-":
         time = f"{hours} hours, one run after the other"
     return f"{runs} runs, {petaflops} PFLOP, {time}"
@@ -330,7 +330,7 @@ def render(lines: Sequence[ForecastLine]) -> str:
     if any(line.cost.parameters for line in lines):
         notes = ["hours are of whole runs, from the start to the scores, one run after the other"]
     if unknown := sum(line.runs for line in lines if line.cost.parameters and line.cost.hours is None):
-        notes.append(f"hours of {unknown} runs are not known: no finished run of their sizes tells")
+        notes.append(f"hours of {unknown} runs are not known: one finished run of each tells (--seeds 1)")
     text = "\n".join(f"  {line}" for line in [*format_table(rows).splitlines(), "", *notes])
     return f"\nforecast, of what is not done yet:\n\n{text}"
 

@@ -20,10 +20,9 @@ from base.run.manifest import recorded_texts
 from ffn_variants.registry import is_registered
 from pretrain.data.prepare import tokens_fingerprint
 from pretrain.run.provenance import source_change
-from slurm.cell_state import CellState
+from slurm.cell_state import CellState, survey
 from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study
-from slurm.survey import survey
 from slurm.worker import is_done
 
 Item = TypeVar("Item")

@@ -19,8 +19,8 @@ from pretrain.config import ResolvedConfig
 from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, Stage
 from scores.suites import SUITES
+from slurm.cell_state import describe_levels
 from slurm.study.ffn_levels import split_file
-from slurm.survey import describe_levels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,7 +165,6 @@ class Study:
         content = {
             "name": self.config.name,
             "typed": self.typed,
-            "num_cells": len(self.cells),
             "families": list(self.config.families) or [PRETRAINED],
             "variants": list(self.config.models),
             **self._axes,
@@ -176,8 +175,8 @@ class Study:
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
             **self._levels_and_stages,
-            # Last, so that a file that was cut off lacks some of them (scores.stages.is_cut_off).
             "cells": [cell.run_id for cell in self.cells],
+            "num_cells": len(self.cells),  # last: a file that was cut off lacks it (scores.stages.is_cut_off)
         }
         text = yaml.safe_dump(content, sort_keys=False)
         write_text(StudyFolder(self.folder).study_file, text)

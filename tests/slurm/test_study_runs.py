@@ -16,6 +16,7 @@ import pytest
 import yaml
 from safetensors.numpy import load
 
+from base.errors import UsageError
 from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset
 from slurm.jobs import SlurmSubmitter
@@ -44,10 +45,16 @@ def test_a_step_has_the_cores_and_the_variables_of_its_preset(cluster, tmp_path,
     monkeypatch.chdir(tmp_path)
     names = ("SRUN_CPUS_PER_TASK", "OMP_NUM_THREADS", "HF_HOME", "OTHER")
     code = f"[__import__('os').getenv(name) for name in {names}]"
+    assert " on nodes n0" in submitter.first_start(4)
+    assert not cluster.queue(running_only=True)
     job = submitter._cells_executor(1, []).submit(eval, code)
     cluster.wait_until(lambda: cluster.state(job.job_id) == "COMPLETED", 30, f"end of job {job.job_id}")
     assert job.result() == ["2", "2", f"{tmp_path}/scratch/hf", "$(touch ran)"]
     assert not (tmp_path / "ran").exists()
+    for change in ({"partition": "none"}, {"cpus_per_task": 99}, {"gpus_per_node": 1}):
+        submitter.preset = preset.model_copy(update=change)
+        with pytest.raises(UsageError, match=r"sbatch failed: .*in the preset"):
+            submitter.first_start(4)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,17 +21,6 @@ from slurm.cell_state import (
 )
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
-
-
-def test_a_running_cell_counts_its_attempts(tmp_path: Path) -> None:
-    assert read_state(tmp_path, RUN_ID).name == "waiting"
-    before = time.time()
-    start_state(tmp_path, RUN_ID, log="a.err")
-    state = start_state(tmp_path, RUN_ID, log="b.err")
-    assert (state.name, state.attempts, state.log) == ("running", 2, "b.err")
-    assert before <= state.started_s <= time.time()
-    with held_cell(tmp_path, RUN_ID, 0):
-        assert read_state(tmp_path, RUN_ID) == state
 
 
 def test_a_running_cell_that_no_process_holds_is_missing(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import yaml
 from base.errors import UsageError
 from slurm import cluster
 from slurm.arguments import SubmitArgs
-from slurm.cluster import ClusterPreset, QueuedJob, living_arrays, load_preset, max_array_size, minutes_of
+from slurm.cluster import ClusterPreset, load_preset, max_array_size, minutes_of
+from slurm.commands import study_run
 from slurm.jobs import SlurmSubmitter, in_the_job
 
 PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
@@ -69,11 +70,6 @@ def test_mistakes_in_a_preset_name_the_file_and_the_key(content: dict, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_preset_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"does not exist; the shipped ones are: cpu, four-gpus, one-gpu"):
-        load_preset(tmp_path / "none.yaml")
-
-
 @pytest.fixture
 def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of that name where there is none: submitit looks for it, and does not start it."""
@@ -91,12 +87,13 @@ def asked_by(**preset: Any) -> str:
 
 @pytest.mark.parametrize(("cells", "told"), [(1, "sbatch"), (2, "a job holds one cell")])
 def test_a_job_of_several_processes_has_one_cell(
-    cells: int, told: str, monkeypatch: pytest.MonkeyPatch
+    cells: int, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", "")  # where no SLURM is
-    options = SubmitArgs(study=Path("s"), cells_per_job=cells)
-    with pytest.raises(UsageError, match=told):
-        SlurmSubmitter(SimpleNamespace(), ClusterPreset(tasks_per_node=2), options, Path())  # type: ignore[arg-type]
+    (tmp_path / "two.yaml").write_text("tasks_per_node: 2")
+    words = ["s", "--cluster", "slurm", "--preset", str(tmp_path / "two.yaml"), "--cells-per-job", str(cells)]
+    with pytest.raises(UsageError, match=told):  # before it is found that there is no such study
+        study_run(words)
 
 
 @pytest.mark.usefixtures("srun")
@@ -106,6 +103,7 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     assert {"  contiguous", "  nice 0", "  array 0-3%4"} <= set(options)
     assert not any(word in line for word in ("reservation", "exclusive", "requeue") for line in options)
     assert "  requeue" in asked_by().splitlines()
+    assert "'/code $x" in asked_by()  # its folder is a name, whatever stands in it
 
 
 @pytest.mark.parametrize(
@@ -127,14 +125,6 @@ def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("srun")
-def test_the_environment_and_the_cores_are_set_before_python_starts() -> None:
-    setup = asked_by(environment={"HF_HOME": "$SCRATCH/hf"}).split("before Python starts:")[1]
-    assert 'export HF_HOME="$SCRATCH/hf"' in setup
-    assert "export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}" in setup
-    assert "'/code $x" in setup  # its folder is a name, whatever stands in it
-
-
 @pytest.mark.parametrize(
     ("said", "size"),
     [
@@ -147,10 +137,3 @@ def test_the_environment_and_the_cores_are_set_before_python_starts() -> None:
 def test_an_array_has_as_many_elements_as_the_site_allows(monkeypatch, said: str | None, size: int) -> None:
     monkeypatch.setattr(cluster, "_output", lambda *_: said)
     assert max_array_size() == size
-
-
-def test_arrays_that_live_are_named_once_the_oldest_first() -> None:
-    jobs = {"10_0": "PENDING", "9_0": "RUNNING", "9_1": "RUNNING", "8": "COMPLETED"}
-    queue = {job_id: QueuedJob(state, "", "", "mine") for job_id, state in jobs.items()}
-    queue["7"] = QueuedJob("RUNNING", "", "", "another's")
-    assert living_arrays(queue, "mine") == ["9", "10"]

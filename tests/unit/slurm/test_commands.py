@@ -11,7 +11,7 @@ import yaml
 
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
-from slurm import commands, survey
+from slurm import cell_state, commands
 from slurm.cell_state import CellState, write_state
 from slurm.cluster import QueuedJob, cells_name, report_name
 from slurm.commands import cancel_study, study_cancel, study_status
@@ -25,7 +25,7 @@ Start = Callable[[Path], subprocess.Popen[bytes]]
 @pytest.fixture(autouse=True)
 def no_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "read_queue", lambda _: {})
-    monkeypatch.setattr(survey, "read_queue", lambda _: None)
+    monkeypatch.setattr(cell_state, "read_queue", lambda _: None)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_where_slurm_does_not_answer_the_command_here_is_stopped_and_told_of(
     assert capsys.readouterr().out == NOTHING
     (jobs / "20260101-000000-abcd").mkdir()
     own = start(tmp_path)
-    with pytest.raises(UsageError, match="SLURM does not answer, so no job was cancelled"):
+    with pytest.raises(UsageError, match="SLURM does not answer, so its jobs go on"):
         cancel_study(tmp_path)
     assert capsys.readouterr().out == f"cancelled: process {own.pid}\n"
     assert own.wait(timeout=30) == -15
@@ -171,7 +171,8 @@ def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(tmp_path
 
 
 def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys) -> None:
-    list_cells(tmp_path, FIRST, SECOND, stages={"tune": [FIRST], "main": [SECOND]})
+    stages = {"tune": [FIRST], "main": [SECOND]}
+    list_cells(tmp_path, FIRST, SECOND, stages=stages, typed="my.yaml --cluster slurm", num_cells=2)
     for run_id in (FIRST, SECOND):
         run = RunFolder(tmp_path / run_id)
         run.path.mkdir(parents=True)
@@ -180,6 +181,7 @@ def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys) -> Non
     study_status([str(tmp_path), "--html"])
     said = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in said[:2]] == [[FIRST, "diverged"], [SECOND, "failed"]]
+    assert said[2].endswith("study run my.yaml --cluster slurm --retry-failed")
     assert "2 cells: 1 diverged, 1 failed" in said
     page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
     assert page.count("<td>failed</td>") == 1

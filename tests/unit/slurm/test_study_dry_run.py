@@ -10,6 +10,8 @@ import pytest
 from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 from base.printing import duration
+from base.run.folder_names import RunFolder
+from base.run.manifest import write_completion
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_folder import write_config
 from slurm.cell_state import CellState, write_state
@@ -39,7 +41,9 @@ def finish(cell: Any, tokens_per_s: float, device: str = "GPU X") -> None:
     write_config(cell.run_dir, cell.config)
     record = {"device": device, "results": {"mean_tokens_per_s": tokens_per_s}}
     (cell.run_dir / "provenance.json").write_text(json.dumps(record))
-    (cell.run_dir / "COMPLETED").touch()
+    (cell.run_dir / "model").mkdir()
+    (cell.run_dir / "model" / "config.json").write_text("{}")
+    write_completion(RunFolder(cell.run_dir), {}, config_hash="")
     training_s = (num_tokens(cell.config) or 0) / tokens_per_s
     state = CellState(name="done", attempts=1, started_s=1.0, finished_s=1.0 + BESIDE_S + training_s)
     write_state(cell.study_dir, cell.run_id, state)
@@ -65,6 +69,7 @@ def test_hours_come_from_finished_runs_of_the_same_shape(study, tmp_path: Path) 
     finish(gelu[0], 100_000.0)
     finish(gelu[1], 300_000.0)
     finish(gelu[2], 9e9, device="one that fewer runs were on")
+    (gelu[2].run_dir / "model" / "config.json").unlink()  # so it is trained again
     for number, changed in enumerate(({"model": {"hidden_size": 64}}, {"train": {"batch_size": 2}})):
         output = {"runs_dir": str(tmp_path / "runs")}  # of another study, of another shape
         other = study(name=f"other{number}", config={**changed, "output": output})
@@ -72,10 +77,10 @@ def test_hours_come_from_finished_runs_of_the_same_shape(study, tmp_path: Path) 
 
     lines = forecast(asked, asked.cells)
     trained, kan, gelu_left = sorted(lines, key=lambda line: (line.cost.tokens or 0, line.runs * -1))
-    assert (trained.variant, trained.runs, trained.cost.parameters) == ("gelu", 3, None)
+    assert (trained.variant, trained.runs, trained.cost.parameters) == ("gelu", 2, None)
     assert trained.cost.hours is None
     assert (kan.variant, kan.runs, kan.cost.hours) == ("kan", 4, None)
-    assert (gelu_left.variant, gelu_left.runs) == ("gelu", 1)
+    assert (gelu_left.variant, gelu_left.runs) == ("gelu", 2)
     assert gelu_left.cost.tokens is not None
     assert 4.6e8 < gelu_left.cost.tokens < 4.7e8  # one epoch of the hub's TinyStories
     assert gelu_left.cost.hours == pytest.approx((gelu_left.cost.tokens / 200_000 + BESIDE_S) / 3600)

@@ -11,16 +11,15 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.run.folder_names import RunFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from pretrain import resolution
 from pretrain.data.step_batches import cut_step
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir
 from pretrain.training.dry_run import describe_run
-from slurm.cell_state import held_cell, start_state
+from slurm.cell_state import held_cell, peek_listing, read_listing, start_state, survey
 from slurm.commands import render
 from slurm.study.study import Study, load_study
-from slurm.survey import read_listing, survey
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
@@ -54,6 +53,10 @@ def test_a_named_run_is_a_cell_under_its_name(load, tmp_path: Path) -> None:
     folder, run_ids = study.folder, list(read_listing(study.folder).run_ids)
     assert run_ids == [f"{f}/{v}/my-own" for f in TWO for v in ("gelu", "kan")]
     assert [cell.label for cell in study.cells] == run_ids
+    file, whole = StudyFolder(folder).study_file, StudyFolder(folder).study_file.read_text()
+    for end in range(whole.index("\ncells:"), len(whole) - 1):
+        file.write_text(whole[:end])
+        assert not peek_listing(folder).run_ids, f"cut to {end} of {len(whole)} bytes"
     first = study.cells[0]
     start_state(folder, run_ids[0], "log")
     RunFolder(first.run_dir).path.mkdir(parents=True)
