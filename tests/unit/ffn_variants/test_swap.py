@@ -4,13 +4,7 @@ import importlib.util
 
 import pytest
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    BertConfig,
-    BertModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel, PreTrainedTokenizerBase
 
 import ffn_ablations
 from base.errors import UsageError

@@ -5,14 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    AutoModel,
-    BertConfig,
-    BertModel,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-)
+from transformers import AutoModel, BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast, T5Config
 
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, load_for_task
 from eval.classification.data import read_task_data

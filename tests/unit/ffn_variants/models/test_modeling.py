@@ -9,21 +9,10 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from transformers import (
-    AutoModel,
-    AutoModelForSequenceClassification,
-    T5ForSequenceClassification,
-)
+from transformers import AutoModel, AutoModelForSequenceClassification, T5ForSequenceClassification
 
 from base.families import AUTO_CLASSES
-from ffn_variants import (
-    FAMILIES,
-    FFN_VARIANTS,
-    UsageError,
-    build_config,
-    build_model,
-    count_parameters,
-)
+from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model, count_parameters
 from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
 from tests.cases import KINDS, in_turn

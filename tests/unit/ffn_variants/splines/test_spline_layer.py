@@ -12,14 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from base.errors import UsageError
 from ffn_variants import FFN_VARIANTS, build_ffn, build_model
-from ffn_variants.splines.feature_knots import (
-    POLYNOMIAL,
-    RIDGE,
-    TAIL,
-    eliminated,
-    quantile_knots,
-    refitted,
-)
+from ffn_variants.splines.feature_knots import POLYNOMIAL, RIDGE, TAIL, eliminated, quantile_knots, refitted
 from ffn_variants.splines.spline_layer import largest_levels, sparsity_penalty, spline_layers
 from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines

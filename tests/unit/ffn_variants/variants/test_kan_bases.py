@@ -325,8 +325,7 @@ def normalized(hidden):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [*((name, {}) for name in FFNS), ("cheby-kan", {"layer_norm": 0})],
+    ("name", "options"), [*((name, {}) for name in FFNS), ("cheby-kan", {"layer_norm": 0})]
 )
 def test_ffn_is_two_layers_with_a_norm_between_those_of_polynomials(name, options):
     torch.manual_seed(5)
