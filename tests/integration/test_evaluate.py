@@ -226,28 +226,6 @@ def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
     assert "validation bits_per_byte" in summary([rows]).replace("  ", " ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("RUN --suites blmp", "blimp"),
-        ("RUN --suites babylm23", "--blimp-dir FOLDER"),
-        ("RUN --suites wug", "--babylm25-dir FOLDER"),
-        ("RUN --suites blimp --protocol babylm24", "did you mean 'babylm2"),
-        ("RUN --tasks arc_esy --include-path absent", "no folder absent"),
-        ("RUN --suites glue --glue-dir absent", "no folder absent"),
-        ("RUN --suite glue --finetune.tasks rt", "rte"),
-        (f"RUN --suites embedded-pairs --pair-tasks {SIX[0]}s", f"did you mean '{SIX[0]}'"),
-        ("", "RUNS is missing"),
-        ("absent --suites embedded-pairs", "absent"),
-        ("RUN --head", "--head needs a value"),
-        ("RUN --max-pairs 0", "--max-pairs: must be at least 1 (is 0)"),
-    ],
-)
-def test_mistakes_are_told_and_end_with_status_two(evaluate, capsys, arguments, message):
-    assert evaluate(*arguments.split()) == 2
-    assert message in capsys.readouterr().err
-
-
 OF_STUDY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, register
+from ffn_variants import FFN_VARIANTS, FFNSpec, register
 from ffn_variants.check import CHECKS, main
 from tests.cases import KINDS, own_spec
 
@@ -199,15 +199,3 @@ def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, ca
     said = capsys.readouterr().out
     assert "FAILED  shapes and dtype: own.py, line 20: AttributeError: 'ChannelELU' object has no" in said
     assert f"2 of {len(CHECKS)} checks passed\n" in said
-
-
-def test_mistakes_of_whoever_typed_it_are_usage_errors(tmp_path, monkeypatch, repository):
-    for words, message in (
-        (["kann"], "did you mean 'kan'"),
-        (["kan", "--ffn-options", "grid", "3"], "unknown option of FFN variant 'kan': 'grid'"),
-        ([f"{repository}/examples/xielu.py:XIELU", "--ffn-options", "init", "0.1"], "0 <= beta < init"),
-        (["gone.py:SPEC"], "no such file"),
-    ):
-        monkeypatch.setattr("sys.argv", ["check", *words])
-        with pytest.raises(UsageError, match=message):
-            main()

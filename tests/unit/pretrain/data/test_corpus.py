@@ -108,13 +108,6 @@ def test_a_folder_of_several_kinds_is_refused_and_one_without_text_says_what_it_
         check_present(data_of(tmp_path))
 
 
-def test_what_is_no_file_of_text_is_refused_before_anything_is_read(tmp_path):
-    (tmp_path / "a.csv").write_text("x")
-    for name, told in (("a.jsonl", "no such file; check the path"), ("a.csv", "unknown format; allowed are")):
-        with pytest.raises(UsageError, match=f"{name}: {told}"):
-            check_present(data_of(tmp_path / name))
-
-
 def test_limits(tmp_path):
     data = data_of(write_corpus(tmp_path, "a.txt"), max_documents=3)
     assert list(documents(data, "train")) == STORIES[1:3]

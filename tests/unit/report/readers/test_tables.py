@@ -427,12 +427,6 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: dict,
     assert "\n" not in str(told.value)
 
 
-def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
-    (tmp_path / "study.yaml").touch()
-    with pytest.raises(UsageError, match="--names is about a table"):
-        read_source(tmp_path, Request(names="{variant}"))
-
-
 def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):
     rows = "".join(
         f"{v},{s},blimp,{50 + 3 * i + s}\n" for i, v in enumerate(("KAN", "GELU")) for s in range(3)
