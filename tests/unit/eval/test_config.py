@@ -15,17 +15,10 @@ from eval.classification.schema import benchmarks_asked_for
 from eval.command import study_config
 from eval.config import EvalConfig
 from eval.evaluate import Failure, failure_lines
-from eval.finetuning import GLUE_TASK_NAMES, PRESETS, FinetuneConfig
+from eval.finetuning import PRESETS, FinetuneConfig
 from eval.identity import weights_hash
 
-
 # What may be evaluated and how: settings, presets of fine-tuning, and what a study's file says.
-def test_the_defaults_are_what_a_reader_of_the_field_expects():
-    config = EvalConfig()
-    assert (config.suites, config.max_pairs) == (("blimp", "glue"), None)
-    assert config.protocol.preset == "native"
-    assert config.finetune.task_names == GLUE_TASK_NAMES
-    assert len(GLUE_TASK_NAMES) == 11
 
 
 def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):

@@ -255,9 +255,6 @@ def waves(x, weight, phase):
     return (weight * (x.unsqueeze(1) + phase).sin()).sum(-1)
 
 
-NAME = name_of(waves)
-
-
 def sums_and_gradients(x, *parameters):
     x, *parameters = (t.clone().requires_grad_() for t in (x, *parameters))
     y = edge_sums(waves, x, *parameters)
