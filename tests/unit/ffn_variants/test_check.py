@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, register
 from ffn_variants.check import CHECKS, main
@@ -78,6 +79,8 @@ def bent(function: Callable[[Tensor, Tensor], Tensor]) -> FFNSpec:
     return spec(lambda: Bent(function))
 
 
+IN_FLOAT32 = bent(lambda x, s: x.float() * s.float())
+NAN = bent(lambda x, s: x * s / torch.relu(x - 1e9))
 WRONG = {
     "shape": (
         bent(lambda x, s: (x * s).reshape(-1, x.shape[-1])),
@@ -86,22 +89,10 @@ WRONG = {
     ),
     "odd sizes": (bent(halves), "shapes and dtype", "to unpack"),
     "batch": (bent(of_the_batch), "each token by itself", "changes with the tokens beside it"),
-    "gradient": (
-        bent(lambda x, s: x.detach() * s + 0.1 * x),
-        "gradients",
-        "gradients differ from finite differences in float64",
-    ),
+    "gradient": (bent(lambda x, s: x.detach() * s + 0.1 * x), "gradients", "differ from finite differences"),
     "no gradient": (bent(lambda x, s: x * s.item()), "gradients", "scale gets no gradient, or zeros"),
-    "float32": (
-        bent(lambda x, s: x.float() * s.float()),
-        "bf16",
-        "gives torch.float32; end forward with .to(x.dtype)",
-    ),
-    "float32 of tokens": (
-        bent(lambda x, s: x.float() * s.float()),
-        "each token by itself",
-        "end forward with .to(x.dtype)",
-    ),
+    "float32": (IN_FLOAT32, "bf16", "gives torch.float32; end forward with .to(x.dtype)"),
+    "float32 of tokens": (IN_FLOAT32, "each token by itself", "end forward with .to(x.dtype)"),
     "bf16": (bent(lambda x, s: (x * s + 300) - 300), "bf16", "off that of float32; compute what cancels"),
     "meta": (spec(OnTheCpu), "meta device", "knots is on the CPU where the meta device was asked for"),
     "numbers": (
@@ -122,21 +113,9 @@ WRONG = {
         "gives 20, and the matrix products of one token take 480",
     ),
     "no count": (spec(Scaled, multiply_adds=lambda d, f: 0.5 * d * f), "multiply_adds", "a whole number"),
-    "compile": (
-        bent(lambda x, s: x * s * (2 if torch.compiler.is_compiling() else 1)),
-        "torch.compile",
-        "compiled it gives another output",
-    ),
-    "nan": (
-        bent(lambda x, s: x * s / torch.relu(x - 1e9)),
-        "shapes and dtype",
-        "an input of normal numbers gives NaN or infinity",
-    ),
-    "infinite": (
-        bent(lambda x, s: x * s / torch.relu(x - 1e9)),
-        "a step of training in every family",
-        "the loss of gpt_neo is nan at step 1",
-    ),
+    "compile": (bent(lambda x, s: x * s * (1 + is_compiling())), "torch.compile", "gives another output"),
+    "nan": (NAN, "shapes and dtype", "an input of normal numbers gives NaN or infinity"),
+    "infinite": (NAN, "a step of training in every family", "the loss of gpt_neo is nan at step 1"),
 }
 
 

@@ -28,23 +28,6 @@ def test_unknown_variant_names_closest_and_all():
     assert f"variant 'kann'; did you mean 'kan'? Available: {available}; one in a file" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("kan", {"gridsize": 3}, r"option of FFN variant 'kan': 'gridsize'; did you mean 'grid_size'\?"),
-        ("relu", {"init": 1}, r"FFN variant 'relu' takes no options, got 'init'; remove it"),
-        ("kan", {"grid_size": 0}, r"'kan' option grid_size must be at least 1, got 0"),
-        ("kan", {"grid_size": 2.5}, r"'kan' option grid_size must be a whole number, got 2.5"),
-        ("kan", {"grid_size": float("nan")}, r"'kan' option grid_size must be a finite number, got nan"),
-        ("kan", {"layers": "last"}, r"value of 'kan' option layers: 'last'; .*Available: both, first"),
-        ("gelu", {"hidden_size": 0}, r"hidden_size must be at least 1, got 0"),
-    ],
-)
-def test_bad_options_and_sizes_are_usage_errors(name, options, message):
-    with pytest.raises(UsageError, match=message):
-        build_ffn(name, **{"hidden_size": D, "intermediate_size": F} | options)
-
-
 def test_table_has_every_variant_and_aligned_columns():
     rows = table_rows(TableArgs(hidden_size=512, intermediate_size=256))
     assert [row[0] for row in rows[1:]] == list(FFN_VARIANTS)

@@ -146,12 +146,9 @@ def test_linear_layers_are_taken_over_and_what_is_learnable_in_between_is_new(fa
 @pytest.mark.parametrize(("kind", "family"), [("ours", "gpt_neo"), ("stock", "t5"), ("stock", "llama")])
 def test_a_swapped_model_is_saved_and_its_ffn_exchanged_back(kind, family, request, tmp_path):
     model = request.getfixturevalue(kind)(family)
-    other = swap_ffn(model, "fourier-kan", ffn_options={"grid_size": 3}, intermediate_size=10)
-    assert present_ffn(other) == {
-        "ffn": "fourier-kan",
-        "ffn_options": {"grid_size": 3},
-        "intermediate_size": 10,
-    }
+    sizes = {"ffn_options": {"grid_size": 3}, "intermediate_size": 10}
+    other = swap_ffn(model, "fourier-kan", **sizes)
+    assert present_ffn(other) == {"ffn": "fourier-kan"} | sizes
     other.save_pretrained(tmp_path / "other")
     loaded = type(other).from_pretrained(tmp_path / "other").eval()
     assert torch.equal(logits(loaded), logits(other))

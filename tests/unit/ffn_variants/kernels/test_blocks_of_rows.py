@@ -284,12 +284,7 @@ def test_bf16_edge_sums_over_blocks_are_in_float32(monkeypatch, error):
         assert error(a, b) < 1e-2
 
 
-EXPERTS = {
-    "all used": [0, 3, 1, 1, 2, 0, 3],
-    "two idle": [2, 2, 0, 2, 0, 0, 0],
-    "one": [1] * 7,
-    "no rows": [],
-}
+EXPERTS = {"all used": [0, 3, 1, 1, 2, 0, 3], "two idle": [2, 2, 0, 2, 0, 0, 0], "one": [1] * 7, "none": []}
 
 
 @pytest.mark.parametrize(

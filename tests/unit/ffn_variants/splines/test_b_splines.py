@@ -329,11 +329,7 @@ def test_curves_are_kept_at_the_data_whatever_their_scaler(scaler, gap, seed):
     layer.spline_weight.data = torch.from_numpy(smooth).float()
     base = layer.base_weight.detach().clone()
     # Normal inputs, or two clusters with nothing between.
-    x = (
-        torch.randn(600, 2) * 0.4
-        if not gap
-        else torch.randn(600, 2) * 0.05 + torch.randn(600, 1).sign() * 0.8
-    )
+    x = torch.randn(600, 2) * (0.05 if gap else 0.4) + 0.8 * gap * torch.randn(600, 1).sign()
     before = curves(layer, x.double().numpy())
     outputs = layer(x)
     layer.update_grid(x)

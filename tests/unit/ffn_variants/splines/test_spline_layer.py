@@ -297,10 +297,8 @@ def test_any_pruning_leaves_the_curves_within_the_threshold(
 ):
     rng = np.random.default_rng(seed)
     x = torch.from_numpy(rng.normal(size=(rows, features)) * scale)
-    knots, coefficients = (
-        even(features, count=num_knots),
-        torch.from_numpy(rng.normal(size=(features, num_knots))),
-    )
+    knots = even(features, count=num_knots)
+    coefficients = torch.from_numpy(rng.normal(size=(features, num_knots)))
     allowed = torch.from_numpy(rng.random((features, num_knots)) < 0.9)
     mask, kept = eliminated(x, knots, coefficients * allowed, allowed, threshold)
     before = curves(x, knots, coefficients * allowed)

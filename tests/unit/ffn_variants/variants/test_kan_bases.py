@@ -124,10 +124,8 @@ def network_formula(x, inner, inner_bias, outer, bias):
     return (outer * z * z.sigmoid()).sum((1, 3)) + bias
 
 
-RBF_PARAMETERS = (
-    *("layernorm.weight", "layernorm.bias"),
-    *("spline_weight", "base_linear.weight", "base_linear.bias"),
-)
+RBF_PARAMETERS = ["layernorm.weight", "layernorm.bias", "spline_weight"]
+RBF_PARAMETERS += ["base_linear.weight", "base_linear.bias"]
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,7 @@ def test_what_ends_a_document_of_a_text(tmp_path, txt_split):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (
-            "".join(f"Story {number}.\n\n" for number in range(101)),
-            "101 lines, .* needs --data.txt-split lines",
-        ),
+        ("".join(f"Story {n}.\n\n" for n in range(101)), "101 lines, .* needs --data.txt-split lines"),
         ("\n\n".join(["word " * 3000] * 7), r"7 lines, .* blank-lines \(7 of them\)"),
     ],
 )
