@@ -18,6 +18,7 @@ from matplotlib import pyplot
 
 import ffn_ablations as ffa
 from ffn_variants import FFN_VARIANTS, FFNSpec
+from tests.cases import FEW_TASKS
 from tests.processes import run_command
 
 CONFIG: dict[str, Any] = {
@@ -26,7 +27,7 @@ CONFIG: dict[str, Any] = {
     "optim": {"max_steps": 30},
     "train": {"logging_steps": 5, "eval_steps": 10, "batch_size": 4, "torch_compile": False},
 }
-PAIRS = {"suites": "embedded-pairs", "max_pairs": 5}
+PAIRS = {"suites": "embedded-pairs", "pair_tasks": FEW_TASKS, "max_pairs": 5}
 
 
 def weights(run: ffa.Run) -> bytes:
@@ -132,8 +133,8 @@ def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(tm
     run = ffa.train(CONFIG, ffn=place, runs_dir=tmp_path, optim={"max_steps": 2})
     assert run.variant == "own-squash"
     assert run.load()[0].config.ffn == "own-squash"
-    pairs = ffa.evaluate(run, **PAIRS, pair_tasks=["wh_gap"])
-    assert pairs.benchmark.tolist() == ["held-out-loss", "embedded-pairs"]
+    pairs = ffa.evaluate(run, **PAIRS)
+    assert pairs.benchmark.tolist() == ["held-out-loss", *["embedded-pairs"] * len(FEW_TASKS)]
 
 
 class OwnGate(torch.nn.Module):
@@ -231,9 +232,8 @@ def test_keywords_of_sections_are_found_by_their_last_names(tmp_path: Path) -> N
 
 
 def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
-    assert [type(each) for each in (runs[0], runs[1:3], runs["swish"], runs + runs[0])] == [
-        ffa.Run, ffa.Runs, ffa.Runs, ffa.Runs
-    ]  # fmt: skip
+    assert type(runs[0]) is ffa.Run
+    assert {type(each) for each in (runs[1:3], runs["swish"], runs + runs[0])} == {ffa.Runs}
     assert runs["swish"] == runs[2:] == runs.where(variant="swish")
     assert runs.to_frame().equals(runs.frame)
     assert (ffa.compare([runs[:2], runs[2:]]).verdicts.estimate).equals(ffa.compare(runs).verdicts.estimate)
@@ -292,11 +292,8 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     [
         (lambda runs: ffa.train("nowhere"), "nowhere"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
-        (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
-        (lambda runs: ffa.train(CONFIG, learning_rat=1), "did you mean learning_rate?"),
         (lambda runs: ffa.train(CONFIG, text=["a b"]), "did you mean texts?"),
         (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
-        (lambda runs: ffa.train(CONFIG, texts=["nowhere.txt"]), "nowhere.txt"),
         (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
         (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), "give the class itself"),
@@ -306,13 +303,11 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.variants(hidden_size=0), "must be from 1"),
         (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.train(CONFIG, seed=-1), "seed: must be at least 0"),
-        (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
         (lambda runs: ffa.evaluate(runs, suites=["blip"]), "suites: 'blip'; did you mean 'blimp'?"),
         (lambda runs: ffa.evaluate(runs, sutes=["blimp"]), "unknown setting 'sutes', did you mean suites?"),
         (lambda runs: ffa.evaluate(runs, workers=0), "workers is 0"),
-        (lambda runs: ffa.evaluate([]), "names no run"),
         (lambda runs: ffa.evaluate(pd.DataFrame()), "names no run"),
         (lambda runs: ffa.evaluate(["/"]), "/ is no run's folder"),
         (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
