@@ -133,8 +133,8 @@ def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(tm
     run = ffa.train(CONFIG, ffn=place, runs_dir=tmp_path, optim={"max_steps": 2})
     assert run.variant == "own-squash"
     assert run.load()[0].config.ffn == "own-squash"
-    pairs = ffa.evaluate(run, **PAIRS)
-    assert pairs.benchmark.tolist() == ["held-out-loss", *["embedded-pairs"] * len(FEW_TASKS)]
+    pairs = ffa.evaluate(run, **PAIRS | {"pair_tasks": ["wh_gap"]})
+    assert pairs.benchmark.tolist() == ["held-out-loss", "embedded-pairs"]
 
 
 class OwnGate(torch.nn.Module):

@@ -31,8 +31,8 @@ def stock_model() -> Callable[..., PreTrainedModel]:
 
     def make(objective: str, vocab_size: int = 10_000, num_positions: int = 64) -> PreTrainedModel:
         torch.manual_seed(0)
-        sizes = {"vocab_size": vocab_size, "hidden_size": 16, "intermediate_size": 32}
-        sizes["initializer_range"] = 0.3
+        sizes = {"vocab_size": vocab_size, "hidden_size": 16, "initializer_range": 0.3}
+        sizes["intermediate_size"] = 32
         if objective == "causal":
             depth = {"num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}
             places = {"max_position_embeddings": num_positions, "window_size": num_positions // 2}
