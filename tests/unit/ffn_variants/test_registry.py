@@ -28,6 +28,11 @@ def test_unknown_variant_names_closest_and_all():
     assert f"variant 'kann'; did you mean 'kan'? Available: {available}; one in a file" in str(error.value)
 
 
+def test_a_size_below_one_is_a_usage_error():
+    with pytest.raises(UsageError, match="hidden_size must be at least 1, got 0"):
+        build_ffn("gelu", hidden_size=0, intermediate_size=F)
+
+
 def test_table_has_every_variant_and_aligned_columns():
     rows = table_rows(TableArgs(hidden_size=512, intermediate_size=256))
     assert [row[0] for row in rows[1:]] == list(FFN_VARIANTS)
