@@ -81,7 +81,7 @@ def main(args: Sequence[str] | None = None) -> int:
     config = study_config(paths, folders)
     if {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
-        config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
+        config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "pair_tasks": None})
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
     sources = check_sources(config)  # before a model is looked for on the hub

@@ -78,11 +78,9 @@ def _ewok(draw: random.Random, domain: str) -> list[dict]:
     contexts = [f"{draw.choice(NAMES)} has a {thing}." for thing in (first, second)]
     targets = [f"The {thing} is there." for thing in (first, second)]
     known = {"Domain": domain, "ContextType": "direct", "ContextDiff": "concept", "TargetDiff": "concept"}
-    return [
-        known
-        | {"Context1": contexts[a], "Context2": contexts[b], "Target1": targets[a], "Target2": targets[b]}
-        for a, b in ((0, 1), (1, 0))
-    ]
+    names = ("Context1", "Context2", "Target1", "Target2")
+    swapped = [*contexts[::-1], *targets[::-1]]
+    return [known | dict(zip(names, of, strict=True)) for of in ([*contexts, *targets], swapped)]
 
 
 def _boxes(draw: random.Random, numops: int) -> dict:
@@ -94,8 +92,5 @@ def _boxes(draw: random.Random, numops: int) -> dict:
 def _property(draw: random.Random) -> dict:
     first, second = draw.sample(THINGS, 2)
     phrase = draw.choice(("is very big.", "can run.", "has a long tail."))
-    return {
-        "property_phrase": phrase,
-        "prefix_acceptable": f"A {first}",
-        "prefix_unacceptable": f"A {second}",
-    }
+    prefixes = {"prefix_acceptable": f"A {first}", "prefix_unacceptable": f"A {second}"}
+    return {"property_phrase": phrase} | prefixes

@@ -55,6 +55,8 @@ SMALL_RUN: dict[str, dict[str, Any]] = {
     "train": {"batch_size": 8, "logging_steps": 2, "save_steps": 2, "torch_compile": False},
 }
 """Sections of the configuration of a run that is trained in a second."""
+FEW_TASKS = ["transitivity", "wh_gap"]
+"""Of the 17 of the embedded pairs; all rows of a run are written again after each."""
 
 
 def small_run(folder: Path | str, **sections: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -251,8 +251,8 @@ def _at_point(cell: RunCell, trial: Trial) -> RunCell:
     """Make the tuning run of a cell at one point; it is not scored, as its held-out loss decides."""
     tuning_run = with_values(cell, trial.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in trial.point.items()))
-    nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": ()})
-    return replace(tuning_run, stage=TUNE, evaluation=nothing, places=places)
+    none = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "pair_tasks": None})
+    return replace(tuning_run, stage=TUNE, evaluation=none, places=places)
 
 
 def _template(trial: Trial, untuned: Sequence[RunCell]) -> RunCell:

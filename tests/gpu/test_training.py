@@ -110,11 +110,9 @@ def test_a_resumed_run_is_the_whole_one_up_to_rounding(family, tiny):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_deterministic_runs_are_equal_to_the_bit(family, tiny):
+    configs = (tiny(family, "--run-name", name, "--train.deterministic") for name in ("one", "two"))
     try:
-        one, two = (
-            weights(train(tiny(family, "--run-name", name, "--train.deterministic")))
-            for name in ("one", "two")
-        )
+        one, two = map(weights, map(train, configs))
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(two[name], weight) for name, weight in one.items())

@@ -229,10 +229,8 @@ def tinystories(hub: StandIn, shared_data: Path, tmp_path: Path) -> Path:
     """Publish real stories at the pinned revision, and others at a newer one of the branch main."""
     newer = {"train": [{"text": "Not these."}] * 300, "validation": [{"text": "Nor these."}] * 50}
     hub.publish("datasets", TINYSTORIES, write_data_set(tmp_path / "newer", {"default": newer}))
-    texts = {
-        split: read_jsonl(shared_data / f"tinystories/{split}.jsonl.gz", 300)
-        for split in ("train", "validation")
-    }
+    files = shared_data / "tinystories"
+    texts = {split: read_jsonl(files / f"{split}.jsonl.gz", 300) for split in ("train", "validation")}
     folder = write_data_set(tmp_path / "stories", {"default": texts})
     (folder / "TinyStories-train.txt").write_text("not this one")
     hub.publish("datasets", TINYSTORIES, folder, branch="pinned", commit=TINYSTORIES_REVISION)

@@ -22,6 +22,7 @@ from slurm import launch
 from slurm.commands import study_run
 from slurm.study.cells import Cell
 from slurm.worker import run_cells
+from tests.cases import FEW_TASKS
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +100,7 @@ def write_study() -> Callable[..., Path]:
                 "train": {"save_steps": 2, "logging_steps": 1, "torch_compile": False},
                 "output": {"runs_dir": str(folder / "runs")},
             },
-            "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+            "evaluation": {"suites": ["embedded-pairs"], "pair_tasks": FEW_TASKS, "max_pairs": 4},
         }
         path = folder / "study.yaml"
         path.write_text(yaml.safe_dump(deep_merge(content, changes), sort_keys=False), encoding="utf-8")

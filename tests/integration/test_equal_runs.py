@@ -31,7 +31,7 @@ from pretrain.model import objective
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
-from tests.cases import first_is_fast
+from tests.cases import first_is_fast, small_run
 from tests.processes import forkserver, write_output_to
 
 STEPS = 4
@@ -62,19 +62,13 @@ def runs_dir(tmp_path_factory) -> Path:
 
 
 def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> ResolvedConfig:
-    base = {
-        "model": {
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "window_size": 9,
-            "hidden_dropout": 0,
-            "attention_dropout": 0,
-        },
-        "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-        "optim": {"learning_rate": 0.01, "max_steps": STEPS, "adam_epsilon": 1e-3},
-        "train": {"batch_size": 8, "logging_steps": 1, "torch_compile": False},
-        "output": {"runs_dir": str(runs_dir), "run_name": name},
-    }
+    base = small_run(
+        runs_dir,
+        model={"intermediate_size": 48, "hidden_dropout": 0, "attention_dropout": 0},
+        optim={"max_steps": STEPS, "adam_epsilon": 1e-3},
+        train={"logging_steps": 1, "save_steps": 500},
+        output={"run_name": name},
+    )
     return load_config(None, ["--family", family, *flags], base)
 
 

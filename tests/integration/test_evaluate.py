@@ -14,7 +14,7 @@ from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from eval.command import find_runs, study_config
 from eval.config import EvalConfig
-from eval.evaluate import choose_workers, evaluate_run, evaluate_runs
+from eval.evaluate import evaluate_run, evaluate_runs
 from eval.finetuning import FinetuneConfig
 from eval.identity import identify_run
 from eval.protocol import ProtocolConfig
@@ -27,7 +27,7 @@ from pretrain.training.training_run import train
 from report.inputs.sources import read_source
 from scores.rows import ROW_COLUMNS, read_rows, write_rows
 from scores.run_scores import summary
-from tests.cases import first_is_fast
+from tests.cases import FEW_TASKS, first_is_fast
 
 GLUE = FinetuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
@@ -226,29 +226,7 @@ def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
     assert "validation bits_per_byte" in summary([rows]).replace("  ", " ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("RUN --suites blmp", "blimp"),
-        ("RUN --suites babylm23", "--blimp-dir FOLDER"),
-        ("RUN --suites wug", "--babylm25-dir FOLDER"),
-        ("RUN --suites blimp --protocol babylm24", "did you mean 'babylm2"),
-        ("RUN --tasks arc_esy --include-path absent", "no folder absent"),
-        ("RUN --suites glue --glue-dir absent", "no folder absent"),
-        ("RUN --suite glue --finetune.tasks rt", "rte"),
-        (f"RUN --suites embedded-pairs --pair-tasks {SIX[0]}s", f"did you mean '{SIX[0]}'"),
-        ("", "RUNS is missing"),
-        ("absent --suites embedded-pairs", "absent"),
-        ("RUN --head", "--head needs a value"),
-        ("RUN --max-pairs 0", "--max-pairs: must be at least 1 (is 0)"),
-    ],
-)
-def test_mistakes_are_told_and_end_with_status_two(evaluate, capsys, arguments, message):
-    assert evaluate(*arguments.split()) == 2
-    assert message in capsys.readouterr().err
-
-
-OF_STUDY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
+OF_STUDY = PAIRS.model_copy(update={"pair_tasks": tuple(FEW_TASKS), "embedded_pairs_per_paradigm": 4})
 
 
 @pytest.fixture
@@ -281,7 +259,7 @@ def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_th
     for run, (rows, items) in zip(runs, alone, strict=True):
         pd.testing.assert_frame_equal(outcome.rows[run], rows)
         pd.testing.assert_frame_equal(results(run)[1], items)
-    assert len(outcome.failures) == 17
+    assert len(outcome.failures) == len(FEW_TASKS)
     for failure in outcome.failures:
         assert failure.run_dir == broken
         assert isinstance(failure.error, UsageError)
@@ -311,12 +289,7 @@ def test_a_study_names_what_is_not_trained(study, tmp_path):
         find_runs([])
 
 
-@pytest.mark.parametrize(("num_runs", "most"), [(0, 1), (1, 1), (3, 3)])
-def test_no_more_workers_than_runs(num_runs, most):
-    assert 1 <= choose_workers(num_runs, "cpu") <= most
-
-
-FOUR = ("--suites", "embedded-pairs", "--max-pairs", "4")
+FOUR = ("--suites", "embedded-pairs", "--pair-tasks", *FEW_TASKS, "--max-pairs", "4")
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +300,7 @@ def scored(tmp_path_factory, write_run) -> Path:
         folder = write_run(runs_dir, ffn=ffn, seed=seed, run_name=name)
         write_completion(RunFolder(folder), {}, "")
     runs, notes = find_runs([runs_dir / "test"])
-    config = EvalConfig(suites=("embedded-pairs",), max_pairs=4)
+    config = EvalConfig(suites=("embedded-pairs",), pair_tasks=tuple(FEW_TASKS), max_pairs=4)
     outcome = evaluate_runs(runs, config, num_workers=1, progress=False)
     assert (len(outcome.rows), outcome.failures, notes) == (3, [], [])
     return runs_dir / "test"

@@ -19,7 +19,7 @@ import pytest
 from base.errors import run_cli
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
-from tests.cases import first_is_fast
+from tests.cases import FEW_TASKS, first_is_fast
 from tests.processes import forkserver, run_command, write_output_to
 
 TINY = [
@@ -237,11 +237,14 @@ def training(runs: Path, ffn: str = "gelu") -> tuple[str, ...]:
     return ("pretrain.train", *TINY, *short, "--runs-dir", str(runs), "--ffn", ffn)
 
 
+PAIRS = ("--suites", "embedded-pairs", "--pair-tasks", *FEW_TASKS, "--workers", "1")
+
+
 @pytest.fixture(scope="module")
 def scored_runs(tmp_path_factory) -> Path:
     """A study on a disk with room."""
     runs = tmp_path_factory.mktemp("undisturbed") / "runs"
-    score = ("eval", str(runs / "s"), "--suites", "embedded-pairs", "--max-pairs", "4", "--workers", "1")
+    score = ("eval", str(runs / "s"), *PAIRS, "--max-pairs", "4")
     for command in (training(runs), training(runs, "relu"), score):
         done = run_command(*command)
         assert done.returncode == 0, done.stderr
@@ -272,7 +275,7 @@ def test_a_read_only_archive_is_read_and_what_would_write_says_so(scored_runs, t
         done = run_command(*command)
         assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)
     other_texts = (*training(runs, "silu"), "--data.validation-fraction", "0.1")
-    more_pairs = ("eval", f"{runs}/s", "--suites", "embedded-pairs", "--max-pairs", "5", "--workers", "1")
+    more_pairs = ("eval", f"{runs}/s", *PAIRS, "--max-pairs", "5")
     report = ("report", f"{runs}/s", "--out", f"{runs}/out")
     for command in (training(runs, "silu"), other_texts, more_pairs, report):
         assert_one_line(run_command(*command), "Read-only file system")

@@ -20,7 +20,7 @@ from pretrain.training import knots
 from pretrain.training.knots import NUM_TOKENS
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
-from tests.cases import first_is_fast
+from tests.cases import first_is_fast, small_run
 from tests.interrupted import train_until
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
@@ -40,19 +40,13 @@ def tiny(runs_dir, request):
     """Make a small run's configuration; each test has a study of its own."""
 
     def _tiny(ffn: str, *flags: str) -> ResolvedConfig:
-        base = {
-            "model": {"hidden_size": 16, "intermediate_size": 12, "window_size": 9, "num_hidden_layers": 1},
-            "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
-            "optim": {"learning_rate": 0.01, "max_steps": 8},
-            "train": {
-                "batch_size": 8,
-                "logging_steps": 1,
-                "eval_steps": 2,
-                "save_steps": 1,
-                "torch_compile": False,
-            },
-            "output": {"runs_dir": str(runs_dir), "study": re.sub(r"\W+", "-", request.node.name)},
-        }
+        base = small_run(
+            runs_dir,
+            model={"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 1},
+            optim={"max_steps": 8},
+            train={"logging_steps": 1, "eval_steps": 2, "save_steps": 1},
+            output={"study": re.sub(r"\W+", "-", request.node.name)},
+        )
         return load_config(None, ["--ffn", ffn, *flags], base)
 
     return _tiny

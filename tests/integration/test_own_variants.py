@@ -26,7 +26,7 @@ from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import load_study
 from slurm.worker import run_cells
-from tests.cases import forget_variants
+from tests.cases import FEW_TASKS, forget_variants
 from tests.processes import run_command
 
 TINY = [
@@ -125,7 +125,7 @@ FORMULA = "a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere"
 
 
 def pairs(number: int) -> EvalConfig:
-    return EvalConfig(suites=("embedded-pairs",), max_pairs=number)
+    return EvalConfig(suites=("embedded-pairs",), pair_tasks=tuple(FEW_TASKS), max_pairs=number)
 
 
 @pytest.mark.usefixtures("own_variants")
@@ -229,7 +229,7 @@ def test_an_unfinished_run_is_not_continued_with_another_formula(tmp_path, other
 def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, evaluate, other_formula, capsys):
     swish, gelu = make_run(), make_run(ffn="gelu")
     before = source_fingerprint("swish")
-    pairs = ("--suites", "embedded-pairs", "--max-pairs", "4")
+    pairs = ("--suites", "embedded-pairs", "--pair-tasks", *FEW_TASKS, "--max-pairs", "4")
     assert evaluate(swish, *pairs) == 0
     rows = (swish / "eval/rows.parquet").read_bytes()
     other_formula()
@@ -238,7 +238,7 @@ def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, eva
     told = capsys.readouterr()
     assert f"was trained through another 'swish' (source {before}, now" in told.out + told.err
     # In this process, as another one would not know of the changed formula.
-    one_process = ("--suites", "embedded-pairs", "--max-pairs", "5", "--workers", "1")
+    one_process = (*pairs[:-1], "5", "--workers", "1")
     assert evaluate(swish, gelu, *one_process) == 2
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
     assert line.startswith(f"error: {swish} was trained through another 'swish'")

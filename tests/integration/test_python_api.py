@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM
 
 import ffn_ablations as ffa
 from ffn_variants import FFN_VARIANTS, FFNSpec
+from tests.cases import FEW_TASKS
 from tests.processes import run_command
 
 CONFIG: dict[str, Any] = {
@@ -30,7 +31,7 @@ CONFIG: dict[str, Any] = {
     "optim": {"max_steps": 30},
     "train": {"logging_steps": 5, "eval_steps": 10, "batch_size": 4, "torch_compile": False},
 }
-PAIRS = {"suites": "embedded-pairs", "max_pairs": 5}
+PAIRS = {"suites": "embedded-pairs", "pair_tasks": FEW_TASKS, "max_pairs": 5}
 
 
 def weights(run: ffa.Run) -> bytes:
@@ -138,7 +139,7 @@ def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(tm
     run = ffa.train(CONFIG, ffn=place, runs_dir=tmp_path, optim={"max_steps": 2})
     assert run.variant == "own-squash"
     assert run.load()[0].config.ffn == "own-squash"
-    pairs = ffa.evaluate(run, **PAIRS, pair_tasks=["wh_gap"])
+    pairs = ffa.evaluate(run, **PAIRS | {"pair_tasks": ["wh_gap"]})
     assert pairs.benchmark.tolist() == ["held-out-loss", "embedded-pairs"]
 
 
@@ -306,7 +307,7 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train(CONFIG, ffn=torch.relu), "give the class itself"),
         (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.variants(hidden_size=0), "must be from 1"),
-        (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),
+        (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, max_steps=1, warmup_steps=3), "warmup_steps"),
         (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
         (lambda runs: ffa.evaluate(runs, suites=["blip"]), "suites: 'blip'; did you mean 'blimp'?"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cases import FEW_TASKS
 from tests.processes import run_command
 
 TAKES_LONG = "ffn-ablations train gpt-neo"
@@ -45,7 +46,7 @@ def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (folder / "tiny.yaml").write_text(yaml.safe_dump(tiny), encoding="utf-8")
     study = tmp_path / "examples/my-study.yaml"
     content = yaml.safe_load(study.read_text(encoding="utf-8")) | {"seeds": [1, 2]}
-    content["evaluation"]["max_pairs"] = 4
+    content["evaluation"] |= {"max_pairs": 4, "pair_tasks": FEW_TASKS}
     study.write_text(yaml.safe_dump(content), encoding="utf-8")
     for program in ("sbatch", "srun"):  # a dry run looks for them and starts neither
         (tmp_path / program).touch(0o755)
@@ -59,7 +60,13 @@ def small(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.ci
 @pytest.mark.usefixtures("own_variants")
 def test_every_command_runs_on_a_small_model(readme: str, small: Path, run_study: Callable[..., int]) -> None:
-    """Without those about the zoo, which test_shipped_studies.py has, and those of accelerate."""
+    """Without those about the zoo, which test_shipped_studies.py has, and those of accelerate.
+
+    Each run is scored on one paradigm.
+    """
+    readme = readme.replace('=["embedded-pairs"]', '=["embedded-pairs"], pair_tasks=["wh_gap"]')
+    readme = readme.replace(" embedded-pairs ", " embedded-pairs --pair-tasks wh_gap ")
+    assert readme.count("wh_gap") == 2
     for command in commands(readme):
         words = shlex.split(command)
         if words[0] != "ffn-ablations" or "zoo" in command or command.startswith(TRIES):

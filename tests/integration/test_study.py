@@ -139,7 +139,7 @@ def told(study: Path) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
 
 @pytest.mark.slow
 def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path, write_study, run_study, capsys):
-    file = write_study(tmp_path, tune=TUNE, evaluation={"suites": []})
+    file = write_study(tmp_path, tune=TUNE, evaluation={"suites": [], "pair_tasks": None})
     study = tmp_path / "runs" / "study"
 
     def run(*flags: str) -> str:

@@ -122,8 +122,8 @@ def hostile(make_run, mark: Path) -> Path:
 
 READING = """
 slurm.status {study}
-eval {study} --suites embedded-pairs
-eval {run} --suites embedded-pairs embedded-glue
+eval {study} --suites embedded-pairs --pair-tasks wh_gap
+eval {run} --suites embedded-pairs embedded-glue --pair-tasks wh_gap
 report {study} --out {study}/report
 eval.push {run} --repo me/model --dry-run {study}/pushed
 pretrain.generate {run}

@@ -17,6 +17,7 @@ import yaml
 
 from slurm.cluster import cells_name, report_name
 from slurm.commands import study_run, study_status
+from tests.cases import FEW_TASKS
 from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
@@ -58,7 +59,7 @@ class TinyStudy:
             "variants": list(variants),
             "seeds": list(seeds) if isinstance(seeds, tuple) else seeds,
             "config": CONFIG | dict(config or {}),
-            "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+            "evaluation": {"suites": ["embedded-pairs"], "pair_tasks": FEW_TASKS, "max_pairs": 4},
             **({"tune": dict(tune)} if tune else {}),
         }
         self.file = folder / "tiny.yaml"

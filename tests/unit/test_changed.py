@@ -23,6 +23,9 @@ FILES = {
 }
 
 
+SEES_ALL = {"test_repository": 2}
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     for name, text in FILES.items():
@@ -39,11 +42,8 @@ def small(tmp_path: Path) -> Path:
     [
         ("pack/outer.py", {"pack/test_outer": 1, "test_repository": 2, "pack/test_by_name": 2}),
         # through the package that passes it on, which is no step
-        (
-            "pack/inner.py",
-            {"pack/test_inner": 1, "test_repository": 2, "pack/test_outer": 2, "pack/test_by_name": 3},
-        ),
-        ("pack/page.css", {"test_repository": 2, "pack/test_by_name": 2}),
+        ("pack/inner.py", {"pack/test_inner": 1, **SEES_ALL, "pack/test_outer": 2, "pack/test_by_name": 3}),
+        ("pack/page.css", {**SEES_ALL, "pack/test_by_name": 2}),
         ("configs/studies/two-seeds.yaml", {"pack/test_configs": 1, "test_repository": 2}),
         ("tests/unit/pack/test_outer.py", {"pack/test_outer": 0, "test_repository": 2}),
     ],

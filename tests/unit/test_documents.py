@@ -119,6 +119,8 @@ class Addresses(HTMLParser):
         names = ("src", "srcset", "data", "poster", *(("href",) if tag == "link" else ()))
         self.fetched += [values[name] for name in names if name in values]
         assert tag not in ("script", "iframe", "object")
+        assert not any(name.startswith("on") for name in values)
+        assert values.get("href", "#").startswith(("#", "data:"))
         if tag == "img":
             self.alternatives.append(values["alt"])
 
@@ -151,6 +153,8 @@ def test_a_page_has_its_files_and_comes_out_the_same_again(kind: str, tmp_path: 
     assert set(re.findall(r"\]\(figures/(.*?)\.svg\)", text)) == figures
 
     html = (folder / f"{stem}.html").read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>")
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1"' in html
     addresses = Addresses(html)
     assert all(address.startswith("data:") for address in addresses.fetched)
     assert len(addresses.alternatives) == len(figures)

@@ -84,10 +84,7 @@ SIZES = {
     "num_hidden_layers": 2,
     "max_position_embeddings": 64,
 }
-OF_FAMILY: dict[str, dict[str, Any]] = {
-    "gpt_neo": {"window_size": 7},
-    "roberta": {"max_position_embeddings": 65},
-}
+OF_FAMILY: dict[str, dict] = {"gpt_neo": {"window_size": 7}, "roberta": {"max_position_embeddings": 65}}
 
 
 class Tester:

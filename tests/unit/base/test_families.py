@@ -82,10 +82,4 @@ def test_an_unknown_family_is_refused_and_a_foreign_one_keeps_its_name() -> None
     with pytest.raises(UsageError, match="unknown family 'gptneo'; did you mean 'gpt_neo'"):
         get_family("gptneo")
     assert family_of("bert") is None
-    assert [family_label(name) for name in (*FAMILIES, "bert")] == [
-        "GPT-Neo",
-        "RoBERTa",
-        "T5",
-        "Llama",
-        "bert",
-    ]
+    assert list(map(family_label, (*FAMILIES, "bert"))) == ["GPT-Neo", "RoBERTa", "T5", "Llama", "bert"]

@@ -31,12 +31,8 @@ def stock_model() -> Callable[..., PreTrainedModel]:
 
     def make(objective: str, vocab_size: int = 10_000, num_positions: int = 64) -> PreTrainedModel:
         torch.manual_seed(0)
-        sizes = {
-            "vocab_size": vocab_size,
-            "hidden_size": 16,
-            "intermediate_size": 32,
-            "initializer_range": 0.3,
-        }
+        sizes = {"vocab_size": vocab_size, "hidden_size": 16, "initializer_range": 0.3}
+        sizes["intermediate_size"] = 32
         if objective == "causal":
             depth = {"num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}
             places = {"max_position_embeddings": num_positions, "window_size": num_positions // 2}
@@ -45,15 +41,8 @@ def stock_model() -> Callable[..., PreTrainedModel]:
             depth = {"num_hidden_layers": 2, "num_attention_heads": 2, "type_vocab_size": 1}
             places = {"max_position_embeddings": num_positions + 1}
             return RobertaForMaskedLM(RobertaConfig(**sizes, **depth, **places, **IDS)).eval()
-        sizes = {
-            "d_model": 16,
-            "d_kv": 8,
-            "d_ff": 24,
-            "num_layers": 2,
-            "num_heads": 2,
-            "initializer_factor": 3.0,
-        }
-        ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 2}
+        sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+        ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 2, "initializer_factor": 3.0}
         config = T5Config.from_dict({"vocab_size": vocab_size, **sizes, **ids})
         config.max_position_embeddings = num_positions
         return T5ForConditionalGeneration(config).eval()

@@ -13,7 +13,7 @@ import pytest
 from base.errors import UsageError
 from base.files import PACKAGES
 from eval.config import EvalConfig
-from ffn_ablations.cli import COMMANDS, find_command, main, overview
+from ffn_ablations.cli import COMMANDS, main, overview
 from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
 
@@ -55,22 +55,6 @@ def test_no_module_but_two_runs_by_itself() -> None:
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
     }
     assert running - {"slurm/worker.py"} == {"ffn_ablations/__main__.py", "pretrain/train.py"}
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("trani", "did you mean train?"),
-        ("study sttus runs/x", "did you mean study status?"),
-        ("status", "did you mean study status?"),
-        ("sudy", "did you mean study run?"),
-        ("xyzzy", "ffn-ablations --help lists all"),
-    ],
-)
-def test_a_mistyped_name_is_answered_with_the_closest(words: str, told: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(told)):
-        find_command(words.split())
-    assert find_command(["train", *words.split()]) == (COMMANDS["train"], words.split())
 
 
 def test_the_page_of_commands_lists_them_all() -> None:

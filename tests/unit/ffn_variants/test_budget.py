@@ -32,11 +32,8 @@ NOT_MATCHABLE = (WIDTHLESS, "no-ffn")
 """Their cost does not depend on the width."""
 MATCHABLE = [name for name in FFN_VARIANTS if name not in NOT_MATCHABLE]
 # All that these do is elementwise, in no matrix product: the parameters that a token is multiplied with.
-ELEMENTWISE = {
-    "spline-kan": ("coefficients",),
-    "wav-kan": ("weight",),
-    "mlp-edge": ("inner_weight", "outer_weight"),
-}
+ELEMENTWISE = {"spline-kan": ["coefficients"], "wav-kan": ["weight"]}
+ELEMENTWISE["mlp-edge"] = ["inner_weight", "outer_weight"]
 
 
 def parameters(ffn: str, width: int, **options) -> int:
@@ -228,9 +225,8 @@ def test_one_width_is_one_run_however_it_was_chosen(base):
     assert run_dir(budget) == run_dir(given)
     assert run_dir(budget) != run_dir(load_config(base, ["--ffn", "kan"]))
     for ffn in ("gelu", "relu"):  # as many parameters as the baseline at its own width: the plain run
-        assert run_dir(load_config(base, ["--ffn", ffn, "--ffn-budget", "params"])) == run_dir(
-            load_config(base, ["--ffn", ffn])
-        )
+        budget = load_config(base, ["--ffn", ffn, "--ffn-budget", "params"])
+        assert run_dir(budget) == run_dir(load_config(base, ["--ffn", ffn]))
 
 
 def test_table_shows_the_width_of_each_variant():
@@ -249,16 +245,11 @@ def test_table_shows_the_width_of_each_variant():
 def test_plan_says_what_was_matched_and_how_well(repository, tmp_path):
     flags = ["--ffn", "kan", "--ffn-budget", "params", "--runs-dir", str(tmp_path)]
     plan = describe_run(load_config(repository / "configs" / "gpt-neo.yaml", flags))
-    assert (
-        "FFN              kan, intermediate_size 103 (params budget): 1,054,720 parameters a layer "
-        "(gelu at 1024: 1,050,112, +0.4%)"
-    ) in plan
+    assert "  kan, intermediate_size 103 (params budget): 1,054,720 parameters a layer" in plan
+    assert " (gelu at 1024: 1,050,112, +0.4%)" in plan
     # 2 (512 x 103 x 2 x 9) in each of two FFNs; 2 (4 x 512^2) and 4 x 512 x 512 in attention; the head.
     total = 2 * 2 * 512 * 103 * 2 * 9 + 2 * 2 * 4 * 512**2 + 2 * 4 * 512 * 512 + 2 * 512 * 10_000
-    assert (
-        f"forward FLOPs    {total / 1e6:.2f} M a token; FFN 1.898 M a layer (gelu at 1024: 2.097 M, -9.5%)"
-        in (plan)
-    )
+    assert f"  {total / 1e6:.2f} M a token; FFN 1.898 M a layer (gelu at 1024: 2.097 M, -9.5%)" in plan
 
 
 def test_a_run_records_what_it_costs():

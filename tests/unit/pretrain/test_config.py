@@ -57,12 +57,6 @@ def test_rows_of_a_step_are_not_those_of_a_pass(write, train, flags, rows):
     assert load_config(write(f"train: {{{train}}}"), flags).train.batch_size == rows
 
 
-def test_passes_of_a_step_are_not_given(write):
-    path = write("train: {batch_size: 32, gradient_accumulation_steps: 2}")
-    with pytest.raises(UsageError, match=r"train.gradient_accumulation_steps follows from train.batch_size"):
-        load_config(path)
-
-
 VARIANTS = """
 model: {ffn: gelu, intermediate_size: 64, hidden_size: 32}
 variants:
@@ -225,11 +219,6 @@ def test_one_number_is_a_seed_and_not_how_many(text: str, capsys: pytest.Capture
     configs_of_seeds(read_flags(TrainArgs, ["--seeds", text]))
     note = f"note: --seeds {text} is seed {text} alone; --seeds 1-{text} are {text} seeds\n"
     assert capsys.readouterr().out == (note if text in ("42", "2") else "")
-
-
-def test_nothing_typed_is_no_training() -> None:
-    with pytest.raises(UsageError, match=r"^usage: ffn-ablations train \[CONFIG\]"):
-        configs_of_seeds(read_flags(TrainArgs, []))
 
 
 # Checks of a run before anything is built.

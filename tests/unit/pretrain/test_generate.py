@@ -36,10 +36,8 @@ def run(tmp_path_factory):
 
 
 def load(path: Path):
-    return (
-        AutoModelForCausalLM.from_pretrained(path / "model").eval(),
-        AutoTokenizer.from_pretrained(path / "model"),
-    )
+    model = AutoModelForCausalLM.from_pretrained(path / "model")
+    return model.eval(), AutoTokenizer.from_pretrained(path / "model")
 
 
 def test_greedy_text_is_the_argmax_of_one_forward_pass_per_token(run):

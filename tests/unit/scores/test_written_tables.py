@@ -43,20 +43,6 @@ def test_a_column_of_spreads_beside_means_is_told_but_not_that_of_a_run_over_its
     assert list(found.rows.score) == [70, 66]
 
 
-@pytest.mark.parametrize(
-    ("text", "cure"),
-    [
-        ('variant,seed,acc\ngelu,1,"70,5"\nkan,1,"66,5"\n', "decimal point"),
-        ('variant,seed,ppl\ngelu,1,"1,200.5"\nkan,1,"1,300.5"\n', "between thousands"),
-        ("variant,seed,acc\ngelu,1,70\nGELU,1,71\n", "variants GELU and gelu"),
-        ("variant,seed,benchmark,score\ngelu,1,BLiMP,70\nkan,1,blimp,71\n", "benchmarks BLiMP and blimp"),
-    ],
-)
-def test_what_may_mean_two_things_is_refused_with_its_cure(text: str, cure: str, tmp_path: Path):
-    with pytest.raises(UsageError, match=cure):
-        source(tmp_path, text)
-
-
 @pytest.mark.parametrize("cells", [("1", "2"), ("seed1", "seed2"), ("Seed 1", "Seed 2"), ("s1", "run_2")])
 @pytest.mark.parametrize("separator", [",", "|", "\t"])
 def test_seeds_by_number_or_name_under_a_line_of_comment(cells, separator, tmp_path):
@@ -85,18 +71,3 @@ def test_a_scale_may_be_said_of_one_metric(tmp_path: Path):
 
 
 MEANS = {"gelu": 72.0, "kan": 62.0}
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"scale": ("ac=fraction",)}, "metric in --scale 'ac'; did you mean 'acc'"),
-        ({"scale": ("acc=fracton",)}, "did you mean 'fraction'"),
-        ({"scale": ("acc=fraction", "acc=percent")}, "--scale says two of acc"),
-        ({"scale": ("acc=fraction", "blimp=fraction")}, "blimp of model gelu is 73, which is no fraction"),
-    ],
-)
-def test_flags_of_single_metrics_that_do_not_fit(flags: dict[str, Any], message: str, tmp_path: Path):
-    (tmp_path / "a.csv").write_text(MIXED)
-    with pytest.raises(UsageError, match=message):
-        analysed(tmp_path / "a.csv", **flags)

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from base.errors import UsageError
 from slurm import cluster
@@ -41,33 +40,6 @@ def test_times_are_read_as_sbatch_reads_them(time: str, minutes: int) -> None:
 def test_no_time(time: str) -> None:
     with pytest.raises(ValueError, match="is not minutes"):
         minutes_of(time)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"partitoin": "gpu"}, "partitoin"),
-        ({"time": "soon"}, "'soon' is not minutes"),
-        ({"nodes": 0}, "nodes"),
-        ({"time": 2, "signal_delay_s": 120}, "told to save at its start"),
-        *(
-            ({"additional_parameters": {name: "x"}}, f"{name} is how a study finds its jobs again")
-            for name in ("job-name", "job_name", "array", "dependency")
-        ),
-        *(
-            ({"additional_parameters": {name: 4}}, f"{name} is a field of the preset")
-            for name in ("cpus-per-task", "time")
-        ),
-        ({"additional_parameters": {"mail-type": ["END", "FAIL"]}}, "mail-type"),
-    ],
-)
-def test_mistakes_in_a_preset_name_the_file_and_the_key(content: dict, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "site.yaml"
-    path.write_text(yaml.safe_dump(content))
-    with pytest.raises(UsageError, match=message) as caught:
-        load_preset(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture

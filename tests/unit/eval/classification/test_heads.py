@@ -132,23 +132,6 @@ def test_a_value_that_an_option_does_not_take_is_a_usage_error(name, option):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("frozen-looking", "unknown head"),
-        ("swipe pooling=mean", "Available: max, gated-max, sum, gated-sum"),
-        ("swipe segments=words", "Available: windows, sentences, turns"),
-        ("swipe num_layers=-1", "at least 0"),
-        ("swipe size=3", "unknown option of head 'swipe'"),
-        ("default width=3", "takes no options"),
-    ],
-)
-def test_what_no_head_takes_is_named(text, message):
-    with pytest.raises(UsageError, match=message):
-        check_head(parse_head(text))
-    assert head_name("kan grid_size=inf colour=red") == "kan colour=red grid_size=inf"
-
-
 # The published counts (Al Imran and Ishmam 2024, Table 4), in thousands: labels, FR-KAN, width, MLP.
 PUBLISHED = {
     "AgNews": (4, 30.7, 40, 30.9),

@@ -279,11 +279,9 @@ def test_a_label_that_training_never_saw(write):
 
 def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too(write):
     tokenizer = train_tokenizer(iter(stories(20, 0)), 300)
-    for train, expected in (
-        (ROWS, ([0, 1], [1])),
-        ([*ROWS, {"text": "it blew", "label": "fair"}], ([0, 2, 1], [2])),
-    ):
-        task = find_task(write(train, ROWS[1:]), CONFIG)
+    fair = {"text": "it blew", "label": "fair"}
+    for more, expected in (([], ([0, 1], [1])), ([fair], ([0, 2, 1], [2]))):
+        task = find_task(write([*ROWS, *more], ROWS[1:]), CONFIG)
         data = read_task_data([task], tokenizer, 32, CONFIG, task.finetuning(CONFIG.finetune))
         assert (data.train.labels.tolist(), data.validation["weather"].labels.tolist()) == expected
 

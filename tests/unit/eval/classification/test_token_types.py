@@ -5,14 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    AutoModel,
-    BertConfig,
-    BertModel,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-)
+from transformers import AutoModel, BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast, T5Config
 
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, load_for_task
 from eval.classification.data import read_task_data
@@ -42,10 +35,8 @@ def make_tokenizer(**options) -> PreTrainedTokenizerFast:
     pieces = [*SPECIAL.values(), *letters, *(f"##{letter}" for letter in letters), *".,?!'", "film", "good"]
     vocab = {piece: number for number, piece in enumerate(pieces)}
     backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = (
-        normalizers.BertNormalizer(),
-        pre_tokenizers.BertPreTokenizer(),
-    )
+    backend.normalizer = normalizers.BertNormalizer()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",

@@ -157,10 +157,8 @@ def test_entity_tracking_is_scored_as_by_the_pipeline(
     task = find_suite_tasks("entity-tracking", config)[0]
     result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
     rows = evenly_spaced(task.load_rows(), num_items)
-    expected = [
-        [completion_score(objective, row["input_prefix"], option) for option in row["options"]]
-        for row in rows
-    ]
+    starts = [(row["input_prefix"], row["options"]) for row in rows]
+    expected = [[completion_score(objective, start, end) for end in options] for start, options in starts]
     for scores, wanted in zip(result.items["scores"], expected, strict=True):
         np.testing.assert_allclose(scores, wanted, rtol=0, atol=2e-4)
     is_right = np.array([np.argmax(wanted) == 0 for wanted in expected])

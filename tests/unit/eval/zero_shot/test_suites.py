@@ -50,12 +50,7 @@ def test_thirteen_labels_are_twelve_phenomena(real):
 
 @pytest.mark.parametrize(
     ("suite", "num_tasks", "num_items"),
-    [
-        ("babylm23", 17, 57_812 + 5_468),
-        ("blimp-fast", 67, 13_400),
-        ("entity-tracking", 3, 9_483),
-        ("wug", 1, 200),
-    ],
+    [("babylm23", 17, 63_280), ("blimp-fast", 67, 13_400), ("entity-tracking", 3, 9_483), ("wug", 1, 200)],
 )
 @pytest.mark.ci
 def test_the_suites_of_the_real_data_are_complete(real, suite, num_tasks, num_items):
@@ -118,10 +113,7 @@ def test_the_embedded_pairs_follow_their_seed():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (
-            [{"sentence_good": "a", "sentence_bad": "b"}, {"sentence_bad": "b"}],
-            "row 2: no column 'sentence_g",
-        ),
+        ([{"sentence_good": "a", "sentence_bad": "b"}, {"sentence_bad": "b"}], "row 2: no column 'sentence_"),
         ([{"sentence_good": " ", "sentence_bad": "b"}], "row 1: sentence_good is not a text: ' '"),
         ([{"sentence_good": "a", "sentence_bad": 3}], "row 1: sentence_bad is not a text: 3"),
         (["text"], "row 1: not a JSON object"),
@@ -177,10 +169,8 @@ def test_the_layouts_of_the_original_pipelines_are_understood(shared_data, tmp_p
     assert len(find_suite_tasks("babylm23", EvalConfig(blimp_dir=tmp_path))) == 17
     sets = shared_data / "babylm2025"
     nouns = "wug_adj_nominalization"
-    places = {
-        f"entity_tracking_{name}": f"entity_tracking/{name}"
-        for name in ("regular", "ambiref", "move_contents")
-    }
+    kinds = ("regular", "ambiref", "move_contents")
+    places = {f"entity_tracking_{name}": f"entity_tracking/{name}" for name in kinds}
     for ours, theirs in (places | {nouns: f"{nouns}/{nouns}"}).items():
         write_lines(tmp_path / "full_eval" / f"{theirs}.jsonl", read_rows(sets / f"{ours}.jsonl.gz", ())[:5])
     rows = read_rows(sets / "blimp_fast.jsonl.gz", ("UID",))

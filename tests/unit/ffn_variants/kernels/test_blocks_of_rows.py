@@ -255,9 +255,6 @@ def waves(x, weight, phase):
     return (weight * (x.unsqueeze(1) + phase).sin()).sum(-1)
 
 
-NAME = name_of(waves)
-
-
 def sums_and_gradients(x, *parameters):
     x, *parameters = (t.clone().requires_grad_() for t in (x, *parameters))
     y = edge_sums(waves, x, *parameters)
@@ -287,12 +284,7 @@ def test_bf16_edge_sums_over_blocks_are_in_float32(monkeypatch, error):
         assert error(a, b) < 1e-2
 
 
-EXPERTS = {
-    "all used": [0, 3, 1, 1, 2, 0, 3],
-    "two idle": [2, 2, 0, 2, 0, 0, 0],
-    "one": [1] * 7,
-    "no rows": [],
-}
+EXPERTS = {"all used": [0, 3, 1, 1, 2, 0, 3], "two idle": [2, 2, 0, 2, 0, 0, 0], "one": [1] * 7, "none": []}
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,10 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from transformers import (
-    AutoModel,
-    AutoModelForSequenceClassification,
-    T5ForSequenceClassification,
-)
+from transformers import AutoModel, AutoModelForSequenceClassification, T5ForSequenceClassification
 
 from base.families import AUTO_CLASSES
-from ffn_variants import (
-    FAMILIES,
-    FFN_VARIANTS,
-    UsageError,
-    build_config,
-    build_model,
-    count_parameters,
-)
+from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model, count_parameters
 from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
 from tests.cases import KINDS, in_turn
@@ -216,16 +205,6 @@ def test_weights_outside_the_ffn_are_those_of_the_seed(family):
         assert list(weights) == list(reference)
         for key, value in weights.items():
             assert torch.equal(value, reference[key]), (ffn, key)
-
-
-@each_variant
-def test_another_seed_gives_other_weights(family, ffn):
-    one, two = (make(family, ffn, seed=seed) for seed in (1, 2))
-    for key, value in one.named_parameters():
-        # Vectors start at fixed values, and so do knots, gr-kan's denominators and the places of wavelets.
-        fixed = ("knots", "denominator", "translation", "scale")
-        if value.dim() >= 2 and not key.endswith(fixed):
-            assert not torch.equal(value, two.get_parameter(key)), key
 
 
 @pytest.mark.parametrize(
@@ -444,11 +423,8 @@ def test_parameter_counts_of_the_source_study(family, ffn, config, options, tota
 
 def test_source_study_sizes_are_the_defaults():
     neo, roberta, t5, llama = (build_config(family, "gelu") for family in FAMILIES)
-    assert build_config("gpt_neo", "gelu", num_hidden_layers=3).attention_layers == [
-        "global",
-        "local",
-        "global",
-    ]
+    deeper = build_config("gpt_neo", "gelu", num_hidden_layers=3)
+    assert deeper.attention_layers == ["global", "local", "global"]
     assert (neo.attention_layers, neo.window_size) == (["global", "local"], 256)
     assert neo.max_position_embeddings == 512
     assert (roberta.max_position_embeddings, roberta.type_vocab_size) == (513, 2)
@@ -464,16 +440,11 @@ def test_source_study_sizes_are_the_defaults():
     ("family", "ffn", "config", "message"),
     [
         ("gpt-neo", "gelu", {}, r"unknown family 'gpt-neo'; did you mean 'gpt_neo'\? Available"),
-        ("roberta", "swich", {}, r"unknown FFN variant 'swich'; did you mean 'swish'\?"),
-        ("roberta", "kan", {"ffn_options": {"grid": 3}}, r"unknown option of FFN variant 'kan': 'grid'"),
         ("gpt_neo", "kan", {"hiden_size": 8}, r"unknown gpt_neo config field 'hiden_size'; did you mean"),
-        ("gpt_neo", "gelu", {"hidden_size": 30}, r"30 is not a multiple of num_attention_heads 4"),
-        ("llama", "swiglu", {"hidden_size": 36, "num_attention_heads": 12}, r"3 channels, .* multiple of 24"),
         ("llama", "swiglu", {"head_dim": 5}, r"heads of 5 channels"),
         ("llama", "swiglu", {"num_key_value_heads": 3}, r"4 is not a multiple of num_key_value_heads 3"),
         ("gpt_neo", "gelu", {"activation_function": "relu"}, r"'relu' would contradict ffn 'gelu'"),
         ("t5", "gelu", {"feed_forward_proj": "gated-gelu"}, r"'gated-gelu' would contradict ffn 'gelu'"),
-        ("roberta", "relu", {"ffn_options": {"a": 1}}, r"'relu' takes no options, got 'a'"),
     ],
 )
 def test_mistakes_are_usage_errors(family, ffn, config, message):
@@ -517,14 +488,6 @@ def test_a_model_from_the_meta_device_is_initialised_as_by_the_constructor(famil
     found = tensors(model)
     assert found.keys() == wanted.keys()
     assert not [key for key, value in wanted.items() if not torch.equal(found[key], value)]
-
-
-@pytest.mark.parametrize("family", ["roberta", "t5"])
-def test_initialising_keeps_what_has_values(family):
-    model = make(family, "kan", seed=3)
-    before = {key: value.clone() for key, value in tensors(model).items()}
-    model.init_weights()
-    assert all(torch.equal(value, before[key]) for key, value in tensors(model).items())
 
 
 def test_an_ffn_alone_can_be_initialised_anew():

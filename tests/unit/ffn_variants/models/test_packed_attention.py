@@ -341,18 +341,13 @@ def test_dropout_of_weights_is_asked_for_in_training_alone(stand_in):
 
 @pytest.mark.parametrize(
     ("family", "pooling", "in_one_row"),
-    [
-        ("gpt_neo", "auto", False),
-        ("gpt_neo", "mean", True),
-        ("roberta", "auto", True),
-        ("roberta", "mean", False),
-    ],
+    [("gpt_neo", "auto", 0), ("gpt_neo", "mean", 1), ("roberta", "auto", 1), ("roberta", "mean", 0)],
 )
 def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, monkeypatch, stand_in):
     """Padded as on a GPU, too, where padding is a document of its own."""
     model, lengths = model_of(family), [LENGTH, 1, 7]
     ids = [torch.randint(4, 50, (length,)).tolist() for length in lengths]
-    batch, encoder = Encoded.from_lists(ids, [0] * len(ids)), PackedEncoder(model, in_one_row)
+    batch, encoder = Encoded.from_lists(ids, [0] * len(ids)), PackedEncoder(model, bool(in_one_row))
     found = encoder.pooled(batch, pooling)
     assert len(stand_in.calls) == (2 if pooling == "mean" else 1)
     monkeypatch.setattr(module, "takes_flash", lambda *_: False)

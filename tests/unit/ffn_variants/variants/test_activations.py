@@ -1,6 +1,5 @@
 """Activations, of a channel, a layer or a whole row, against their formulas in numpy float64."""
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 from scipy.special import expit
 from scipy.stats import norm
-from transformers.activations import XIELUActivation
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn
 from tests.references import gelu_tanh, rational
@@ -150,14 +148,6 @@ def test_ffn_is_linear_activation_linear(name):
     hidden = FORMULAS[name](x @ weights["c_fc.weight"].T + weights["c_fc.bias"], p)
     expected = hidden @ weights["c_proj.weight"].T + weights["c_proj.bias"]
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
-
-
-def test_xielu_is_that_of_transformers():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = XIELUActivation(dtype=torch.float64)
-    x = torch.linspace(-5, 5, 101, dtype=torch.float64)
-    torch.testing.assert_close(build("xielu")(x), theirs._xielu_python(x), atol=1e-6, rtol=1e-6)
 
 
 def test_xielu_begins_where_it_is_told():

@@ -11,14 +11,7 @@ import pytest
 from base.errors import UsageError
 from base.text.text_files import read_documents
 from pretrain.config import DataConfig
-from pretrain.data.corpus import (
-    check_present,
-    describe,
-    documents,
-    fingerprint,
-    held_out,
-    is_whole_hub,
-)
+from pretrain.data.corpus import check_present, describe, documents, fingerprint, held_out, is_whole_hub
 from pretrain.data.text_summary import TextSummary, doubts, in_one_line, read_through
 
 # Reading text from every source and format, and what is said of files that cannot be read.

@@ -109,13 +109,10 @@ def test_how_files_are_shared_between_splits_is_part_of_the_cache(tmp_path):
     for name, texts in zip(files, (stories(60, 0), stories(30, 1)), strict=True):
         name.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     names = list(map(str, files))
-    shares = [
-        ["--data.train-files", *names],
-        ["--data.train-files", names[0], "--data.validation-files", names[1]],
-    ]
     sizes = []
-    for flags in shares:
-        data = prepare_data(config_of(tmp_path / "runs", "--data.source", "files", *flags))
+    for flags in (names, [names[0], "--data.validation-files", names[1]]):
+        flags = ["--data.source", "files", "--data.train-files", *flags]
+        data = prepare_data(config_of(tmp_path / "runs", *flags))
         sizes.append((data.train.num_documents, data.validation.num_documents))
     assert sizes == [(89, 1), (60, 30)]
 
@@ -212,10 +209,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 ROWS = ["train.input_ids", "train.position_ids", "validation.input_ids", "validation.lengths"]
 FILES = [
-    *(f"rows-64/{name}.bin" for name in (*ROWS, "validation.tokens")),
-    "rows-64/summary.json",
-    "documents.json",
+    f"rows-64/{name}" for name in (*(f"{row}.bin" for row in ROWS), "validation.tokens.bin", "summary.json")
 ]
+FILES += ["documents.json"]
 
 
 @pytest.mark.parametrize(("name", "how"), diagonal_is_fast(FILES, DAMAGES))

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
-from transformers import (
-    AutoTokenizer,
-    GPT2Tokenizer,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from base.errors import UsageError
 from base.text.tokens import as_prompts

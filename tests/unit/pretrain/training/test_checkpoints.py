@@ -11,12 +11,7 @@ from torch import nn
 
 from base.errors import UsageError
 from pretrain.config import OptimConfig
-from pretrain.training.checkpoints import (
-    load_newest,
-    restore,
-    save_checkpoint,
-    snapshot,
-)
+from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.update import build_optimizer, build_scheduler
 
 

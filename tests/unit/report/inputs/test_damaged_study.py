@@ -19,9 +19,7 @@ from tests.unit.report.studies import write_plan, write_run
 from tests.unit.report.tuned_study import BEST, tune, write_study
 
 RUNS = [
-    f"gpt_neo/{variant}/seed{seed}-0a1b2c{place}{seed}"
-    for place, variant in enumerate(("gelu", "kan"))
-    for seed in (1, 2)
+    f"gpt_neo/{ffn}/seed{s}-0a1b2c{place}{s}" for place, ffn in enumerate(("gelu", "kan")) for s in (1, 2)
 ]
 SPOILED = RUNS[3]
 CUTS = ["emptied", "halved", "zeroed", "deleted", "of another form"]

@@ -109,11 +109,6 @@ def test_the_figure_has_mean_scores_and_costs(of_costs: Analysis):
         np.testing.assert_allclose(points, expected)
 
 
-def test_a_figure_has_a_panel_for_each_family_and_cost():
-    two = analysed(costly(("gpt_neo", "roberta")), baseline="gelu")
-    assert len(cost.draw_cost(two, cost_of(two).arms)[0].axes) == 6
-
-
 def test_far_from_the_baselines_parameters_is_named(of_costs: Analysis):
     (sentence,) = cost.checks(of_costs, cost_of(of_costs))
     ratios = cost_of(of_costs).arms.set_index("variant").parameters_ratio

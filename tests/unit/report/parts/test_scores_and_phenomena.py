@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from base.errors import UsageError
 from report.analysis import Analysis
-from report.command import main
 from report.inputs.sources import source_of_frame
 from report.page import make_card
 from report.part import Page
@@ -247,12 +244,6 @@ def test_heads_are_compared_within_a_seed_and_a_model_of_ones_own_with_the_mean_
     assert effect["own"] == pytest.approx((fourier.score.to_numpy() - linear.score.to_numpy()).mean())
 
 
-def test_a_backbone_that_the_paper_has_stands_beside_its_own_numbers() -> None:
-    rows = of_head("swipe", 80.0, ("bert", "bert-base-uncased"), "imdb-long")
-    (level,) = beside(rows, "swipe", "head", "linear").levels
-    assert (level["published_of"], level["published"], level["table"]) == ("bert", 90.19, "table4")
-
-
 @pytest.mark.parametrize(
     ("name", "models", "accuracy"),
     [
@@ -309,13 +300,6 @@ def test_fractions_are_taken_times_100() -> None:
     analysis = analysed(fractions, published="thesis", scale=("fraction",))
     expected = chosen(rows, variant="relu").mean()
     assert only(published.PART.of(analysis).levels, variant="relu")["own"] == pytest.approx(expected)
-
-
-def test_an_unknown_source_is_told_before_anything_is_written(tmp_path: Path) -> None:
-    known = "unknown value of --published: 'thesi'; did you mean 'thesis'?"
-    with pytest.raises(UsageError, match=re.escape(known)):
-        main(["thesis:table5", "--out", str(tmp_path / "out"), "--published", "thesi"])
-    assert not (tmp_path / "out").exists()
 
 
 def of_two(gelu: Sequence[float], kan: Sequence[float]) -> Analysis:

@@ -243,12 +243,8 @@ def test_metrics_of_which_nothing_is_known_are_the_cause_where_nothing_is_compar
         analysed(write(tmp_path / "scores.csv", rows))
 
 
-TYPED: dict[str, list] = {
-    "variant": ["gelu", "gelu", "kan", "kan"],
-    "seed": [1, 2, 1, 2],
-    "benchmark": ["blimp"] * 4,
-}
-TYPED["score"] = [70.5, 71.0, 66.0, 67.0]
+TYPED: dict[str, list] = {"variant": ["gelu", "gelu", "kan", "kan"], "seed": [1, 2, 1, 2]}
+TYPED |= {"benchmark": ["blimp"] * 4, "score": [70.5, 71.0, 66.0, 67.0]}
 
 
 @pytest.mark.parametrize(

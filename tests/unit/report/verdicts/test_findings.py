@@ -62,6 +62,7 @@ def test_judgements_know_the_truth():
 
 
 NULL: Kind = "nothing differs"
+SKEWED = "skewed (gamma, shape 2)"
 CLEARLY_BROKEN = 100 * stats.binom.ppf(0.9999, 300, 0.05) / 300
 """In percent of 300 studies: more than one in 10,000 tables of a rule that holds its level has."""
 
@@ -69,11 +70,7 @@ CLEARLY_BROKEN = 100 * stats.binom.ppf(0.9999, 300, 0.05) / 300
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "runs", "noise"),
-    [
-        ((9, 2), (5, 5), OTHERS_WIDE),
-        ((9, 2), (3, 10), "skewed (gamma, shape 2)"),
-        ((40, 1), (3, 3), BASELINE_WIDE),
-    ],
+    [((9, 2), (5, 5), OTHERS_WIDE), ((9, 2), (3, 10), SKEWED), ((40, 1), (3, 3), BASELINE_WIDE)],
 )
 def test_any_false_claim_is_rare(shape: tuple[int, int], runs: tuple[int, int], noise: str):
     entry = Entry(shape, runs, noise, NULL)

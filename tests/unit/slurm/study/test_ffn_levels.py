@@ -1,7 +1,5 @@
 """Levels of a study: the FFN's, those of fields and numbers of tokens, as texts and as what each sets."""
 
-import re
-
 import pytest
 
 from base.errors import UsageError
@@ -9,7 +7,6 @@ from slurm.study.ffn_levels import (
     canonical_contrast,
     canonical_level,
     field_point,
-    field_points,
     find,
     leaves,
     num_steps,
@@ -77,22 +74,6 @@ def test_options_stand_behind_a_file(text: str, place: str, rest: str) -> None:
 def test_a_level_is_text_and_sets_the_value(name: str, value: object, level: str, read: object) -> None:
     point = field_point(name, value)
     assert (point.axis, point.level, find(point.values, name)) == (name, level, read)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("model.ffn", "model.ffn is no axis of its own; write it under `variants`"),
-        ("model.ffn_options.grid_size", "is no axis of its own"),
-        ("optim.learning_rat", "is no field of a run's configuration; did you mean 'optim.learning_rate'?"),
-        ("weather", "is no field of a run's configuration; write section.name"),
-        ("train.logging_steps", "train.logging_steps cannot change what is trained"),
-        ("output.runs_dir", "output.runs_dir cannot change what is trained"),
-    ],
-)
-def test_what_is_no_axis_is_refused(name: str, words: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(words)):
-        field_points(name, [1])
 
 
 def test_levels_are_found_however_they_are_written() -> None:

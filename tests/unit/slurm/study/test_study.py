@@ -76,12 +76,8 @@ def test_cells_of_one_folder_or_of_two_studies_are_refused(load, tmp_path: Path)
     named, elsewhere = base("named", run_name="mine"), base("other", runs_dir=str(tmp_path / "other"))
     for changes, words in [
         ({"families": {"roberta": named}}, "roberta/gelu/mine and roberta/gelu/mine are one run"),
-        (
-            {"families": TWO | {"roberta": elsewhere}, "config": {}},
-            "seed1 would lie in runs/test and roberta/",
-        ),
+        ({"families": TWO | {"roberta": elsewhere}, "config": {}}, "seed1 would lie in runs/test and robe"),
         ({"config": {"variants": {"kan": {"seed": 7}}}}, "kan.seed has no effect: the study's `seeds`"),
-        ({"config": {"output": {"run_name": "x"}}}, "run_name has no effect: it would give all"),
     ]:
         with pytest.raises(UsageError, match=words):
             load(**changes)
@@ -89,9 +85,8 @@ def test_cells_of_one_folder_or_of_two_studies_are_refused(load, tmp_path: Path)
 
 def test_a_studys_file_is_what_its_report_reads(load) -> None:
     """The factor, contrasts of heads, margins and looks."""
-    heads = {"suites": ["blimp", "perplexity"]} | {
-        "finetune": {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}
-    }
+    finetune = {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}
+    heads = {"suites": ["blimp", "perplexity"], "finetune": finetune}
     contrasts = ["kan/mlp frozen - kan/fourier-kan", "kan/mlp frozen - kan/fourier-kan grid_size=5"]
     margins = {"held-out-loss": 0.02, "blimp": 1.0, "blimp log odds": 0.1, "perplexity": 0.01}
     report = {"factor": "both", "baseline": "kan/linear", "contrasts": contrasts, "margins": margins}
@@ -103,23 +98,16 @@ def test_a_studys_file_is_what_its_report_reads(load) -> None:
     assert written["report"]["margins"] == margins
 
 
-def test_looks_at_any_time_are_refused(load) -> None:
-    with pytest.raises(UsageError, match=r"looks: 'any' is no plan; write .* numbers of runs .*\[3, 6, 10\]"):
-        load(report={"looks": "any"})
-
-
 @pytest.mark.parametrize(
     "budget", ["params", *(pytest.param(name, marks=pytest.mark.slow) for name in ("width", "flops"))]
 )
 def test_what_is_kept_from_cell_to_cell_changes_nothing(budget: str, write_study, monkeypatch) -> None:
     """Every cell against the same study read with all caches off and PyYAML's own parser."""
+    kan = {"kan": {"model": {"ffn_options": {"grid_size": 3}}}}
     path = write_study(
         families={name: str(CONFIGS / f"{name.replace('_', '-')}.yaml") for name in ("gpt_neo", "roberta")},
         variants=["gelu", "prelu", "kan", "fourier-kan"],
-        config={
-            "model": {"ffn_budget": budget},
-            "variants": {"kan": {"model": {"ffn_options": {"grid_size": 3}}}},
-        },
+        config={"model": {"ffn_budget": budget}, "variants": kan},
     )
     load_study(path)  # fills the caches
     kept = load_study(path)

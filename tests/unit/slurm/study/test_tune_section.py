@@ -1,6 +1,5 @@
 """What a study may say of its tuning, and the line about what it may not."""
 
-import re
 from typing import Any
 
 import pytest
@@ -30,8 +29,6 @@ def test_numbers_that_yaml_takes_for_words_are_numbers():
 def test_words_are_not_widened_unless_that_is_asked_for():
     assert read_tune(WORDS).widen == 0
     assert read_tune(WORDS | {RATE: [1e-3, 3e-3]}).widen == 2
-    with pytest.raises(UsageError, match="no numbers to go on with"):
-        read_tune(WORDS | {"widen": 1})
 
 
 @pytest.mark.parametrize(
@@ -47,36 +44,11 @@ def test_it_is_described_in_a_line(change, grown):
     assert said == f"{RATE} 0.0003, 0.001, 0.003 at seeds 101, 102{grown}"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({RATE: [1e-3]}, "two or more different values"),
-        ({RATE: [1e-3, 1e-3]}, "two or more different values"),
-        ({RATE: [1e-3, "cosine"]}, "'cosine' does not fit"),
-        ({RATE: 1e-3}, "must be one list of values for all variants"),
-        ({RATE: [i / 2000 for i in range(1, 1002)]}, "the fields make 1,001 points; 1,000 are allowed"),
-        ({"optim.max_steps": [100, 200]}, "decides how long a run is, so the budget cannot be equal"),
-        ({"optim.learning_rat": [1e-3, 3e-3]}, "optim.learning_rate"),
-        ({"data.block_size": [64, 128]}, "changes what is compared or the text"),
-        ({"seeds": [101, 101]}, "named twice"),
-        ({"seeds": []}, "give whole numbers"),
-        ({"budget": "large"}, "equal"),
-        ({"select": "blimp"}, "held-out-loss"),
-        ({"rates": [1, 2]}, "rates"),
-        ({"fields": {}}, "fields"),
-        ({"widen": -1}, "at least 0"),
-    ],
-)
-def test_what_cannot_be_tuned_equally_is_refused_in_one_line(change, words):
-    with pytest.raises(UsageError, match=re.escape(words)) as told:
-        read_tune(GIVEN | change)
-    assert "\n" not in str(told.value)
-
-
-def test_a_thousand_points_are_allowed_and_a_word_is_no_mapping():
-    assert len(read_tune(GIVEN | {RATE: [i / 2000 for i in range(1, 1001)]}).fields[RATE]) == 1000
-    with pytest.raises(UsageError, match="must be a mapping"):
-        read_tune("grid")
+def test_a_thousand_points_are_allowed_and_one_more_is_not():
+    rates = [i / 2000 for i in range(1, 1002)]
+    assert len(read_tune(GIVEN | {RATE: rates[:-1]}).fields[RATE]) == 1000
+    with pytest.raises(UsageError, match="the fields make 1,001 points; 1,000 are allowed"):
+        read_tune(GIVEN | {RATE: rates})
 
 
 @pytest.mark.parametrize(("num_steps", "found"), [(100, [200, 100, 50]), (1, [2, 1, 1])])
