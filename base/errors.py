@@ -134,8 +134,7 @@ def run_cli(main: Callable[[], int | None]) -> None:
 
 def exit_status(errors: Iterable[Exception]) -> int:
     """Return a command's status by what went wrong: 0 for nothing, 2 for mistakes, 1 with a defect."""
-    kinds = [isinstance(error, UsageError) for error in errors]
-    return 2 * bool(kinds) if all(kinds) else 1
+    return min((1 + isinstance(error, UsageError) for error in errors), default=0)
 
 
 def missing_extra(error: BaseException) -> str | None:
