@@ -13,4 +13,4 @@ def lowest(project: dict) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])))
+    print("\n".join(lowest(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"])))

@@ -150,6 +150,11 @@ class _Flags:
             if other == path:
                 hidden = {"dest": settings["dest"], "default": SUPPRESS, "help": SUPPRESS}
                 self.parser.add_argument(f"--{name}", **hidden)
+        if settings.get("action") is BooleanOptionalAction:
+            settings |= {"action": "store", "metavar": "bool"}  # True, False, or None
+        if origins & {tuple, dict}:
+            metavar = "NAME VALUE" if dict in origins else "VALUE"
+            settings |= {"action": "extend", "nargs": "+", "metavar": metavar}
         if self._listed and ".".join(path) in self._listed:
             context = self.parser
             settings["help"] = _first_sentence(settings["help"])
@@ -162,11 +167,6 @@ class _Flags:
         if self.fields[path].annotation is bool or (bool in kinds and len(kinds) > 1):  # such as auto
             _add_switch(context, names, settings, self.fields[path].default)
             return
-        if settings.get("action") is BooleanOptionalAction:
-            settings |= {"action": "store", "metavar": "bool"}  # True, False, or None
-        if origins & {tuple, dict}:
-            metavar = "NAME VALUE" if dict in origins else "VALUE"
-            settings |= {"action": "extend", "nargs": "+", "metavar": metavar}
         context.add_argument(*names, **settings)
 
 
@@ -246,7 +246,8 @@ def _unreadable(error: ArgumentError) -> UsageError:
 def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str]) -> UsageError:
     """Tell of a word that belongs to no flag; a flag may lack its section."""
     if not word.startswith("-"):
-        return UsageError(f"{word!r} is one word too many; --help lists all flags")
+        switch = "a switch is --FLAG or --no-FLAG; " * (word.lower() in ("true", "false"))
+        return UsageError(f"{word!r} is one word too many; {switch}--help lists all flags")
     typed = word.partition("=")[0]
     if hint := hints.get(typed.lstrip("-")):
         return UsageError(f"unknown flag {word}; {hint}")

@@ -49,8 +49,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
+    except RecursionError:
+        raise UsageError(f"{path}: is nested too deeply; give sections of keys and values") from None
     except (yaml.YAMLError, ValueError) as error:  # such as a date without such a day
-        raise UsageError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split()).replace(' in "<unicode string>",', ":")
+        advice = "; indent by spaces, not tabs, and quote what begins with @" * ("any token" in reason)
+        raise UsageError(f"{path}: is not valid YAML: {reason}{advice}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -113,7 +117,8 @@ def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
     if is_name and word in files:
         return files[word]
     close = closest(word, files)
-    hint = f"did you mean {close}? The" if close else "the"
+    others = [other for other in FOLDERS if is_name and word in shipped(other)]
+    hint = f"{word} is a {others[0]}; the" if others else f"did you mean {close}? The" if close else "the"
     place = str(folder / name)
     cut = place if len(place) <= 2 * LONGEST_SHOWN else f"...{place[-LONGEST_SHOWN:]}"  # its end has the name
     problem = "is a folder" if os.path.isdir(folder / name) else "does not exist"

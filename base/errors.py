@@ -21,12 +21,8 @@ from typing import TypeVar
 from base.system import is_unread
 
 FULL = 'pip install "ffn-ablations[torch]"'
-EXTRA_PACKAGES = frozenset(
-    {
-        *("accelerate", "datasets", "huggingface_hub", "lm_eval", "safetensors", "sklearn"),
-        *("submitit", "tokenizers", "torch", "transformers"),
-    }
-)
+EXTRA_PACKAGES = {"accelerate", "datasets", "huggingface_hub", "lm_eval", "safetensors", "sklearn"}
+EXTRA_PACKAGES |= {"submitit", "tokenizers", "torch", "transformers"}
 """What is imported of the extra ``torch``."""
 
 
@@ -78,6 +74,8 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
     names = list(available)
     close = closest(str(name), names)
     hint = f"; did you mean {close!r}?" if close else ";"
+    if (several := set(str(name).split(","))) <= set(names) and len(several) > 1:
+        hint = f" names several; write them apart: {str(name).replace(',', ' ')};"
     return UsageError(f"unknown {kind} {shown(name)}{hint} Available: {', '.join(names)}")
 
 
@@ -94,8 +92,9 @@ def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:
 
 def closest(typed: str, names: Iterable[str]) -> str | None:
     """Return the name that somebody may have meant; None where none is like what was typed."""
-    close = difflib.get_close_matches(typed[:LONGEST_SHOWN], list(names), n=1)
-    return close[0] if close else None
+    known = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(typed[:LONGEST_SHOWN].lower(), known, n=1)
+    return known[close[0]] if close else None
 
 
 def did_you_mean(name: str | None, otherwise: str) -> str:
@@ -131,6 +130,11 @@ def run_cli(main: Callable[[], int | None]) -> None:
         status = 130
     _drop_unwritten()
     sys.exit(status)
+
+
+def exit_status(errors: Iterable[Exception]) -> int:
+    """Return a command's status by what went wrong: 0 for nothing, 2 for mistakes, 1 with a defect."""
+    return min((1 + isinstance(error, UsageError) for error in errors), default=0)
 
 
 def missing_extra(error: BaseException) -> str | None:
@@ -169,13 +173,9 @@ def _drop_unwritten() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-FAULTS = frozenset(
-    {
-        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-        *(errno.ESTALE, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP),
-        *(errno.EMFILE, errno.ENFILE, errno.ENOLCK),
-    }
-)
+FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+FAULTS |= {errno.ESTALE, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP}
+FAULTS |= {errno.EMFILE, errno.ENFILE, errno.ENOLCK}
 """What is told in the system's own words, behind the path. All else may be a defect, and has a traceback."""
 _SYSTEM_FOLDERS = ("/proc/", "/sys/")
 """Where the kernel says that a file is missing of one that it does not let anybody make."""

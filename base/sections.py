@@ -209,7 +209,13 @@ def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str,
 def _closest(model: type, location: Sequence[str | int]) -> str:
     kinds = _locate(model, location[:-1])[2]
     names = [name for kind in kinds if is_section(kind) for name in kind.model_fields]
-    return did_you_mean(closest(str(location[-1]), names), f"known: {', '.join(names)}")
+    known = f"known: {', '.join(names)}"
+    short = {name: path for path, name in getattr(model, "short_names", {}).items()}
+    last = str(location[-1]).rpartition(".")[2]
+    elsewhere = [path for path, _ in leaf_fields(model) if path[-1] == last] + [short.get(last, ())]
+    if len(elsewhere[0]) == 2 and last not in names:
+        known = f"write {elsewhere[0][1]} under {elsewhere[0][0]}:"
+    return did_you_mean(closest(str(location[-1]), names), known)
 
 
 def _sentence(error: Any) -> str:

@@ -57,11 +57,8 @@ class Backbone:
     @property
     def variant(self) -> str:
         """What stands for it in rows, where a run has the variant of its FFN."""
-        return (
-            StudyBackbone(self.model, self.seed).variant
-            if self.in_study
-            else clean_name(Path(self.model).name)
-        )
+        in_study = StudyBackbone(self.model, self.seed)
+        return in_study.variant if self.in_study else clean_name(Path(self.model).name)
 
     @property
     def run_id(self) -> str:

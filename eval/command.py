@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import Field, ValidationError
 
 from base.command_line import Positional, read_flags
 from base.config_input import find_study_folder, read_yaml
-from base.errors import UsageError
+from base.errors import UsageError, exit_status
 from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check, explain
 from eval.backbones import backbone_runs, is_backbone
 from eval.config import EvalConfig
 from scores.stages import is_cut_off
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eval.evaluate import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
@@ -46,6 +42,9 @@ class EvaluateArgs(EvalConfig):
         *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
     )
 
+    other_names: ClassVar = {"limit": ("max_pairs",)}
+    hints: ClassVar = {"model": "write a run's folder first, as in: eval runs/STUDY"}
+
     runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
     trust_remote_code: bool = False
@@ -55,16 +54,6 @@ class EvaluateArgs(EvalConfig):
     on a GPU)."""
 
 
-def _status(failures: Sequence[Failure]) -> int:
-    from eval.evaluate import failure_lines
-
-    for line in failure_lines(failures):
-        print(f"error: {line}", file=sys.stderr)
-    if any(not isinstance(failure.error, UsageError) for failure in failures):
-        return 1
-    return 2 if failures else 0
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Evaluate runs, of which a broken one does not stop the rest; a study's settings stand for absent flags.
 
@@ -72,7 +61,7 @@ def main(args: Sequence[str] | None = None) -> int:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
     typed = read_flags(EvaluateArgs, args, prog="ffn-ablations eval", description=EXAMPLES)
-    from eval.evaluate import evaluate_runs
+    from eval.evaluate import evaluate_runs, failure_lines
     from eval.work_units import check_sources
     from scores.run_scores import summary
 
@@ -91,7 +80,9 @@ def main(args: Sequence[str] | None = None) -> int:
     outcome = evaluate_runs(runs, config, arguments.workers, trust_remote_code=arguments.trust_remote_code)
     if tables := [rows for rows in outcome.requested.values() if len(rows)]:
         print(summary(tables))
-    return _status(outcome.failures)
+    for line in failure_lines(outcome.failures):
+        print(f"error: {line}", file=sys.stderr)
+    return exit_status(failure.error for failure in outcome.failures)
 
 
 def find_runs(
@@ -113,7 +104,9 @@ def find_runs(
     if not paths:
         raise UsageError("no run given; name a study's folder or runs: ffn-ablations eval runs/<study>")
     runs, notes = [], []
-    for path in paths:
+    for named in paths:
+        above = RunFolder(named.parent)
+        path = above.path if above.is_run and above.model_dir == named else named
         folders = [] if RunFolder(path).is_run else StudyFolder(path).run_folders()
         inside = [run for run in folders if run.is_run]
         if not inside and (others := [run.path for run in folders if run.is_backbone]):

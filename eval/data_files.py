@@ -54,7 +54,7 @@ def read_rows(path: Path, columns: Iterable[str], texts: Iterable[str] = ()) -> 
             rows = pq.read_table(path).to_pylist()
         else:
             rows = _parse_rows(path, _read_text(path))
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from error
     if not rows:
         raise UsageError(f"{path} holds no rows; expected some with {', '.join(columns)}")
@@ -78,13 +78,8 @@ def _read_table(path: Path, separator: str, texts: Iterable[str]) -> list[dict]:
 
 
 def _read_text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read {path}: {error}; expected UTF-8 JSON Lines, plain or gzipped"
-        ) from error
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
 
 
 def _parse_rows(path: Path, text: str) -> list:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from eval.classification.classification_task import ClassificationTask
-from eval.classification.examples import SPLITS, data_source
+from eval.classification.examples import SPLITS, data_source, read_examples
 from eval.classification.find_tasks import classification_tasks
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
@@ -131,13 +132,13 @@ def _text_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator
 
 
 def check_sources(config: EvalConfig) -> list[str]:
-    """Find every task's data, before any model is loaded.
+    """Find every task's data, before any model is loaded; the user's own files are read.
 
     Returns:
         What a reader of the scores should know, such as paradigms that a folder lacks.
 
     Raises:
-        UsageError: For an absent folder or file, or a task that does not exist.
+        UsageError: For an absent folder or file, a row that cannot be used, or a task that does not exist.
     """
     notes = []
     scored = [suite for suite in dict.fromkeys(config.suites) if SUITES[suite].kind != "classification"]
@@ -147,6 +148,9 @@ def check_sources(config: EvalConfig) -> list[str]:
     _text_tasks(config, None)
     for tasks in classification_tasks(config):
         task_heads(tasks, config)
+        for task, split in product(tasks, SPLITS):
+            if task.definition.files is not None:
+                read_examples(task, split, config)
     return notes
 
 

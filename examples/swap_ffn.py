@@ -58,7 +58,7 @@ def main(run: str, variant: str, texts: str, out: str, steps: int = 1000) -> lis
     model, tokenizer = ffa.Run(run).load()
     torch.manual_seed(1)
     student = ffa.swap_ffn(model, variant, budget="params")
-    pairs = capture(model, tokenizer, Path(texts).read_text().splitlines())
+    pairs = capture(model, tokenizer, Path(texts).read_text(encoding="utf-8").splitlines())
     errors = [
         fit(nn.Sequential(*ffn_modules(layer)), *pair, steps)
         for layer, pair in zip(layers_of(student).values(), pairs, strict=True)

@@ -44,7 +44,7 @@ class ModelConfig(Section):
     paired_intermediate_size: Unlisted[int | None] = Field(None, gt=0)
     """intermediate_size of the runs this one is paired with by seed: decides the weights outside the FFN;
     none = its own, or the base value where `variants:` or ffn_budget gives this variant another width."""
-    num_hidden_layers: int = Field(2, gt=0)
+    num_hidden_layers: int = Field(2, gt=0, le=1000)
     """Number of transformer layers; T5 has as many in its encoder as in its decoder."""
     num_attention_heads: int = Field(4, gt=0)
     """Attention heads; divides hidden_size."""
@@ -289,12 +289,17 @@ class RunConfig(Section):
         "weight-decay": ("optim", "weight_decay"),
         "warmup-steps": ("optim", "warmup_steps"),
         "output-dir": ("output", "runs_dir"),
+        "ffn-variant": ("model", "ffn"),
     }
     hints: ClassVar = {
         "per-device-train-batch-size": "--batch-size N are the rows of a step, over all passes and devices; "
         "--train.per-device-train-batch-size N the most rows of one forward pass",
         "gradient-accumulation-steps": "--batch-size N are the rows of a step, cut into passes by itself",
         "train-file": "--data.source files --data.train-files FILE are your own texts",
+        **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
+        "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
+        "config": "write it first, without a flag, as in: train tiny",
+        "resume-from-checkpoint": "the same command again goes on from the last checkpoint",
     }
 
     family: FamilyName = "gpt_neo"

@@ -64,7 +64,8 @@ def read_sources(
         values = deep_merge(values, {"model": model})
     variants = values.pop("variants", None) or {}
     if not isinstance(variants, dict):
-        raise UsageError(f"{name}: variants: not a mapping of variant names to sections")
+        advice = f"; a study's file is for: ffn-ablations study run {name}" * isinstance(variants, list)
+        raise UsageError(f"{name}: variants: not a mapping of variant names to sections{advice}")
     ffn = typed.values.get(_FFN) or _nested(values, *_FFN) or ModelConfig().ffn
     of_variant = variants.get(ffn) if isinstance(ffn, str) else None
     if of_variant is not None and not isinstance(of_variant, dict):

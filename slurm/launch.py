@@ -16,7 +16,7 @@ from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
 from eval.work_units import check_sources
-from ffn_variants.models.devices import use_gpu
+from ffn_variants.models.devices import check_device
 from pretrain.data.prepare import prepare_data
 from pretrain.train import use_device
 from pretrain.training.dry_run import check_all_usable, check_folder
@@ -109,7 +109,7 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
             cell.backbone.locate()
     if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
         if options.cluster == "local" and not options.dry_run:
-            use_gpu()  # what keeps torch from it is told here, and not by every cell
+            check_device(study.config.evaluation.device)  # told here, and not by every cell
         for note in check_sources(study.config.evaluation):
             print(f"note: {note}")
 

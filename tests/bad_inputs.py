@@ -31,6 +31,8 @@ UNREADABLE = {
     "loop.yaml": b"model: &a\n  ffn_options: *a\n",
     "keys.yaml": b"? [a, b]\n: c\n",
     "date.yaml": b"seed: 2026-99-99\n",
+    "tabs.yaml": b"model:\n\thidden_size: 3\n",
+    "deep.yaml": b"a: " + b"{b: " * 3000 + b"1" + b"}" * 3000,
 }
 """Files that are no configuration, whatever it is for."""
 NO_JSON = {
@@ -119,6 +121,7 @@ def files() -> dict[str, bytes]:
         "train.jsonl": rows,
         "validation.jsonl": rows,
         "text.txt": "One document.\n",
+        "blank.txt": "\n",
         "kinds/a.txt": "text\n",
         "kinds/b.jsonl": '{"text": "alone"}\n',
         "one.jsonl": '{"text": "alone"}\n',

@@ -31,12 +31,9 @@ _EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}
 _labels_in_data: dict[tuple[str, ...], tuple[Label, ...]] = {}
 
 
-def _glue_task(name: str) -> ClassificationTask:
-    definition = shipped_task(name)
-    return ClassificationTask(definition, definition.labels or ())
-
-
-GLUE_TASKS: dict[str, ClassificationTask] = {name: _glue_task(name) for name in GLUE_TASK_NAMES}
+GLUE_TASKS = {
+    name: ClassificationTask(shipped_task(name), shipped_task(name).labels or ()) for name in GLUE_TASK_NAMES
+}
 
 
 def find_glue_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[ClassificationTask]:

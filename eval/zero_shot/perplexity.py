@@ -74,12 +74,14 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
         if not text_file.is_file():
             raise UsageError(f"no file {text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)")
         check_file(text_file)
-    if run_dir is None:
-        return []
-    if text_file is not None:
         name, source = text_file.name.split(".")[0], fingerprint([text_file])
         source += ":plain text" if begins_as_jsonl(text_file) else ""
-        return [PerplexityTask(suite, name, source, partial(_read_file, text_file), max_items)]
+        task = PerplexityTask(suite, name, source, partial(_read_file, text_file), max_items)
+        if run_dir is not None:
+            return [task]
+        read_texts(task)
+    if run_dir is None:
+        return []
     source = _corpus_source(read_run(run_dir).data)
     return [PerplexityTask(suite, "validation", source, partial(_read_validation, run_dir), max_items)]
 
@@ -101,7 +103,7 @@ def read_texts(task: PerplexityTask) -> tuple[str, ...]:
     """
     texts = [row["text"] for row in task.load_rows()]
     if not texts:
-        raise UsageError(f"{task.suite}/{task.name}: there is no document with text in it")
+        raise UsageError(f"{task.suite}/{task.name}: there is no document with text in it; name another text")
     return tuple(evenly_spaced(texts, task.max_items))
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
-from base.errors import UsageError, as_usage_error, first_line
+from base.errors import as_usage_error, exit_status, first_line
 from base.families import family_label
 from base.printing import ProgressBar
 from base.run.folder_names import RunFolder, StudyFolder
@@ -64,9 +64,7 @@ def main(args: Sequence[str] | None = None) -> int:
         command = shlex.join([*PROG.split(), *words])
         page = document(groups, [*notes, *repeated, *failures], title, command)
         print(write_document(page, out, PAGE_NAME).with_suffix(".html"))
-    if any(not isinstance(error, UsageError) for error in failures.values()):
-        return 1
-    return 2 if failures else 0
+    return exit_status(failures.values())
 
 
 def _default_folder(paths: Sequence[Path]) -> Path:
@@ -112,8 +110,8 @@ def group_runs(runs: Sequence[tuple[Path, RunInspection]]) -> tuple[Groups, list
     for number, (_, run) in enumerate(runs):
         alike = fields[variants == variants[number]]
         differing = alike.columns[alike.nunique() > 1].sort_values()
-        settings = (f"{_short(field)}={alike[field][number]}" for field in differing)
-        name = " ".join([run.variant, *settings])
+        settings = (f"{field.removeprefix('model.')}={alike[field][number]}" for field in differing)
+        name = " ".join([run.variant, *(each.removeprefix("ffn_options.") for each in settings)])
         group = groups.setdefault(f"{name}, {family_label(run.family)}" if has_families else name, [])
         if any(other.seed == run.seed for other in group):
             notes.append(f"{run.run_id}: left out, as the same training is there already")
@@ -126,7 +124,3 @@ def _fields(path: Path) -> pd.DataFrame:
     """A row of all fields that decide a run's result, by their names in full."""
     config = read_run(path).model_dump(mode="json", exclude=RESULT_NEUTRAL)
     return pd.json_normalize(config).drop(columns=[*FOLLOWS], errors="ignore").astype(str)
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("model.ffn_options.").removeprefix("model.")
