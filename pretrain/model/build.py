@@ -13,7 +13,7 @@ from base.text.corruption import Masker, SpanCorruptor, corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import ModelConfig, ResolvedConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
-from pretrain.training.parameter_groups import learnable_weights
+from pretrain.model.parameter_groups import learnable_weights
 
 
 def build(

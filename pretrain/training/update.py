@@ -16,9 +16,9 @@ from transformers import get_scheduler
 
 from pretrain.config import OptimConfig
 from pretrain.data.step_batches import Batch
+from pretrain.model.parameter_groups import learnable_weights, parameter_groups
 from pretrain.optimizers import build_adamw, get_optimizer
 from pretrain.training.knots import SplineSchedule
-from pretrain.training.parameter_groups import learnable_weights, parameter_groups
 from pretrain.training.schedule import num_warmup_steps
 
 

@@ -11,11 +11,11 @@ from transformers import Adafactor
 from base.errors import UsageError
 from ffn_variants import FAMILIES, FFN_VARIANTS, build_ffn, build_model, get_variant
 from pretrain.config import OptimConfig
+from pretrain.model.parameter_groups import learnable_weights
 from pretrain.optimizers import OPTIMIZERS
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
-from pretrain.training.parameter_groups import learnable_weights
 from pretrain.training.update import build_optimizer, build_scheduler
 from tests.cases import SMALL, diagonal_is_fast
 
