@@ -149,6 +149,7 @@ def section(analysis: Analysis, recipes: Recipes, page: Page) -> Section:
     unit = max((recipe.seen.comparisons[0] for recipe in recipes.recipes), key=lambda each: each.digits)
     seeds = _num_seeds(analysis)
     told = amount(recipes.to_tell, unit)
+    num_compared = len(recipes.recipes[0].seen.power)
     best = {id(recipe) for recipe in recipes.recommended.values()}
     rows = []
     for recipe in recipes.recipes:
@@ -171,7 +172,7 @@ def section(analysis: Analysis, recipes: Recipes, page: Page) -> Section:
         )
     text = (
         f"On {title(unit.benchmark)}, exploratory. *Seeds find*: the smallest true difference found "
-        f"with {POWER:.0%} power, corrected over {len(recipes.recipes[0].seen.power)} comparisons, the median over "
+        f"with {POWER:.0%} power, corrected over {num_compared} comparisons, the median over "
         f"variants. *Late*: behind the median of its arm by {told} and by {FAR_BEHIND:g} usual deviations. "
         "Times are of one run after the other on the machine that trained them; bold: the least time to find "
         "that difference, of the recipes without a late run."
