@@ -81,12 +81,9 @@ class PackedLoss(SummedLoss):
         # On a CPU no graph can draw what is dropped out, so that there it is cut at each layer.
         self._is_one_graph = compile_model and not _drops_out(model)
         if compile_model:  # with torch's own draws, so that the results are the same up to rounding
-            self._compiled = torch.compile(
-                model.base_model.forward,
-                dynamic=False,
-                fullgraph=self._is_one_graph,
-                options={"fallback_random": True},
-            )
+            torch.compiler.reset()  # a process that trains many models would reach the limit of one function
+            forward = model.base_model.forward
+            self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
     def features(  # type: ignore[bad-override]
         self, input_ids: Tensor, position_ids: Tensor, index: Tensor, document_starts: Tensor | None = None
