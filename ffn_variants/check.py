@@ -247,6 +247,22 @@ def counts(name: str, options: Options) -> None:
     )
 
 
+def matrices(name: str, options: Options) -> None:
+    """What the spec names as matrices are views of parameters, as (stack, out, ...in)."""
+    spec, parameters = get_variant(name), dict(_build(name, options).named_parameters())
+    for ending, view in spec.matrices.items():
+        named = [p for key, p in parameters.items() if key == ending or key.endswith(f".{ending}")]
+        assert named, f"matrices names {ending!r}, and no parameter's name ends so: {', '.join(parameters)}"
+        for parameter in named:
+            viewed = view(parameter.detach(), **spec.resolve(options))
+            shares = viewed.untyped_storage().data_ptr() == parameter.untyped_storage().data_ptr()
+            is_whole_view = shares and viewed.dim() >= 3 and viewed.numel() == parameter.numel()
+            assert is_whole_view, (
+                f"matrices[{ending!r}] makes {tuple(viewed.shape)} of {tuple(parameter.shape)}, and must "
+                "give a view of all of it, (stack, out, ...in); use unsqueeze, transpose and unflatten"
+            )
+
+
 def compiles(name: str, options: Options) -> None:
     """torch.compile can trace it, and what it traces computes the same."""
     ffn, x = _build(name, options), torch.randn(5, D, requires_grad=True)
@@ -294,6 +310,7 @@ CHECKS: dict[str, Callable[[str, Options], None]] = {
     "bf16": bf16,
     "state dict": saved_state,
     "multiply_adds": counts,
+    "matrices": matrices,
     "torch.compile": compiles,
     "a step of training in every family": trains,
 }

@@ -15,13 +15,23 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from base.errors import UsageError, shown
 from base.options import Option, check_name, resolve_options
 
 Kind = Literal["activation", "block"]
+
+
+def out_first(weight: Tensor, **options: Any) -> Tensor:
+    """View a weight (out, ...in) as a stack of one."""
+    return weight.unsqueeze(0)
+
+
+def in_first(weight: Tensor, **options: Any) -> Tensor:
+    """View a weight (in, out, ...in) as a stack of one with its outputs first."""
+    return weight.transpose(0, 1).unsqueeze(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +56,10 @@ class FFNSpec:
     active_params: Callable[..., int] | None = None
     """``active_params(D, F, **options)``: learnable parameters that one token meets, of a block where
     these are fewer than all; None, as most have it, for all."""
+    matrices: Mapping[str, Callable[..., Tensor]] = field(default_factory=dict)
+    """Parameters outside of ``nn.Linear`` that multiply inputs, by the end of their name:
+    ``view(tensor, **options)`` is a view of it as (stack, out, ...in), for Muon and for muP. What has another
+    function on each edge, as ``wav-kan``, multiplies no inputs."""
     caution: str = ""
     """What its counts do not tell of its cost: a sentence that the dry run prints."""
     earlier_sources: tuple[str, ...] = ()

@@ -59,6 +59,8 @@ class ModelConfig(Section):
     """Dropout on attention weights; none = the family's own (0.1; GPT-Neo 0). T5 has one for both."""
     initializer_range: float | None = Field(None, gt=0)
     """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
+    ffn_initializer_factor: float = Field(1.0, gt=0)
+    """Factor on the first weights of the FFN, but for its vectors, knots, scales and translations."""
     tie_word_embeddings: Unlisted[bool | None] = None
     """Whether Llama's output embeddings are its input embeddings; none = yes. Those of other families are."""
 
@@ -132,8 +134,8 @@ class OptimConfig(Section):
 
     optimizer: str = "adamw"
     """adamw; adafactor = what T5 was trained with: steps in proportion to each parameter's size, few moments.
-    The learning rate is relative then, and 0.01 its usual value. muon = Muon (momentum 0.95) for the weights
-    of linear layers, AdamW for all else: embeddings, output head, vectors, KAN coefficients."""
+    The learning rate is relative then, and 0.01 its usual value. muon = Muon (momentum 0.95) for weights that
+    multiply inputs, a KAN's coefficients too; AdamW for all else: embeddings, output head, vectors, knots."""
     optimizer_options: dict[str, int | float | bool | str] | None = Field(
         None, exclude_if=lambda options: options is None
     )
@@ -143,6 +145,14 @@ class OptimConfig(Section):
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled decay of weights; vectors (biases, norms, per-channel parameters), and knots, scales and
     translations of any shape, are never decayed."""
+    ffn_learning_rate_factor: float = Field(1.0, gt=0)
+    """The FFN's learning rate as a multiple of learning_rate."""
+    ffn_weight_decay: float | None = Field(None, ge=0)
+    """Weight decay of the FFN's weights; none = weight_decay."""
+    width_scaling: Unlisted[Literal["none", "mup"]] = "none"
+    """mup = the learning rate of a matrix goes as 1 / its inputs (a KAN's: inputs x basis functions), under
+    muon as the spectral norm asks for, and is learning_rate at 128: the best rate is to stay as widths and
+    grids grow."""
     adam_beta1: Unlisted[Fraction] = 0.9
     """Decay of the first moment of AdamW, also where it is the rest of muon."""
     adam_beta2: Unlisted[Fraction] = 0.999

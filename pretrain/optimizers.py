@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from base.errors import UsageError, unknown_name
 from base.options import Option, resolve_options
 from pretrain.config import OptimConfig
+from pretrain.muon import Muon
 
 ADAM_FIELDS = ("adam_beta1", "adam_beta2", "adam_epsilon")
 """Fields of ``optim:`` that not every optimizer reads."""
@@ -24,8 +25,9 @@ class OptimizerSpec:
     name: str
     """As typed after ``--optim.optimizer``."""
     build: Callable[..., Optimizer]
-    """``build(groups, optim, **options)``: torch's groups of parameters, each with its ``weight_decay``; the
-    ``OptimConfig``, for ``learning_rate``; every one of the options."""
+    """``build(groups, optim, **options)``: torch's groups of parameters, each with its ``lr`` and its
+    ``weight_decay``; the ``OptimConfig``; every one of the options; with ``only_matrices`` the ``views`` too,
+    which take each parameter to its matrices (stack, out, ...in)."""
     reference: str
     """Paper or page."""
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -33,7 +35,7 @@ class OptimizerSpec:
     reads_adam_fields: bool = False
     """Whether ``adam_beta1``, ``adam_beta2`` and ``adam_epsilon`` are for it; else they are refused."""
     only_matrices: bool = False
-    """Whether it is for the weights of linear layers inside the network alone; AdamW has all else then, and
+    """Whether it is for weights that multiply inputs inside the network alone; AdamW has all else then, and
     the Adam fields are AdamW's."""
 
     def resolve(self, optim: OptimConfig) -> dict[str, int | float | str]:
@@ -63,8 +65,7 @@ def build_adamw(groups: list[dict[str, Any]], optim: OptimConfig) -> Optimizer:
 
 
 def _build_muon(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
-    # Updates as large as AdamW's, whose root mean square is 0.2 to 0.4: 0.2 (Liu et al., arXiv:2502.16982).
-    return torch.optim.Muon(groups, lr=optim.learning_rate, adjust_lr_fn="match_rms_adamw", **options)
+    return Muon(groups, **options)
 
 
 def _build_adafactor(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:

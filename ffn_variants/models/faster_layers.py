@@ -145,7 +145,7 @@ class Dropout(nn.Dropout):
     """``nn.Dropout`` by the function of this file."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return dropout(input, self.p) if self.training else input
+        return dropout(input, self.p) if self.training and self.p else input
 
 
 def replace_dropouts(model: nn.Module) -> None:

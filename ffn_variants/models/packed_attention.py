@@ -40,7 +40,11 @@ WORTHWHILE = 0.7
 
 
 def document_mask(
-    model: PreTrainedModel, position_ids: Tensor, starts: Tensor | None, causal: bool
+    model: PreTrainedModel,
+    position_ids: Tensor,
+    starts: Tensor | None,
+    causal: bool,
+    of_whole_rows: bool = False,
 ) -> Tensor:
     """Say where the documents of a batch are, in the way that attention on its device is fastest with.
 
@@ -49,6 +53,7 @@ def document_mask(
         position_ids: (B, T) positions, 0 at every start of a document and on padding.
         starts: (C + 1,) int32 of ``flash_attention``; None where nobody listed them.
         causal: Whether tokens see earlier ones only.
+        of_whole_rows: Whether a CPU too attends to whole rows: a compiled graph has fixed shapes.
 
     Returns:
         (1, 1, 1, C + 1) int32 ``starts`` for flash attention. Else on a CPU (B, 1, 1, T) int64 numbers of
@@ -62,7 +67,7 @@ def document_mask(
     if starts is not None and takes_flash(device, dtype, head_size):
         return starts[None, None, None]
     numbers = document_numbers(position_ids)
-    if device.type == "cpu":
+    if device.type == "cpu" and not of_whole_rows:
         return numbers
     return _pairs(numbers[:, 0, 0], dtype, causal, getattr(config, "window_size", None))
 
@@ -119,6 +124,8 @@ def packed_attention(
         (B, T, H, D), and no weights.
     """
     if attention_mask is None or not numbers_documents(attention_mask):
+        if attention_mask is not None and query.device.type == "cpu" and torch.compiler.is_compiling():
+            return _attend_in_graph(query, key, value, attention_mask, scaling), None
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
@@ -129,6 +136,15 @@ def packed_attention(
         return flash_attention(query, key, value, documents[0], **how), None
     attend = functools.partial(_attend, **how)
     return _attend_on_cpu(attend, query, key, value, documents, padding_is_seen=not module.is_causal), None
+
+
+def _attend_in_graph(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: float | None
+) -> Tensor:
+    """(B, T, H, D) of whole rows, in operations that Inductor fuses; torch's own is slow in bf16 here."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    weights = (torch.matmul(query * scale, key.mT) + bias).softmax(-1)
+    return torch.matmul(weights.to(value.dtype), value).transpose(1, 2)
 
 
 def _same_document(numbers: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from base import kan_layers
 from ffn_variants.kernels.basis_linear import FeatureByFeature, basis_linear
 from ffn_variants.kernels.operations import in_float32
-from ffn_variants.spec import FFNSpec
+from ffn_variants.spec import FFNSpec, out_first
 from ffn_variants.variants.series_kan import TwoLayers
 
 GRID_RANGE = (-2.0, 2.0)
@@ -106,6 +106,7 @@ RBF_SPEC = FFNSpec(
     reference=kan_layers.RBF_KAN.reference,
     options=kan_layers.RBF_KAN.options,
     multiply_adds=lambda d, f, grid_size, **_: 2 * d * f * (grid_size + 1),
+    matrices={"spline_weight": out_first},
 )
 
 
@@ -191,4 +192,5 @@ RELU_SPEC = FFNSpec(
     reference=kan_layers.RELU_KAN.reference,
     options=kan_layers.RELU_KAN.options,
     multiply_adds=lambda d, f, grid_size, spline_order, **_: 2 * d * f * (grid_size + spline_order),
+    matrices={"weight": out_first},
 )

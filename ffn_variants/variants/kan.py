@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.basis_linear import basis_linear
-from ffn_variants.spec import FFNSpec
+from ffn_variants.spec import FFNSpec, out_first
 from ffn_variants.splines.b_splines import GridSplines, adapted_grid, b_splines, refitted
 from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer, largest_levels
 
@@ -225,6 +225,7 @@ KAN_SPEC = FFNSpec(
         "splines": SPLINES_OPTION,
     },
     multiply_adds=_multiply_adds,
+    matrices={"base_weight": out_first, "spline_weight": out_first},
 )
 
 THESIS_SPEC = FFNSpec(
@@ -239,4 +240,5 @@ THESIS_SPEC = FFNSpec(
         "activation": replace(_ACTIVATION, default="gelu"),
     },
     multiply_adds=_multiply_adds,
+    matrices={"base_weight": out_first, "spline_weight": out_first},
 )

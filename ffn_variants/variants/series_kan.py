@@ -47,7 +47,7 @@ from base import kan_layers
 from base.errors import UsageError
 from base.options import Option
 from ffn_variants.kernels.basis_linear import Basis, FeatureByFeature, basis_linear
-from ffn_variants.spec import FFNSpec
+from ffn_variants.spec import FFNSpec, in_first, out_first
 
 
 class TwoLayers(nn.Module):
@@ -193,6 +193,7 @@ def _polynomial_spec(
     name: str, layer: Callable[..., nn.Module], formula: str, description: kan_layers.KANLayer
 ) -> FFNSpec:
     """Make the spec of two layers with a LayerNorm between them."""
+    coefficients = "cheby_coeffs" if layer is ChebyKANLinear else "coefficients"
     return FFNSpec(
         name=name,
         kind="block",
@@ -203,6 +204,7 @@ def _polynomial_spec(
         reference=description.reference,
         options={**description.options, **kan_layers.HIDDEN_NORM},
         multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
+        matrices={coefficients: in_first},
     )
 
 
@@ -296,6 +298,7 @@ FOURIER_SPEC = FFNSpec(
         ),
     },
     multiply_adds=lambda d, f, grid_size, **_: 4 * d * f * grid_size,
+    matrices={"fouriercoeffs": in_first},  # cosines and sines of an output beside each other
 )
 
 
@@ -358,4 +361,5 @@ SINE_SPEC = FFNSpec(
     reference=kan_layers.SINE_KAN.reference,
     options=kan_layers.SINE_KAN.options,
     multiply_adds=lambda d, f, grid_size: 2 * d * f * grid_size,
+    matrices={"amplitudes": out_first},
 )

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +55,7 @@ from base.options import Option
 from ffn_variants.kernels.compilation import needs_plain_torch
 from ffn_variants.kernels.expert_linear import expert_linear
 from ffn_variants.kernels.operations import autocast_dtype, in_float32, without_autocast
-from ffn_variants.spec import FFNSpec
+from ffn_variants.spec import FFNSpec, in_first
 
 
 class MoEFFN(nn.Module):
@@ -163,6 +164,10 @@ def _is_bare(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear and not (forward or backward)
 
 
+def _each_expert(weight: Tensor, experts: int, **_: Any) -> Tensor:
+    return weight.unflatten(0, (experts, -1))
+
+
 MOE_SPEC = FFNSpec(
     name="moe",
     kind="block",
@@ -178,6 +183,7 @@ MOE_SPEC = FFNSpec(
             help="by how much an expert's chance is raised or lowered with an update; 0: no balance",
         ),
     },
+    matrices={"c_fc.weight": _each_expert, "c_proj.weight": _each_expert},
     multiply_adds=lambda d, f, experts, top_k, **_: d * experts + top_k * 2 * d * f,
     active_params=lambda d, f, experts, top_k, **_: d * experts + top_k * (2 * d * f + f + d),
     caution=(
@@ -275,6 +281,7 @@ PRODUCT_KEY_MEMORY_SPEC = FFNSpec(
         "heads": Option(default=4, minimum=1, help="queries of each token"),
         "top_k": Option(default=8, minimum=1, help="values that each of them reads"),
     },
+    matrices={"keys": lambda keys, **_: keys.flatten(0, 1), "values": in_first},
     multiply_adds=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).multiply_adds(),
     active_params=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).active_params(),
     caution="what is read is kept for the backward pass: heads x top_k x hidden_size numbers a token a layer",

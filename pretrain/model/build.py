@@ -13,6 +13,7 @@ from base.text.corruption import Masker, SpanCorruptor, corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import ModelConfig, ResolvedConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
+from pretrain.model.parameter_groups import learnable_weights
 
 
 def build(
@@ -44,7 +45,12 @@ def build(
     fields = family.config_fields
     of_family = {theirs: getattr(model, ours) for ours, names in fields.items() for theirs in names}
     options = dict(model.ffn_options) if model.ffn_options else None
-    return ffn_variants.build_model(config.family, model.ffn, options, **shared, **of_family)
+    network = ffn_variants.build_model(config.family, model.ffn, options, **shared, **of_family)
+    if model.ffn_initializer_factor != 1:
+        for weight in learnable_weights(network):
+            if weight.is_ffn and weight.is_matrix:
+                weight.parameter.data.mul_(model.ffn_initializer_factor)
+    return network
 
 
 def _token_ids(config: ResolvedConfig) -> dict[str, int]:

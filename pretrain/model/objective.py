@@ -78,7 +78,10 @@ class PackedLoss(SummedLoss):
         self.first_position = get_family(family).first_position(model.config.pad_token_id)
         self.is_causal = get_family(family).objective == "causal"
         self._compiled: Callable[..., Any] | None = None
+        # On a CPU no graph can draw what is dropped out, so that there it is cut at each layer.
+        self._is_one_graph = compile_model and not _drops_out(model)
         if compile_model:  # with torch's own draws, so that the results are the same up to rounding
+            torch.compiler.reset()  # a process that trains many models would reach the limit of one function
             forward = model.base_model.forward
             self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
@@ -102,7 +105,7 @@ class PackedLoss(SummedLoss):
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,
             attention_mask=packed_attention.document_mask(
-                self.model, position_ids, document_starts, self.is_causal
+                self.model, position_ids, document_starts, self.is_causal, self._is_one_graph
             ),
             **({"use_cache": False} if self.is_causal else {}),
         ).last_hidden_state.flatten(0, 1)
@@ -111,6 +114,12 @@ class PackedLoss(SummedLoss):
             return hidden
         head = self.model.lm_head
         return head.layer_norm(F.gelu(head.dense(hidden)))
+
+
+def _drops_out(model: PreTrainedModel) -> bool:
+    config: Any = model.config
+    has_dropped = any(module.p for module in model.modules() if isinstance(module, nn.Dropout))
+    return has_dropped or bool(getattr(config, "attention_dropout", 0))
 
 
 class EncoderDecoderLoss(SummedLoss):

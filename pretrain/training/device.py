@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +43,7 @@ def build_accelerator(config: ResolvedConfig, path: Path) -> Accelerator:
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
     set_numerics(config.train.deterministic)
+    keep_freed_memory()
     if device := os.environ.get("ACCELERATE_TORCH_DEVICE"):  # which Accelerate would take as it is
         check_device(device)
     AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
@@ -60,6 +63,22 @@ def build_accelerator(config: ResolvedConfig, path: Path) -> Accelerator:
             "xcode-select --install), name another in CXX, or leave --train.compile-model out"
         )
     return accelerator
+
+
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
+"""Of glibc's malloc.h."""
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what a step frees for the next one, which needs as much.
+
+    Else it gives large tensors back to the system, and every page of the next ones is a fault: a thousand a
+    step at some layouts of the heap, and none at others. Other C libraries are left as they are.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(MMAP_THRESHOLD, 2**30)
+        mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
 def choose_precision(precision: str) -> str:

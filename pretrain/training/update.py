@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,10 +12,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import PreTrainedModel, get_scheduler
+from transformers import get_scheduler
 
 from pretrain.config import OptimConfig
 from pretrain.data.step_batches import Batch
+from pretrain.model.parameter_groups import learnable_weights, parameter_groups
 from pretrain.optimizers import build_adamw, get_optimizer
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.schedule import num_warmup_steps
@@ -87,78 +88,47 @@ class Update:
         return torch.stack([summed, grad_norm.to(loss.dtype)])
 
 
-SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
-"""How names of parameters end that weight decay spares, whatever their shape: a wavelet is divided by its
-scale."""
-
-
 def build_optimizer(model: nn.Module, optim: OptimConfig) -> Optimizer:
-    """Make a model's optimizer; it decays weights only: decay would pull norms and activations towards zero.
+    """Make a model's optimizer.
 
     Raises:
         UsageError: As ``get_optimizer`` and ``OptimizerSpec.resolve``.
     """
     spec = get_optimizer(optim.optimizer)
     options = spec.resolve(optim)
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    weights = learnable_weights(model)
     if not spec.only_matrices:
-        return spec.build(_groups(parameters, optim), optim, **options)
-    matrices = [parameter for parameter in hidden_matrices(model) if parameter.requires_grad]
-    matrix_ids = set(map(id, matrices))
-    others = {name: p for name, p in parameters.items() if id(p) not in matrix_ids}
-    groups = [{"params": matrices, "weight_decay": optim.weight_decay}]
-    return WithAdamW(spec.build(groups, optim, **options), build_adamw(_groups(others, optim), optim))
-
-
-def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Weights of the linear layers inside a network, which are what Muon is for.
-
-    Embeddings and output head are left out, as in the works of Jordan and of Liu et al. (2025,
-    arXiv:2502.16982): their rows belong to single tokens. So is whatever a layer keeps outside of a
-    ``nn.Linear``, as its shape does not say what it is: coefficients of KANs are stacks of numbers of edges,
-    a memory's values are rows that are looked up, and some two-dimensional ones are knots.
-    """
-    head = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
-    modules = list(model.modules())
-    tables = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or m is head}
-    inside = {id(m.weight) for m in modules if isinstance(m, nn.Linear)} - tables
-    return [parameter for parameter in model.parameters() if id(parameter) in inside]
+        return spec.build(parameter_groups(weights, optim), optim, **options)
+    matrices = [weight for weight in weights if weight.view is not None]
+    others = [weight for weight in weights if weight.view is None]
+    views = {weight.parameter: weight.view for weight in matrices}
+    return WithAdamW(
+        spec.build(parameter_groups(matrices, optim), optim, views=views, **options),
+        build_adamw(parameter_groups(others, optim), optim),
+    )
 
 
 class WithAdamW(Optimizer):
     """Two optimizers as one, with one list of groups and one state.
 
     Args:
-        first: Of the matrices; one group.
+        first: Of the matrices.
         adamw: Of the other parameters.
     """
 
     def __init__(self, first: Optimizer, adamw: Optimizer) -> None:
         super().__init__([*first.param_groups, *adamw.param_groups], {})
-        self._first, self._adamw = first, adamw
+        self._first, self._adamw, self._num_first = first, adamw, len(first.param_groups)
 
     def step(self, closure: Any = None) -> None:  # type: ignore[bad-override]
         """Update every parameter that has a gradient."""
         assert closure is None
         # At each step, as load_state_dict makes both anew.
-        self._first.param_groups, self._adamw.param_groups = self.param_groups[:1], self.param_groups[1:]
+        self._first.param_groups = self.param_groups[: self._num_first]
+        self._adamw.param_groups = self.param_groups[self._num_first :]
         for part in (self._first, self._adamw):
             part.state = self.state
             part.step()
-
-
-def _groups(parameters: Mapping[str, nn.Parameter], optim: OptimConfig) -> list[dict[str, Any]]:
-    """Parameters that decay and those that do not."""
-    decay = {name: _decays(name, parameter) for name, parameter in parameters.items()}
-    return [
-        {"params": [p for name, p in parameters.items() if decay[name]], "weight_decay": optim.weight_decay},
-        {"params": [p for name, p in parameters.items() if not decay[name]], "weight_decay": 0.0},
-    ]
-
-
-def _decays(name: str, parameter: nn.Parameter) -> bool:
-    """Whether a parameter is a matrix of weights, and not one of places or widths on the axis of inputs."""
-    return parameter.ndim >= 2 and name.rpartition(".")[2].rpartition("_")[2] not in SPARED
 
 
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:

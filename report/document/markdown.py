@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from base import families
-from report.significance.axes import SIZE, TOKENS, Benchmark, Family, Setting
+from report.significance.axes import RECIPE, SIZE, TOKENS, Benchmark, Family, Setting
 from report.significance.comparison import Comparison
 from scores.metrics import Metric
 from scores.suites import HELD_OUT, SUITES, Better
@@ -182,7 +182,8 @@ def counted(strata: Sequence[Family]) -> str:
     kinds = {"families": {x.family for x in settings}, "variants": {x.variant for x in settings}}
     for setting in settings:
         for axis, level in setting.places:
-            noun = {SIZE: "sizes", TOKENS: "numbers of tokens"}.get(axis, f"levels of {axis}")
+            nouns = {SIZE: "sizes", RECIPE: "recipes", TOKENS: "numbers of tokens"}
+            noun = nouns.get(axis, f"levels of {axis}")
             kinds.setdefault(noun, set()).add(level)
     several = {noun: len(levels) for noun, levels in kinds.items() if len(levels) > 1}
     if math.prod(several.values()) != len(strata):

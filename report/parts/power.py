@@ -289,7 +289,7 @@ def _cells(analysis: Analysis, row: MetricPower) -> dict[str, str]:
         "metric": _label(analysis, unit),
         "between variants": amount(spreads.signal if spreads else None, unit),
         "between seeds": amount(spreads.noise if spreads else None, unit),
-        "ratio (of equals)": f"{spreads.ratio:.1f} ({spreads.ratio_of_equals:.1f})" if spreads else "-",
+        "ratio (of equals)": spreads.written if spreads else "-",
         "detectable": amount(row.detectable, unit),
         "seeds for half / all" if analysis.others[1:] else "seeds": _seeds_of(row),
         "chance": _chance(row),

@@ -79,7 +79,7 @@ class Setting:
         times = Counter(short.values())
         for axis, level in self.places:
             name = short[axis] if times[short[axis]] == 1 else axis
-            yield {SIZE: level, TOKENS: f"{level} tokens"}.get(axis, f"{name} {level}")
+            yield {SIZE: level, RECIPE: level, TOKENS: f"{level} tokens"}.get(axis, f"{name} {level}")
 
 
 @dataclass(frozen=True, order=True)
@@ -97,8 +97,8 @@ Family = str | Setting
 """What a difference is averaged over: a family, or a setting of it."""
 Level = str | Combination
 """What is compared: an FFN variant, a head, both, or the level of an axis."""
-SIZE, TOKENS = "size", "tokens"
-"""Axes that are no field of a run's configuration."""
+SIZE, RECIPE, TOKENS = "size", "recipe", "tokens"
+"""Axes that are no field of a run's configuration; levels of the first two are names of several values."""
 
 
 def plain(family: Family) -> str:

@@ -27,6 +27,7 @@ import pandas as pd
 from base.errors import UsageError, unknown_name
 from base.families import BASELINE
 from report.significance.axes import (
+    RECIPE,
     SIZE,
     Axes,
     Benchmark,
@@ -53,7 +54,8 @@ DEFAULT_HEADS = ("linear", f"linear {FROZEN}", DEFAULT_HEAD, f"{DEFAULT_HEAD} {F
 
 def noun(factor: Factor) -> str:
     """Name what sentences call a level."""
-    return {"ffn": "variant", "head": "head", "both": "combination", SIZE: "size"}.get(factor, "level")
+    nouns = {"ffn": "variant", "both": "combination"}
+    return nouns.get(factor, factor if factor in ("head", SIZE, RECIPE) else "level")
 
 
 def check_factor(text: str, axes: Iterable[str], what: str = "--factor") -> Factor:

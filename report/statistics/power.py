@@ -140,6 +140,11 @@ class SignalNoise:
     ratio_of_equals: float
     """What the ratio is on average where all variants are equal: means of few seeds differ, too."""
 
+    @property
+    def written(self) -> str:
+        """The ratio, and in parentheses that of equals."""
+        return f"{self.ratio:.1f} ({self.ratio_of_equals:.1f})"
+
 
 def signal_noise(arms: Sequence[Sequence[np.ndarray]]) -> SignalNoise | None:
     """Compare the spread between variants with that between seeds.

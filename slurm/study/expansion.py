@@ -18,7 +18,7 @@ from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir
 from slurm.study.cells import Cell, RunCell, at_seed, own_variant, variant_place
-from slurm.study.ffn_levels import SIZE, Level, Point, find, has, leaves, num_steps
+from slurm.study.ffn_levels import Level, Point, find, has, leaves, num_steps
 from slurm.study.study_config import StudyConfig
 
 
@@ -95,18 +95,20 @@ class Expansion:
         # variants.kan.optim.learning_rate: the entry would win over the axis, so the axis's value is written
         # into the entry too, and the run is trained at 0.01.
         place = f"variants.{level.name}"
-        size = next((point for point in points if point.axis == SIZE), Point(SIZE, ""))
-        values = deep_merge(dict(size.values), dict(self.extra))
+        values = dict(self.extra)
+        for point in points:
+            values = deep_merge(dict(point.values) if point.is_named else {}, values)
         entry = find(deep_merge(read_yaml(file), values), place)
-        for leaf in leaves(size.values):
-            if has(entry, leaf) and not has(find(size.values, place), leaf):
-                raise UsageError(
-                    f"{leaf} of the size is overruled by what the base config or config has for the variant, "
-                    f"{place}.{leaf}; write sizes.{size.level}.{place}.{leaf} too"
-                )
+        for point in points:
+            for leaf in leaves(point.values) if point.is_named else ():
+                if has(entry, leaf) and not has(find(point.values, place), leaf):
+                    raise UsageError(
+                        f"{leaf} of the {point.axis} is overruled by what the base config or config has for "
+                        f"the variant, {place}.{leaf}; write {point.axis}s.{point.level}.{place}.{leaf} too"
+                    )
         of_variant = dict(level.values)
         for point in points:
-            if point.axis != SIZE and point.tokens is None:
+            if not point.is_named and point.tokens is None:
                 values = deep_merge(values, dict(point.values))
                 if has(entry, point.axis):  # which would win
                     of_variant = deep_merge(of_variant, dict(point.values))

@@ -20,6 +20,7 @@ from base.sections import leaf_fields
 from ffn_variants import get_variant
 from pretrain.config import RunConfig
 from pretrain.run.run_folder import RESULT_NEUTRAL
+from report.significance.axes import RECIPE, SIZE, TOKENS
 
 BUDGET = "ffn_budget"
 _FILE = re.compile(r"(?P<place>\S.*?\.py(?::\w*)?)(?P<options>(?:\s.*)?)")
@@ -248,16 +249,12 @@ def _fields() -> dict[str, FieldInfo]:
     return {".".join(path): info for path, info in leaf_fields(RunConfig)}
 
 
-SIZE, TOKENS = "size", "tokens"
-"""The axes that are no field of a configuration."""
-
-
 @dataclass(frozen=True)
 class Point:
     """A level of an axis.
 
     Attributes:
-        axis: ``size``, ``tokens``, or a field by its dotted name.
+        axis: ``size``, ``recipe``, ``tokens``, or a field by its dotted name.
         level: Its name, as text.
         values: What it sets in a run's configuration, nested.
         tokens: How many a run trains on, where that is what it says.
@@ -268,10 +265,15 @@ class Point:
     values: Mapping[str, Any] = field(default_factory=dict)
     tokens: int | None = None
 
+    @property
+    def is_named(self) -> bool:
+        """Whether its level is a name of several values."""
+        return self.axis in (SIZE, RECIPE)
 
-def size_points(sizes: Mapping[str, Mapping[str, Any]]) -> tuple[Point, ...]:
-    """Return the levels of ``sizes``."""
-    return tuple(Point(SIZE, name, values) for name, values in sizes.items())
+
+def named_points(axis: str, named: Mapping[str, Mapping[str, Any]]) -> tuple[Point, ...]:
+    """Return the levels of ``sizes`` or ``recipes``."""
+    return tuple(Point(axis, name, values) for name, values in named.items())
 
 
 def tokens_points(values: Iterable[Any]) -> tuple[Point, ...]:
@@ -305,6 +307,6 @@ def canonical_level(axis: str, text: str) -> str:
     try:
         if axis == TOKENS:
             return write_tokens(read_tokens(text))
-        return text if axis == SIZE else field_point(axis, text).level
+        return text if axis in (SIZE, RECIPE) else field_point(axis, text).level
     except UsageError:
         return text

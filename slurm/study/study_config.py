@@ -16,7 +16,7 @@ from base.sections import Section, check
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
-from report.significance.axes import Benchmark
+from report.significance.axes import RECIPE, SIZE, TOKENS, Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
@@ -25,8 +25,6 @@ from scores.suites import HELD_OUT, SUITES
 from slurm.study.cells import check_backbones
 from slurm.study.ffn_levels import (
     SET_BY_STUDY,
-    SIZE,
-    TOKENS,
     Level,
     Point,
     canonical,
@@ -34,9 +32,9 @@ from slurm.study.ffn_levels import (
     canonical_level,
     field_points,
     leaves,
+    named_points,
     read_level,
     settings,
-    size_points,
     tokens_points,
 )
 from slurm.study.tune_section import TuneConfig, read_tune
@@ -89,7 +87,7 @@ class ReportConfig(Section):
 
     factor: str = "ffn"
     """What is compared: ``ffn`` variants, classification heads (``head``), ``both`` as ``kan/linear``, or the
-    levels of an axis: ``size``, ``tokens``, or a field such as ``optim.learning_rate``."""
+    levels of an axis: ``size``, ``recipe``, ``tokens``, or a field such as ``optim.learning_rate``."""
     baseline: Annotated[str, Field(coerce_numbers_to_str=True)] = BASELINE
     """The variant, head, combination or level that every other one is compared with."""
     margin: Annotated[float, Field(gt=0, lt=100)] = 1.0
@@ -130,6 +128,9 @@ class StudyConfig(Section):
     that folder is run with ``--trust-remote-code`` only."""
     sizes: Annotated[dict[SizeName, SizeValues], Field(min_length=1)] = Field(default_factory=dict)
     """Name of a size to what it sets on top of every base config, in the same nested form."""
+    recipes: Annotated[dict[SizeName, SizeValues], Field(min_length=1)] = Field(default_factory=dict)
+    """Name of a recipe to what it sets, in the same form, such as ``{muon: {optim: {optimizer: muon}}}``: the
+    report says how much each lets the study see, and for how long a training."""
     tokens: Annotated[tuple[Any, ...], Field(min_length=1)] = ()
     """Training tokens of a run, such as ``[1M, 4M]``; each has a schedule of its own."""
     axes: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
@@ -170,7 +171,7 @@ class StudyConfig(Section):
                         f"{name} are not named; name families and variants to be trained, or backbones"
                     )
             return self
-        for name in ("families", "variants", "tune", "sizes", "tokens", "axes"):
+        for name in ("families", "variants", "tune", "sizes", "recipes", "tokens", "axes"):
             if getattr(self, name):
                 raise ValueError(f"{name} has no effect on backbones, as nothing is pretrained; leave it out")
         if set(self.config) - {"output"}:
@@ -196,7 +197,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _fields_are_set_once(self) -> StudyConfig:
-        """Refuse a field that two of ``config``, ``sizes``, ``tokens``, ``axes`` and ``tune`` would set."""
+        """Refuse a field that two of config, sizes, recipes, tokens, axes and tune would set."""
         # With tune: {optim.learning_rate: ...}, a config {optim: {learning_rate: 0.01}} is refused, and so is
         # {variants: {kan: {optim: {learning_rate: 0.01}}}}, which sets the same field.
         reasons = dict(SET_BY_STUDY)  # by field why nothing else may set it
@@ -214,7 +215,9 @@ class StudyConfig(Section):
                     raise ValueError(f"{place}.{name} has no effect: {reasons[name]}; leave it out")
                 reasons[name] = reason
         in_config = set(leaves(self.config))
-        sections = {"config": self.config, **{f"sizes.{name}": size for name, size in self.sizes.items()}}
+        named = {f"sizes.{name}": size for name, size in self.sizes.items()}
+        named |= {f"recipes.{name}": recipe for name, recipe in self.recipes.items()}
+        sections = {"config": self.config, **named}
         for place, values in sections.items():
             for name, leaf in settings(values):
                 reason = reasons.get(name)
@@ -277,7 +280,8 @@ class StudyConfig(Section):
     @cached_property
     def points(self) -> Mapping[str, tuple[Point, ...]]:
         """The axes beside the variant, in order, and the levels of each; empty without any."""
-        points = {SIZE: size_points(self.sizes)} if self.sizes else {}
+        named = {SIZE: self.sizes, RECIPE: self.recipes}
+        points = {axis: named_points(axis, values) for axis, values in named.items() if values}
         if self.tokens:
             points[TOKENS] = tokens_points(self.tokens)
         return points | {name: field_points(name, values) for name, values in self.axes.items()}

@@ -28,7 +28,13 @@ WIDEN = 2
 """How often a grid of numbers may grow where the study does not say."""
 BUDGET_FIELDS = ("optim.max_steps", "optim.num_train_epochs")
 TUNABLE_SECTIONS = {"optim": OptimConfig.model_fields, "splines": SplineConfig.model_fields}
-TUNABLE = ("train.batch_size", "model.hidden_dropout", "model.attention_dropout", "model.initializer_range")
+TUNABLE = (
+    "train.batch_size",
+    "model.hidden_dropout",
+    "model.attention_dropout",
+    "model.initializer_range",
+    "model.ffn_initializer_factor",
+)
 """Besides those of whole sections: they change neither what is compared nor the text that it is judged on."""
 
 

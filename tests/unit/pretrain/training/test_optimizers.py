@@ -9,13 +9,14 @@ from torch import nn
 from transformers import Adafactor
 
 from base.errors import UsageError
-from ffn_variants import FAMILIES, FFN_VARIANTS, build_ffn, build_model
+from ffn_variants import FAMILIES, FFN_VARIANTS, build_ffn, build_model, get_variant
 from pretrain.config import OptimConfig
+from pretrain.model.parameter_groups import learnable_weights
 from pretrain.optimizers import OPTIMIZERS
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
-from pretrain.training.update import build_optimizer, build_scheduler, hidden_matrices
+from pretrain.training.update import build_optimizer, build_scheduler
 from tests.cases import SMALL, diagonal_is_fast
 
 
@@ -143,7 +144,7 @@ def test_an_unknown_name_and_a_setting_of_another_optimizer_are_one_line():
 )
 def test_places_and_widths_on_the_axis_of_inputs_do_not_decay(variant, spared):
     ffn = build_ffn(variant, 16, 24)
-    kept, decayed = build_optimizer(ffn, OptimConfig(weight_decay=0.5)).param_groups[::-1]
+    decayed, kept = build_optimizer(ffn, OptimConfig(weight_decay=0.5)).param_groups
     names = {id(p): name.rpartition(".")[2] for name, p in ffn.named_parameters()}
     assert spared <= {names[id(p)] for p in kept["params"]}
     assert {names[id(p)] for p in decayed["params"]} & spared == set()
@@ -209,23 +210,127 @@ def test_muon_is_that_of_numpy(shape):
     assert off < 0.02 * np.linalg.norm(expected - weight)
 
 
+@pytest.mark.parametrize("shape", [(20, 50), (50, 20), (30, 30)])
+def test_muon_of_a_linear_layer_is_that_of_torch_to_the_bit(shape):
+    generator = torch.Generator().manual_seed(2)
+    ours, other = (nn.Linear(shape[1], shape[0], bias=False) for _ in range(2))
+    other.load_state_dict(ours.state_dict())
+    optim = OptimConfig(optimizer="muon", learning_rate=RATE, weight_decay=DECAY)
+    optimizers = (
+        build_optimizer(nn.Sequential(ours), optim),
+        torch.optim.Muon(other.parameters(), lr=RATE, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw"),
+    )
+    for _ in range(STEPS):
+        ours.weight.grad = torch.randn(shape, generator=generator)
+        other.weight.grad = ours.weight.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.equal(ours.weight, other.weight)
+
+
+EDGEWISE = {
+    "kan": {"spline_scaler"},
+    "thesis-kan": {"spline_scaler"},
+    "wav-kan": {"weight", "translation", "scale"},
+    "mlp-edge": {"inner_weight", "inner_bias", "outer_weight"},
+    "relu-kan": {"left_knots", "right_knots"},
+    "spline-kan": {"knots", "coefficients"},
+    "spline-activation": {"knots", "coefficients"},
+    "gr-kan": {"denominator"},
+}
+"""Tensors of two dimensions or more that multiply no inputs: of edges, of channels and of groups."""
+NO_LAYERS = {"keys", "values", "c_fc.weight", "c_proj.weight"}
+"""Matrices of variants that are not layers one behind the other."""
+
+
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
-def test_muon_gets_the_linear_layers_inside_a_model_and_no_table(family, ffn):
+def test_muon_gets_what_multiplies_inputs_and_no_table(family, ffn):
     model = build_model(family, ffn, **SMALL)
-    matrices = {id(parameter) for parameter in hidden_matrices(model)}
-    first, *others = build_optimizer(model, settings("muon")).param_groups
-    assert {id(parameter) for parameter in first["params"]} == matrices
-    rest = {id(parameter) for group in others for parameter in group["params"]}
-    assert matrices | rest == {id(parameter) for parameter in model.parameters()}
-    assert not matrices & rest
-    linear = {name: id(m.weight) for name, m in model.named_modules() if isinstance(m, nn.Linear)}
-    outside = {name for name, weight in linear.items() if weight not in matrices}
-    assert outside <= {"lm_head", "lm_head.decoder"}
-    assert len(linear) - len(outside) >= 4
+    weights = learnable_weights(model)
+    matrices = [weight for weight in weights if weight.view is not None]
+    groups = build_optimizer(model, settings("muon")).param_groups
+    of_muon = {id(parameter) for group in groups if "ns_steps" in group for parameter in group["params"]}
+    assert of_muon == {id(weight.parameter) for weight in matrices}
+    every = [id(parameter) for group in groups for parameter in group["params"]]
+    assert sorted(every) == sorted(id(parameter) for parameter in model.parameters())
+    tables = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
+    assert not tables & of_muon
+    left = [w for w in weights if w.is_ffn and w.view is None and w.parameter.ndim > 1]
+    assert {weight.name.rpartition(".")[2] for weight in left} == EDGEWISE.get(ffn, set())
+
+
+@pytest.mark.parametrize("ffn", [name for name in FFN_VARIANTS if {*get_variant(name).matrices} - NO_LAYERS])
+def test_rows_of_a_matrix_are_outputs_of_its_layer(ffn):
+    layer = build_ffn(ffn, 6, 5).get_submodule("layers.0")
+    y = layer(torch.randn(3, 6))
+    named = dict(layer.named_parameters())
+    for ending, view in FFN_VARIANTS[ffn].matrices.items():
+        for output in range(5):
+            (gradient,) = torch.autograd.grad(y[:, output].sum(), [named[ending]], retain_graph=True)
+            reached = view(gradient)[0].flatten(1).abs().sum(1).nonzero().flatten().tolist()
+            assert reached == [output]
+
+
+def test_a_stack_is_as_many_matrices_of_their_own():
+    """An expert's update does not depend on the other experts."""
+    torch.manual_seed(0)
+    model = build_model("gpt_neo", "moe", {"experts": 3, "top_k": 1}, **SMALL)
+    weight = next(w for w in learnable_weights(model) if w.name.endswith("0.mlp.ffn.c_fc.weight"))
+    alone = nn.Linear(16, SMALL["intermediate_size"], bias=False)
+    start = weight.parameter.detach().clone()
+    alone.weight.data = start[: len(alone.weight)].clone()
+    weight.parameter.grad = torch.randn(weight.parameter.shape)
+    alone.weight.grad = weight.parameter.grad[: len(alone.weight)].clone()
+    for network in (model, nn.Sequential(alone)):
+        build_optimizer(network, settings("muon")).step()
+    assert torch.equal(weight.parameter[: len(alone.weight)], alone.weight)
+    assert not torch.equal(weight.parameter, start)
 
 
 @pytest.mark.parametrize("ties", [True, False])
 def test_an_output_head_is_left_out_tied_or_not(ties):
     model = build_model("llama", "swiglu", tie_word_embeddings=ties, **SMALL)
     tables = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
-    assert not tables & {id(parameter) for parameter in hidden_matrices(model)}
+    assert not tables & {id(each.parameter) for each in learnable_weights(model) if each.view is not None}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(("family", "ffn"), [("gpt_neo", "kan"), ("roberta", "gelu"), ("t5", "moe")])
+def test_the_ffn_has_its_own_rate_and_decay(name, family, ffn):
+    """As a model of the same gradients in which the FFN alone is trained with that rate and decay."""
+    own = {"ffn_learning_rate_factor": 0.25, "ffn_weight_decay": 0.3}
+    alike = {"learning_rate": 0.005, "weight_decay": 0.3}
+    steps = []
+    for fields in (own, {}, alike):
+        torch.manual_seed(0)
+        model = build_model(family, ffn, **SMALL)
+        optim = OptimConfig(**{"optimizer": name, "learning_rate": 0.02, "weight_decay": 0.1, **fields})
+        optimizer = build_optimizer(model, optim)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape)
+        optimizer.step()
+        steps.append(learnable_weights(model))
+    for with_own, shared, scaled in zip(*steps, strict=True):
+        expected = scaled if with_own.is_ffn else shared
+        assert torch.equal(with_own.parameter, expected.parameter), with_own.name
+    assert {weight.is_ffn for weight in steps[0]} == {True, False}
+
+
+@pytest.mark.parametrize("ffn", ["gelu", "cheby-kan"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_mup_moves_outputs_as_much_at_every_width(optimizer, ffn):
+    """An update that goes along one input vector changes the outputs for it by as much at 64 and 256."""
+    moved = []
+    for width in (64, 256):
+        torch.manual_seed(0)
+        sizes = {**SMALL, "hidden_size": width, "intermediate_size": 2 * width}
+        model = build_model("gpt_neo", ffn, **sizes)
+        first = next(w for w in learnable_weights(model) if w.is_ffn and w.view is not None)
+        matrix = first.view(first.parameter.detach())[0].flatten(1)
+        inputs = torch.randn(matrix.shape[1]).sign()
+        first.view(first.parameter)[0].flatten(1).mv(inputs).sum().backward()
+        before = matrix.mv(inputs)
+        build_optimizer(model, OptimConfig(optimizer=optimizer, width_scaling="mup")).step()
+        after = first.view(first.parameter.detach())[0].flatten(1).mv(inputs)
+        moved.append(float((after - before).square().mean().sqrt()))
+    assert moved[0] == pytest.approx(moved[1], rel=0.1)

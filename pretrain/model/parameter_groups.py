@@ -1,0 +1,120 @@
+"""Which learning rate and which weight decay each parameter of a model has."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from ffn_variants import get_variant
+from ffn_variants.models.layers import ffn_modules
+from ffn_variants.spec import out_first
+from pretrain.config import OptimConfig
+from pretrain.muon import View
+
+SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
+"""How names of parameters end that weight decay spares, whatever their shape: a wavelet is divided by its
+scale."""
+MUP_FAN_IN = 128
+"""Inputs of the matrices whose learning rate ``optim.width_scaling mup`` leaves as it is."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter, and what an optimizer must know of it."""
+
+    name: str
+    parameter: nn.Parameter
+    is_ffn: bool
+    """Whether it belongs to a layer's FFN."""
+    view: View | None
+    """Its matrices from all inputs to outputs, as ``FFNSpec.matrices`` has them; None if it holds none."""
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is of weights, and not of places or widths on the axis of inputs, which decay not."""
+        return self.parameter.ndim >= 2 and self.name.rpartition(".")[2].rpartition("_")[2] not in SPARED
+
+    def shape(self) -> tuple[int, int]:
+        """Outputs and inputs of one of its matrices; of a KAN's coefficients inputs x basis functions."""
+        assert self.view is not None
+        matrix = self.view(self.parameter.detach())[0]
+        return len(matrix), matrix[0].numel()
+
+
+def learnable_weights(model: nn.Module) -> list[Weight]:
+    """List the parameters that are trained, in the model's order."""
+    ffns = [ffn for layer in model.modules() for ffn in ffn_modules(layer)]
+    of_ffns = {id(parameter) for ffn in ffns for parameter in ffn.parameters()}
+    views = dict(_views(model, ffns))
+    return [
+        Weight(name, parameter, id(parameter) in of_ffns, views.get(id(parameter)))
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    ]
+
+
+def _views(model: nn.Module, ffns: Iterable[nn.Module]) -> Iterator[tuple[int, View]]:
+    """Yield the weights of linear layers inside a network, and what the variant says of its other tensors.
+
+    Embeddings and output head are left out, as in the works of Jordan and of Liu et al. (2025,
+    arXiv:2502.16982): their rows belong to single tokens.
+    """
+    head = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
+    modules = list(model.modules())
+    tables = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or m is head}
+    for module in modules:
+        if isinstance(module, nn.Linear) and id(module.weight) not in tables:
+            yield id(module.weight), out_first
+    for ffn in ffns:
+        config: Any = model.config
+        spec = get_variant(config.ffn)
+        options = spec.resolve(config.ffn_options)
+        for name, parameter in ffn.named_parameters():
+            for ending, view in spec.matrices.items():
+                if name == ending or name.endswith(f".{ending}"):
+                    yield id(parameter), functools.partial(view, **options)
+
+
+def parameter_groups(weights: Iterable[Weight], optim: OptimConfig) -> list[dict[str, Any]]:
+    """Sort parameters into torch's groups, each with its ``lr`` and its ``weight_decay``.
+
+    Decay is for weights only: it would pull norms and activations towards zero. The first group has the
+    model's own learning rate, if any has.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {
+        (1.0, optim.weight_decay): [],
+        (1.0, 0.0): [],
+    }
+    for weight in weights:
+        key = (_rate_factor(weight, optim), _decay(weight, optim))
+        groups.setdefault(key, []).append(weight.parameter)
+    return [
+        {"params": parameters, "lr": factor * optim.learning_rate, "weight_decay": decay}
+        for (factor, decay), parameters in groups.items()
+    ]
+
+
+def _decay(weight: Weight, optim: OptimConfig) -> float:
+    if not weight.is_matrix:
+        return 0.0
+    is_own = weight.is_ffn and optim.ffn_weight_decay is not None
+    return optim.ffn_weight_decay if is_own else optim.weight_decay  # type: ignore[bad-return]
+
+
+def _rate_factor(weight: Weight, optim: OptimConfig) -> float:
+    own = optim.ffn_learning_rate_factor if weight.is_ffn else 1.0
+    if optim.width_scaling == "none" or weight.view is None:
+        return own
+    outputs, inputs = weight.shape()
+    # An update should change outputs by as much at every width: its spectral norm is to go as
+    # sqrt(outputs / inputs) (Yang et al. 2023, arXiv:2310.17813). That of AdamW's, of equal entries and low
+    # rank, goes as sqrt(outputs x inputs), that of Muon's as sqrt(max(outputs, inputs)).
+    if optim.optimizer == "muon":
+        return own * math.sqrt(MUP_FAN_IN * outputs / inputs / max(outputs, inputs))
+    return own * MUP_FAN_IN / inputs
