@@ -97,15 +97,15 @@ def test_tasks_with_one_and_with_several_labels_share_a_benchmark(run, task, eva
     assert scores["weather", "linear", "accuracy"] == pytest.approx(100 * share)
 
 
-def test_a_faulty_task_leaves_the_baselines_of_the_others(run, task, evaluate, capsys):
+def test_a_faulty_task_is_told_of_before_others_are_scored(run, task, evaluate, capsys):
     whole, faulty = task.with_name("whole.yaml"), task.with_name("faulty.yaml")
     whole.write_text(task.read_text())
     faulty.write_text(task.read_text().replace("text: remark", "text: remrk"))
     chosen = ("--finetune.max-validation-examples", "10")
     assert evaluate(run, "--classify", faulty, whole, *chosen, *QUICK) == 2
     assert "no text in column 'remrk'" in capsys.readouterr().err
+    assert evaluate(run, "--classify", whole, *chosen, *QUICK) == 0
     baselines = json.loads((run / "eval" / "baselines.json").read_text())["classification"]
-    assert "faulty" not in baselines
     # Of the examples that are reported on, not of the whole file.
     items = pd.read_parquet(run / "eval" / "items" / "classification.parquet")
     labels = items[items["task"] == "whole"]["label"]

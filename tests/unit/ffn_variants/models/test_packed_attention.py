@@ -296,7 +296,7 @@ def loss_and_gradients(family: str, starts: torch.Tensor | None):
     return loss.detach(), {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def pairs(model, position_ids, starts, causal):
+def pairs(model, position_ids, starts, causal, of_whole_rows):
     """What GPUs without flash attention have: a mask of pairs."""
     numbers = document_numbers(position_ids)[:, 0, 0]
     return module._pairs(numbers, model.dtype, causal, getattr(model.config, "window_size", None))
