@@ -33,6 +33,7 @@ from pretrain.training.dry_run import hub_budget, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
 from slurm.cell_state import count_states, read_state
+from slurm.cluster import read_queue
 from slurm.jobs import SlurmSubmitter
 from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
@@ -96,7 +97,10 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
     print(render(lines))
     if submitter is not None and todo.cells:
         print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}", flush=True)
-        print(f"SLURM would take them; the first could start {submitter.first_start(len(todo.cells))}")
+        if read_queue(study.folder) is None:
+            print("SLURM does not answer here, so it was not asked whether it would take them")
+        else:
+            print(f"SLURM would take them; the first could start {submitter.first_start(len(todo.cells))}")
 
 
 def _seeds(study: Study) -> str:

@@ -34,7 +34,7 @@ def test_shipped_studies_expand(path: Path) -> None:
     study = load_study(path)
     named, file = study.config, read_yaml(path)
     arms = len(named.backbones) or len(named.families) * len(named.variants)
-    places = [named.sizes, named.tokens, *named.axes.values()]
+    places = [named.sizes, named.recipes, named.tokens, *named.axes.values()]
     num_places = math.prod(len(levels) for levels in places if levels)
     if tune := file.get("tune"):
         grids = [values for field, values in tune.items() if "." in field]
