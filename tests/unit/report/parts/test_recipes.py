@@ -1,0 +1,85 @@
+"""Which recipe sees most, against scipy on the same runs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from report.analysis import Analysis
+from report.inputs.run_facts import RunFacts
+from report.inputs.sources import source_of_frame
+from report.page import make_card
+from report.part import Page
+from report.parts import recipes
+from report.request import Request
+from report.significance.axes import places_of
+from report.write import number_tables
+from tests.unit.report.studies import analysed
+
+SHIFTS = {"gelu": 0.0, "none": 0.1, "kan": 0.05}
+SPREADS = {"noisy": 0.05, "sharp": 0.005}
+HOURS = {"noisy": 0.5, "sharp": 1.0}
+SEEDS = range(1, 7)
+MARGIN = 0.04
+
+
+def study(**late: float) -> Analysis:
+    """Runs of two recipes; what is named late loses so much with the last seed of ``none``."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for recipe, spread in SPREADS.items():
+        for variant, shift in SHIFTS.items():
+            losses = 3 + shift + spread * stats.zscore(rng.normal(size=len(SEEDS)), ddof=1)
+            losses[-1] += late.get(recipe, 0.0) if variant == "none" else 0.0
+            rows += [
+                (f"gpt_neo/{variant}/{recipe}{seed}", "gpt_neo", variant, seed, recipe, "held-out-loss", loss)
+                for seed, loss in zip(SEEDS, losses, strict=True)
+            ]
+    columns = ["run_id", "family", "variant", "seed", "recipe", "benchmark", "score"]
+    source = source_of_frame(pd.DataFrame(rows, columns=columns), Request(axis=("recipe",)))
+    facts = tuple(
+        RunFacts(
+            run_id=row.run_id, family=row.family, variant=row.variant, seed=row.seed,
+            train_hours=HOURS[dict(places_of(row.family))["recipe"]],
+        )
+        for row in source.rows.itertuples()
+    )  # fmt: skip
+    return analysed(replace(source, facts=facts), margin=(f"held-out-loss={MARGIN}",))
+
+
+def seeds_by_scipy(spread: float, level: float) -> int:
+    """The first number at which the two-sided t-test of two arms finds the margin in 80%."""
+    for number in range(2, 1000):
+        df, error = 2 * (number - 1), spread * np.sqrt(2 / number)
+        critical = stats.t.ppf(1 - level / 2, df)
+        if stats.nct.sf(critical, df, MARGIN / error) >= 0.8:
+            return number
+    raise AssertionError
+
+
+def test_the_recipe_that_takes_least_time_is_recommended() -> None:
+    analysis = study()
+    found = {dict(places_of(x.setting))["recipe"]: x for x in recipes.PART.of(analysis).recipes}
+    for name, recipe in found.items():
+        level = recipe.seen.comparisons[0].level_simultaneous
+        assert recipe.seeds_to_tell == seeds_by_scipy(SPREADS[name], level)
+        assert recipe.hours_to_tell == pytest.approx(HOURS[name] * recipe.seeds_to_tell * len(SHIFTS))
+        assert recipe.seen.spreads.noise == pytest.approx(SPREADS[name])
+        assert recipe.baseline_score == pytest.approx(3)
+        assert not recipe.late
+    table = number_tables(analysis)["recipes"]
+    assert table.hours_to_tell.tolist() == [found[name].hours_to_tell for name in SPREADS]
+    assert [str(x.setting) for x in recipes.PART.of(analysis).recommended.values()] == ["gpt_neo sharp"]
+    assert "sharp needs the least training" in make_card(analysis).markdown
+
+
+def test_a_recipe_with_a_late_run_is_not_recommended() -> None:
+    analysis = study(sharp=0.3)
+    result = recipes.PART.of(analysis)
+    assert [x.late for x in result.recipes] == [(), ("gpt_neo/none/sharp6",)]
+    assert [str(x.setting) for x in result.recommended.values()] == ["gpt_neo noisy"]
+    section = recipes.PART.section(analysis, result, Page(alternative_texts={}))
+    assert "| 1 of 18 |" in section.body
+    assert "gpt_neo/none/sharp6" in section.body
