@@ -36,6 +36,14 @@ class _Loader(_SAFE_LOADER):
         return super().construct_mapping(node, deep)
 
 
+def _whole_number(loader: Any, node: yaml.ScalarNode) -> int | str:
+    # YAML 1.1 reads 4:00:00 to the base of 60, and a time would be 14,400 minutes.
+    return node.value if ":" in node.value else loader.construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping.
 

@@ -152,6 +152,19 @@ SIGNATURES = (
 )
 """Constructors of classes that need no spec."""
 _SIZES = {"hidden_size", "intermediate_size"}
+WIDTH_NAMES = _SIZES | {
+    "d",
+    "dim",
+    "d_model",
+    "n_embd",
+    "width",
+    "f",
+    "d_ff",
+    "hidden_dim",
+    "n_inner",
+    "ffn_dim",
+}
+"""Names of arguments without a type that are widths; ``beta`` is none."""
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -216,7 +229,7 @@ def _needed_arguments(module_class: type[nn.Module]) -> list[str]:
     arguments = inspect.signature(module_class).parameters.values()
     needed = [each for each in arguments if each.default is each.empty and each.kind not in variadic]
     names = [each.name for each in needed]
-    is_size = all(each.annotation in (each.empty, int, "int") for each in needed) and "config" not in names
+    is_size = all(each.annotation in (int, "int") or each.name in WIDTH_NAMES for each in needed)
     is_positional = all(each.kind is not each.KEYWORD_ONLY for each in needed)
     # Of a block that is told one width nobody knows the other; and a default would not follow the model's.
     is_half = bool(_SIZES & {each.name for each in arguments} - {*names}) or names == ["hidden_size"]

@@ -53,14 +53,15 @@ class Muon(Optimizer):
 
     def _update(self, parameter: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         state, momentum = self.state[parameter], group["momentum"]
-        mean = state.setdefault("momentum_buffer", torch.zeros_like(gradient))
-        mean.lerp_(gradient, 1 - momentum)
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         direction = self._views[parameter](gradient.lerp(mean, momentum))
         weight = self._views[parameter](parameter)
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        for matrix, of in zip(weight, direction, strict=True):
-            shape = (len(of), of[0].numel())
-            step = orthogonalized(of.reshape(shape), group["ns_steps"]).view(of.shape)
+        for matrix, update in zip(weight, direction, strict=True):
+            shape = (len(update), update[0].numel())
+            step = orthogonalized(update.reshape(shape), group["ns_steps"]).view(update.shape)
             matrix.add_(step, alpha=-group["lr"] * (RMS_OF_ADAMW * math.sqrt(max(shape))))
 
 

@@ -41,6 +41,7 @@ def runs_of_export(
         table = _history_of_chart(table, steps[0])
     if any(name.startswith("metrics.") for name in table.columns):
         table = _plainly_named(table, {*columns, *scores})
+        steps = [name for name in table.columns if STEP.fullmatch(name) and name not in columns]
     return _last_of_runs(table, columns, steps)
 
 
@@ -58,7 +59,9 @@ def _plainly_named(table: pd.DataFrame, flagged: set[str]) -> pd.DataFrame:
     """Leave out of MLflow's columns what is neither a metric, a text, a column of rows nor the user's."""
     plain = {x: x.partition(".")[2] for x in table.columns if x.startswith(("metrics.", "params."))}
     plain["tags.mlflow.runName"] = "name"
-    numbers = [x for x in plain if x.startswith("params.") and pd.to_numeric(table[x], errors="coerce").any()]
+    numbers = [
+        x for x in plain if x.startswith("params.") and pd.to_numeric(table[x], errors="coerce").notna().any()
+    ]
     others = [x for x in table.columns if x == "experiment_id" or (x.startswith("tags.") and x not in plain)]
     others += [x for x in numbers if plain[x] not in ROW_COLUMNS]
     return table.drop(columns={*others} - flagged).rename(

@@ -31,7 +31,6 @@ from slurm.study.ffn_levels import (
     canonical_contrast,
     canonical_level,
     field_points,
-    leaves,
     named_points,
     read_level,
     settings,
@@ -214,17 +213,19 @@ class StudyConfig(Section):
                 if name in reasons:
                     raise ValueError(f"{place}.{name} has no effect: {reasons[name]}; leave it out")
                 reasons[name] = reason
-        in_config = set(leaves(self.config))
-        named = {f"sizes.{name}": size for name, size in self.sizes.items()}
-        named |= {f"recipes.{name}": recipe for name, recipe in self.recipes.items()}
-        sections = {"config": self.config, **named}
-        for place, values in sections.items():
-            for name, leaf in settings(values):
-                reason = reasons.get(name)
-                if place != "config" and leaf in in_config:
-                    reason = "config sets it too"
-                if reason:
-                    raise ValueError(f"{place}.{leaf} has no effect: {reason}; leave it out")
+        set_by: dict[str, str] = {}  # by leaf the section that sets it
+        for section, named in (
+            ("config", {"": self.config}),
+            ("sizes", self.sizes),
+            ("recipes", self.recipes),
+        ):
+            for level, values in named.items():
+                for name, leaf in settings(values):
+                    other = set_by.setdefault(leaf, section)
+                    reason = reasons.get(name) or (f"{other} sets it too" if other != section else "")
+                    if reason:
+                        place = f"{section}.{level}" if level else section
+                        raise ValueError(f"{place}.{leaf} has no effect: {reason}; leave it out")
         return self
 
     @model_validator(mode="after")

@@ -138,7 +138,7 @@ class Sloped(nn.Module):
         return self.slope * x
 
 class InOrder(nn.Module):
-    def __init__(self, d, f):
+    def __init__(self, d: int, f):
         super().__init__()
         self.up, self.down = nn.Linear(d, f), nn.Linear(f, d, bias=False)
 

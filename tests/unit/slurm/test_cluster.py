@@ -36,6 +36,11 @@ def test_times_are_read_as_sbatch_reads_them(time: str, minutes: int) -> None:
     assert minutes_of(time) == minutes
 
 
+def test_a_time_without_quotes_is_no_number_to_the_base_of_60(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("time: 4:00:00\n")
+    assert minutes_of(load_preset(tmp_path / "mine.yaml").time) == 240
+
+
 @pytest.mark.parametrize("time", ["", "soon", "1:2:3:4", "x-1", "-5", "1:", "123456789"])
 def test_no_time(time: str) -> None:
     with pytest.raises(ValueError, match="is not minutes"):
