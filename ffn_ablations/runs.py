@@ -235,7 +235,9 @@ class Runs(list[Run]):
                 return Runs(compress(self, key))
             return Runs(run for each in key for run in as_runs(self[each]))
         if isinstance(key, tuple):
-            return self.where(**dict(zip(("variant", "seed"), key, strict=False)))
+            if found := self.where(**dict(zip(("variant", "seed"), key, strict=False))):
+                return found
+            raise KeyError(f"there is no run of {key}; runs.frame lists them")
         if isinstance(key, str):
             if found := Runs(run for run in self if run.variant == key):
                 return found

@@ -18,8 +18,8 @@ from ffn_ablations.comparing import Comparison, compare
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from ffn_ablations.runs import Run, Runs, as_html
 from slurm.arguments import SubmitArgs, runs_dir_override
-from slurm.cell_state import CellState, count_states, read_listing, survey
-from slurm.commands import details, render
+from slurm.cell_state import CellState, read_listing, survey
+from slurm.commands import render, status_of
 
 
 @one_line_errors()
@@ -128,16 +128,14 @@ class StudyStatus:
     @property
     def summary(self) -> str:
         """How many cells are waiting, queued, running, done, failed or missing."""
-        return count_states(self.states.values())
+        _, notes = status_of(self.folder, self.states)
+        return notes[-1].partition(": ")[2]
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a cell: run_id, state, and in words what is to be said of it."""
-        rows = [
-            (run_id, state.name, details(state, self.folder / run_id))
-            for run_id, state in self.states.items()
-        ]
-        return pd.DataFrame(rows, columns=["run_id", "state", "details"])
+        """One row a cell: run_id, its levels, state, and in words what is to be said of it."""
+        rows, _ = status_of(self.folder, self.states)
+        return pd.DataFrame(rows, columns=["run_id", "levels", "state", "details"])
 
     def __repr__(self) -> str:
         return render(self.folder, self.states)

@@ -48,7 +48,7 @@ def build(
     network = ffn_variants.build_model(config.family, model.ffn, options, **shared, **of_family)
     if model.ffn_initializer_factor != 1:
         for weight in learnable_weights(network):
-            if weight.is_ffn and weight.is_matrix:
+            if weight.is_ffn and weight.decays:
                 weight.parameter.data.mul_(model.ffn_initializer_factor)
     return network
 
@@ -70,13 +70,22 @@ def build_masker(config: ResolvedConfig, tokenizer: PreTrainedTokenizerFast) -> 
     if kind == "causal":
         return None
     if kind == "span_corruption":
-        train, ids = config.train, special_token_ids(tokenizer)
-        spans = (train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
+        ids = special_token_ids(tokenizer)
         return SpanCorruptor(
-            add_sentinels(tokenizer), ids["bos_token_id"], ids["eos_token_id"], ids["pad_token_id"], *spans
+            add_sentinels(tokenizer),
+            ids["bos_token_id"],
+            ids["eos_token_id"],
+            ids["pad_token_id"],
+            *_noise_spans(config),
         )
     special = np.unique(tokenizer.all_special_ids).tolist()
     return Masker(len(tokenizer), special, int(tokenizer.mask_token_id), config.train.mlm_probability)  # type: ignore[arg-type]
+
+
+def _noise_spans(config: ResolvedConfig) -> tuple[float, float]:
+    """The share of tokens that spans leave out, and how many a span has on average."""
+    train = config.train
+    return train.mlm_probability, float(train.mean_noise_span_length)  # type: ignore[arg-type]
 
 
 def cost_facts(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, Any]:
@@ -123,12 +132,7 @@ def _flops_per_token(config: ResolvedConfig, network: PreTrainedModel) -> dict[s
     length = config.data.block_size
     if get_family(config.family).objective != "span_corruption":
         return ffn_variants.count_flops(network, length)
-    train = config.train
-    of_encoder, of_decoder = corrupted_lengths(
-        length,
-        train.mlm_probability,
-        float(train.mean_noise_span_length),  # type: ignore[arg-type]
-    )
+    of_encoder, of_decoder = corrupted_lengths(length, *_noise_spans(config))
     counts = ffn_variants.count_flops(network, of_encoder, of_decoder)
     parts = {name: round(count * of_encoder / length) for name, count in counts.items() if name != "total"}
     return {"total": sum(parts.values()), **parts}

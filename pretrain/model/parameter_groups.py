@@ -36,8 +36,8 @@ class Weight:
     """Its matrices from all inputs to outputs, as ``FFNSpec.matrices`` has them; None if it holds none."""
 
     @property
-    def is_matrix(self) -> bool:
-        """Whether it is of weights, and not of places or widths on the axis of inputs, which decay not."""
+    def decays(self) -> bool:
+        """Whether it is of weights: vectors, and places and widths on the axis of inputs, are spared."""
         return self.parameter.ndim >= 2 and self.name.rpartition(".")[2].rpartition("_")[2] not in SPARED
 
     def shape(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ def parameter_groups(weights: Iterable[Weight], optim: OptimConfig) -> list[dict
 
 
 def _decay(weight: Weight, optim: OptimConfig) -> float:
-    if not weight.is_matrix:
+    if not weight.decays:
         return 0.0
     is_own = weight.is_ffn and optim.ffn_weight_decay is not None
     return optim.ffn_weight_decay if is_own else optim.weight_decay  # type: ignore[bad-return]

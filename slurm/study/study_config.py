@@ -76,9 +76,9 @@ def read_seeds(value: object) -> tuple[int, ...] | AdaptiveSeeds:
 
 
 # A short word, as it stands in tables. YAML reads a name like 10 as a number.
-SizeName = Annotated[str, Field(pattern=r"^[^\W_][\w.+-]{0,39}$", coerce_numbers_to_str=True)]
-SizeValues = Annotated[dict[str, Any], BeforeValidator(lambda values: {} if values is None else values)]
-"""What a size sets; nothing where it is the base config."""
+PointName = Annotated[str, Field(pattern=r"^[^\W_][\w.+-]{0,39}$", coerce_numbers_to_str=True)]
+PointValues = Annotated[dict[str, Any], BeforeValidator(lambda values: {} if values is None else values)]
+"""What a size or a recipe sets; nothing where it is the base config."""
 
 
 class ReportConfig(Section):
@@ -125,9 +125,9 @@ class StudyConfig(Section):
     """FFN variants by name, with options where they are wanted (``kan grid_size=3 ffn_budget=params``), or as
     ``path/to/mine.py:SPEC``, where a relative path starts at the study file's folder. A file that is not in
     that folder is run with ``--trust-remote-code`` only."""
-    sizes: Annotated[dict[SizeName, SizeValues], Field(min_length=1)] = Field(default_factory=dict)
+    sizes: Annotated[dict[PointName, PointValues], Field(min_length=1)] = Field(default_factory=dict)
     """Name of a size to what it sets on top of every base config, in the same nested form."""
-    recipes: Annotated[dict[SizeName, SizeValues], Field(min_length=1)] = Field(default_factory=dict)
+    recipes: Annotated[dict[PointName, PointValues], Field(min_length=1)] = Field(default_factory=dict)
     """Name of a recipe to what it sets, in the same form, such as ``{muon: {optim: {optimizer: muon}}}``: the
     report says how much each lets the study see, and for how long a training."""
     tokens: Annotated[tuple[Any, ...], Field(min_length=1)] = ()
@@ -138,8 +138,8 @@ class StudyConfig(Section):
     """Fields that every variant gets its own best value of before it is compared, by their dotted names, and
     how that is found: ``{optim.learning_rate: [3e-4, 1e-3, 3e-3], seeds: [101, 102, 103]}``."""
     backbones: tuple[str, ...] = ()
-    """In place of both: pretrained models to be scored, on the hub (``name@revision``), folders or runs;
-    nothing is trained but classifiers, and seeds are of fine-tuning."""
+    """In place of families and variants: pretrained models to be scored, on the hub (``name@revision``),
+    folders or runs; nothing is trained but classifiers, and seeds are of fine-tuning."""
     seeds: Annotated[tuple[int, ...] | AdaptiveSeeds, BeforeValidator(read_seeds)]
     """``[1, 2, 3]``, ``1-3``, or ``{first: 3, most: 12, until: decided}``: more for what is undecided."""
     config: dict[str, Any] = Field(default_factory=dict)
