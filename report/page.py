@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from base.config_input import shipped
 from base.printing import duration
 from report.analysis import Analysis
-from report.document.markdown import amount, counted, escape, family_label, listed, margin
+from report.document.markdown import amount, counted, difference, escape, family_label, listed, margin
 from report.leaderboard import leaderboard
 from report.part import NextStep, Page
 from report.significance.axes import Benchmark, Family
 from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
 from report.significance.factor import FACTORS
 from report.statistics.looks import OneLook
-from report.verdicts.findings import Findings, asked_beside, by_standing, is_at_chance, place
+from report.verdicts.findings import (
+    Findings,
+    are_opposite,
+    asked_beside,
+    by_standing,
+    is_at_chance,
+    place,
+    uneven,
+)
 
 NAMED = 3
 """Variants named in one list; the table has all."""
@@ -159,8 +167,17 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     else:
         where, clauses = place(findings, benchmark), _without_average(findings, benchmark)
     yield f"on {where}, {'; '.join(clauses)}"
+    if scopes[0] is None and (differing := uneven(findings, benchmark)):
+        yield f"between {findings.strata}, {'; '.join(map(_between, differing.values()))}"
     if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
         yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+
+
+def _between(comparisons: Sequence[Comparison]) -> str:
+    """Say how far apart the differences of one variant are, of families from the lowest to the highest."""
+    how = "is opposite" if are_opposite(comparisons) else "is not the same"
+    ends = [f"{difference(c)} in {family_label(c.family)}" for c in (comparisons[0], comparisons[-1])]
+    return f"the difference of {_named(comparisons[0])} {how}: {' and '.join(ends)}"
 
 
 def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:

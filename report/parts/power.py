@@ -18,6 +18,7 @@ from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
 from report.significance.comparison import SHOWN, Comparison, Inference
+from report.significance.factor import Contrast
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
@@ -27,7 +28,7 @@ from report.statistics.power import (
     runs_to_show_equivalence,
     signal_noise,
 )
-from report.verdicts.findings import by_standing, named
+from report.verdicts.findings import are_opposite, by_standing, named, uneven
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,13 +239,23 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
     yield f"{sentence}."
 
 
+def _opposite(analysis: Analysis, row: MetricPower) -> set[Contrast]:
+    """The variants whose difference averages to little as it is opposite between families."""
+    between = uneven(analysis, row.benchmark) if row.family is None else {}
+    return {contrast for contrast, of_families in between.items() if are_opposite(of_families)}
+
+
 def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextStep]:
     """Propose as many seeds as the undecided primary comparison needs that needs fewest."""
     undecided = [
         power
         for row in rows
+        if not row.is_at_chance
+        for opposite in [_opposite(analysis, row)]
         for power in row.power
-        if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
+        if power.comparison.is_primary
+        and power.comparison.verdict not in SHOWN
+        and power.comparison.contrast not in opposite
     ]
     possible = [power for power in undecided if power.seeds_to_detect_estimate]
     if not possible:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from report.document.markdown import family_label, title
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
@@ -23,6 +25,8 @@ from report.significance.comparison import (
 )
 from report.significance.factor import OF_HEADS, Contrast, Factor, noun
 from report.significance.multiple_comparisons import MultipleComparisons, question
+from report.statistics.corrections import Holm
+from report.statistics.welch import inequality_p
 
 FIRST = 3
 """Outcomes on the first screen."""
@@ -193,6 +197,40 @@ def with_shared_rate(findings: Findings, benchmark: Benchmark, shared: ArmTable 
         if c.benchmark == benchmark and (c.family, c.contrast) in at_shared
     )
     return replace(findings, at_shared_rate=both)
+
+
+def uneven(findings: Findings, benchmark: Benchmark) -> dict[Contrast, list[Comparison]]:
+    """Return the differences in families, from low to high, of each variant for which they are not the same.
+
+    Welch's test of one difference in all families, of every variant with a claim on their average; by Holm
+    over variants.
+    """
+    within: dict[Contrast, list[Comparison]] = {
+        c.contrast: [] for c in findings.of(benchmark, None) if c.is_primary and c.p is not None
+    }
+    for c in findings.comparisons:
+        if c.benchmark == benchmark and c.family is not None and c.p is not None and c.contrast in within:
+            within[c.contrast].append(c)
+    p_values = [_inequality_p(of_families) for of_families in within.values()]
+    return {
+        contrast: sorted(of_families, key=lambda c: c.estimate or 0.0)
+        for (contrast, of_families), p in zip(within.items(), Holm().adjust(p_values), strict=True)
+        if p is not None and p < findings.inference.level
+    }
+
+
+def _inequality_p(comparisons: Sequence[Comparison]) -> float | None:
+    if len(comparisons) < 2:
+        return None
+    numbers = np.array([(c.estimate, c.standard_error, c.df) for c in comparisons], dtype=float)
+    return max(c.look.p(inequality_p(*numbers.T)) for c in comparisons)
+
+
+def are_opposite(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the lowest and the highest difference, of several in that order, each point another way."""
+    first, last = comparisons[0], comparisons[-1]
+    is_clear = all((c.p_sequential or 0.0) < 1 - c.confidence for c in (first, last))
+    return is_clear and first.is_better is not last.is_better
 
 
 def verdict_word(comparison: Comparison) -> str:
