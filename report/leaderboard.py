@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ OTHER_METRICS = 3
 MOST_FAMILIES = 3
 """Families that have columns of their own, where their scores have no average."""
 Cell = Callable[[Level], str]
+Row = TypeVar("Row")
 
 
 def leaderboard(analysis: Analysis) -> str:
@@ -59,21 +61,44 @@ def sorted_variants(analysis: Analysis) -> list[Level]:
     return sorted(analysis.variants, key=place)
 
 
+def ranked(
+    analysis: Analysis, rows: Iterable[Row], place: Callable[[Row], tuple[Hashable, Level]]
+) -> list[Row]:
+    """Sort the rows of another table as those of this one.
+
+    Args:
+        analysis: What the tables are of.
+        rows: In groups, as by family, which stay as they come.
+        place: Returns the group and the variant of a row.
+    """
+    rows, levels = list(rows), {level: number for number, level in enumerate(sorted_variants(analysis))}
+    groups = {group: number for number, group in enumerate(dict.fromkeys(place(row)[0] for row in rows))}
+    return sorted(rows, key=lambda row: (groups[place(row)[0]], levels.get(place(row)[1], len(levels))))
+
+
+def place_of(comparison: Comparison) -> tuple[Hashable, Level]:
+    """Return metric and scope as the group of a comparison, and whom it is about."""
+    return (comparison.benchmark, comparison.family), comparison.contrast.plus[0]
+
+
 def _columns(analysis: Analysis) -> Mapping[str, Cell]:
     """Return what stands in each column, by its heading; a column of one's own is one line here."""
     leading, *others = by_standing(analysis)
     scopes, metric = _shown_scopes(analysis, leading), analysis.metric(leading)
     heading, unit = f"{place(analysis, leading)} {arrow(metric)}", unit_name(metric.unit)
-    columns: dict[str, Cell] = {}
-    for scope in scopes:
-        where = f"{family_label(scope)}: " if len(scopes) > 1 else ""
+    names = {scope: f"{family_label(scope)}: " if len(scopes) > 1 else "" for scope in scopes}
+    # Verdicts stand first, as a narrow screen shows the first columns alone.
+    columns: dict[str, Cell] = {
+        f"{where}verdict": partial(_cell, analysis, leading, scope, verdict, "baseline")
+        for scope, where in names.items()
+    }
+    for scope, where in names.items():
         cell = partial(_cell, analysis, leading, scope)
         if scope is not None:
             columns[f"{where}{heading}"] = partial(_mean, analysis, leading, scope)
-        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(cell, difference, "baseline")
+        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(cell, difference, "")
         columns[f"{where}simultaneous {analysis.confidence:.0%} interval"] = partial(cell, interval, "")
         columns[f"{where}p"] = partial(cell, lambda comparison: p_value(comparison.p_corrected), "")
-        columns[f"{where}verdict"] = partial(cell, verdict, "")
     others = [name for name in others if name in analysis.primary and not is_at_chance(analysis, name)]
     for name in others[:OTHER_METRICS]:
         heading = f"{place(analysis, name)} {arrow(analysis.metric(name))}"

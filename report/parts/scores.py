@@ -16,6 +16,7 @@ from report.analysis import Analysis, decimals_of
 from report.document.markdown import arrow, family_label, spread, table, title
 from report.figures import style
 from report.figures.crowd import in_drawn_order
+from report.leaderboard import sorted_variants
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.findings import by_standing
@@ -39,7 +40,7 @@ def section(analysis: Analysis, has_scores: bool, page: Page) -> Section:
     rows = [
         [family_label(family), f"`{variant}`", *(score(analysis, name, family, variant) for name in order)]
         for family in analysis.families
-        for variant in analysis.variants
+        for variant in sorted_variants(analysis)
     ]
     header = [analysis.stratum, analysis.noun, *(_heading(analysis, name) for name in order)]
     legend = (
