@@ -204,7 +204,9 @@ def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
             f"{len(undecided)} of {len(comparisons)} comparisons are undecided "
             f"({_named(widest)} may still differ by up to {largest})"
         )
-    yield from _not_estimable(comparisons)
+    if unknown := [c for c in comparisons if c.verdict == NOT_ESTIMABLE]:
+        reasons = _first_listed([*dict.fromkeys(c.reason or "" for c in unknown)])
+        yield f"{len(unknown)} of {len(comparisons)} comparisons are {NOT_ESTIMABLE} ({reasons})"
 
 
 def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
@@ -278,7 +280,8 @@ def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for word, has_runs in ((NOT_ESTIMABLE, True), ("not run", False)):
         unknown = [c for c in comparisons if c.verdict == NOT_ESTIMABLE]
         if group := [c for c in unknown if bool(c.num_runs_plus) is has_runs]:
-            yield f"{word}: {_names(group)}"
+            why = f" ({group[0].reason})" if has_runs and len({c.reason for c in group}) == 1 else ""
+            yield f"{word}{why}: {_names(group)}"
 
 
 def _averaged(findings: Findings, scope: Family | None) -> str:

@@ -28,7 +28,7 @@ from report.document.markdown import (
 )
 from report.figures import style
 from report.figures.crowd import in_drawn_order
-from report.leaderboard import sorted_variants
+from report.leaderboard import ranked, sorted_variants
 from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
