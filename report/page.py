@@ -27,6 +27,7 @@ from report.verdicts.findings import (
     place,
     uneven,
 )
+from scores.suites import SUITES
 
 NAMED = 3
 """Variants named in one list; the table has all."""
@@ -56,13 +57,16 @@ def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
 
 
 def legend(analysis: Analysis) -> str:
-    """Say how table and figure are read."""
+    """Say how table and figure are read, and what the suites ask."""
+    names = dict.fromkeys(benchmark.name for benchmark in analysis.primary)
+    suites = [(name, SUITES[name]) for name in names if name in SUITES and SUITES[name].label]
     return (
         f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower. Intervals hold together at "
         f"{analysis.confidence:.0%} over all {len(analysis.claims)} primary comparisons"
         f"{', contrasts included' if analysis.contrasts else ''}. *Better*, *worse*: significantly "
         "different. *Equivalent*: the difference is smaller than the margin, also after correction; *within "
         "margin*: uncorrected. *Undecided*: none of these, the interval holds zero."
+        + "".join(f" *{name}*: {suite.kind}, {suite.label}." for name, suite in suites)
     )
 
 
