@@ -14,6 +14,7 @@ from pkgutil import iter_modules
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import report.parts
 from base.errors import UsageError
@@ -404,6 +405,19 @@ def test_contrasts_asked_for_are_in_the_answer():
         assert (first.verdict, second.verdict) == ("different", "inconclusive")
         assert f"`relu` is better than `kan+silu` by {first.estimate:.{first.digits}f} points" in sentence
         assert "undecided: `kan - silu`" in sentence
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"),
+    [(2.75, "is opposite: -2.75 in x and +2.75 in y"), (-0.5, "is not the same"), (-2.75, "")],
+)
+def test_families_that_differ_are_told_and_no_seeds_are_proposed_where_they_cancel(shift: float, said: str):
+    noise = 0.3 * stats.zscore(np.arange(5.0), ddof=1)
+    shifts = {("x", "gelu"): 0, ("x", "a"): -2.75, ("y", "gelu"): 1, ("y", "a"): 1 + shift}
+    card = make_card(analysed(table({arm: 60 + level + noise for arm, level in shifts.items()})))
+    assert said in " ".join(card.answer)
+    assert len(card.answer) == 1 + bool(said)
+    assert not card.steps
 
 
 def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():

@@ -11,6 +11,7 @@ from report.statistics.welch import (
     equivalence_p,
     equivalence_power,
     hedges_g,
+    inequality_p,
     judged_variances,
     smallest_margin,
     usual_variance,
@@ -124,6 +125,17 @@ def test_equivalence_equals_two_one_sided_tests_of_scipy(sizes: tuple[int, int],
     assert smallest_margin(estimate, error, df, 0.05) == pytest.approx(
         max(abs(interval.low), abs(interval.high))
     )
+
+
+def test_differences_of_families_are_unequal_by_welchs_test():
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(0, 1, 5), rng.normal(1, 3, 4)
+    of_both = [(x.mean(), stats.sem(x), len(x) - 1) for x in (a, b)]
+    expected = stats.ttest_ind(a, b, equal_var=False).pvalue
+    assert inequality_p(*zip(*of_both, strict=True)) == pytest.approx(expected)
+    means, variances = rng.normal(0, [1, 2, 4], (4000, 3)), rng.chisquare(6, (4000, 3)) / 6 * [1, 4, 16]
+    false = [inequality_p(*x, [6, 6, 6]) < 0.05 for x in zip(means, np.sqrt(variances), strict=True)]
+    assert 0.04 < np.mean(false) < 0.06
 
 
 def test_hedges_g_by_hand():
