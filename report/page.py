@@ -171,7 +171,7 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     else:
         where, clauses = place(findings, benchmark), _without_average(findings, benchmark)
     yield f"on {where}, {'; '.join(clauses)}"
-    if scopes[0] is None and (differing := uneven(findings, benchmark)):
+    if differing := uneven(findings, benchmark):
         yield f"between {findings.strata}, {'; '.join(map(_between, differing.values()))}"
     if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
         yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"

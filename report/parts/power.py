@@ -18,7 +18,6 @@ from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
 from report.significance.comparison import SHOWN, Comparison, Inference
-from report.significance.factor import Contrast
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
@@ -239,19 +238,13 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
     yield f"{sentence}."
 
 
-def _opposite(analysis: Analysis, row: MetricPower) -> set[Contrast]:
-    """The variants whose difference averages to little as it is opposite between families."""
-    between = uneven(analysis, row.benchmark) if row.family is None else {}
-    return {contrast for contrast, of_families in between.items() if are_opposite(of_families)}
-
-
 def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextStep]:
     """Propose as many seeds as the undecided primary comparison needs that needs fewest."""
     undecided = [
         power
         for row in rows
         if not row.is_at_chance
-        for opposite in [_opposite(analysis, row)]
+        for opposite in [{c for c, x in uneven(analysis, row.benchmark).items() if are_opposite(x)}]
         for power in row.power
         if power.comparison.is_primary
         and power.comparison.verdict not in SHOWN

@@ -205,23 +205,18 @@ def uneven(findings: Findings, benchmark: Benchmark) -> dict[Contrast, list[Comp
     Welch's test of one difference in all families, of every variant with a claim on their average; by Holm
     over variants.
     """
-    within: dict[Contrast, list[Comparison]] = {
-        c.contrast: [] for c in findings.of(benchmark, None) if c.is_primary and c.p is not None
-    }
-    for c in findings.comparisons:
-        if c.benchmark == benchmark and c.family is not None and c.p is not None and c.contrast in within:
-            within[c.contrast].append(c)
-    p_values = [_inequality_p(of_families) for of_families in within.values()]
+    average, *families = findings.scopes(benchmark)
+    each = zip(findings.of(benchmark, average), *(findings.of(benchmark, f) for f in families), strict=True)
+    within = [x for whole, *x in each if whole.is_primary and len(x) > 1 and all(c.p is not None for c in x)]
+    p_values = Holm().adjust([_inequality_p(x) for x in within])
     return {
-        contrast: sorted(of_families, key=lambda c: c.estimate or 0.0)
-        for (contrast, of_families), p in zip(within.items(), Holm().adjust(p_values), strict=True)
-        if p is not None and p < findings.inference.level
+        x[0].contrast: sorted(x, key=lambda c: c.estimate or 0.0)
+        for x, p in zip(within, p_values, strict=True)
+        if average is None and p is not None and p < findings.inference.level
     }
 
 
-def _inequality_p(comparisons: Sequence[Comparison]) -> float | None:
-    if len(comparisons) < 2:
-        return None
+def _inequality_p(comparisons: Sequence[Comparison]) -> float:
     numbers = np.array([(c.estimate, c.standard_error, c.df) for c in comparisons], dtype=float)
     return max(c.look.p(inequality_p(*numbers.T)) for c in comparisons)
 
