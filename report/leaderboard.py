@@ -1,10 +1,9 @@
-"""The one table of a report: every variant on the leading metric, the best first, and on the others."""
+"""The one table of a report: every variant on the leading metric and on the others, the best first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -31,54 +30,17 @@ OTHER_METRICS = 3
 MOST_FAMILIES = 3
 """Families that have columns of their own, where their scores have no average."""
 Cell = Callable[[Level], str]
-Row = TypeVar("Row")
 
 
 def leaderboard(analysis: Analysis) -> str:
-    """Write the table, sorted by the estimate on the leading metric."""
+    """Write the table: the baseline, then the others in their order."""
     columns = _columns(analysis)
     header = [analysis.noun, *columns]
-    rows = [
-        [f"`{level}`", *(cell(level) for cell in columns.values())] for level in sorted_variants(analysis)
-    ]
+    rows = [[f"`{level}`", *(cell(level) for cell in columns.values())] for level in analysis.variants]
     words = np.cumsum([len(" | ".join(row).split()) for row in rows])
     top = max(2, int(np.searchsorted(words, MOST_WORDS, side="right")))
     below = [details(f"The {len(rows) - top} below", table(header, rows[top:]))] if rows[top:] else []
     return "\n\n".join([table(header, rows[:top]), *below])
-
-
-def sorted_variants(analysis: Analysis) -> list[Level]:
-    """Return all variants, that with the best estimate on the leading metric first."""
-    leading = by_standing(analysis)[0]
-    scope, sign = analysis.scopes(leading)[0], analysis.metric(leading).sign
-    estimates = {c.contrast.plus[0]: c.estimate for c in analysis.of(leading, scope)}
-    estimates[analysis.baseline] = 0.0
-
-    def place(level: Level) -> tuple[bool, float, int]:
-        estimate = estimates[level]
-        return estimate is None, -sign * (estimate or 0.0), analysis.variants.index(level)
-
-    return sorted(analysis.variants, key=place)
-
-
-def ranked(
-    analysis: Analysis, rows: Iterable[Row], place: Callable[[Row], tuple[Hashable, Level]]
-) -> list[Row]:
-    """Sort the rows of another table as those of this one.
-
-    Args:
-        analysis: What the tables are of.
-        rows: In groups, as by family, which stay as they come.
-        place: Returns the group and the variant of a row.
-    """
-    rows, levels = list(rows), {level: number for number, level in enumerate(sorted_variants(analysis))}
-    groups = {group: number for number, group in enumerate(dict.fromkeys(place(row)[0] for row in rows))}
-    return sorted(rows, key=lambda row: (groups[place(row)[0]], levels.get(place(row)[1], len(levels))))
-
-
-def place_of(comparison: Comparison) -> tuple[Hashable, Level]:
-    """Return metric and scope as the group of a comparison, and whom it is about."""
-    return (comparison.benchmark, comparison.family), comparison.contrast.plus[0]
 
 
 def _columns(analysis: Analysis) -> Mapping[str, Cell]:

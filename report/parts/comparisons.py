@@ -25,7 +25,7 @@ from report.document.markdown import (
     unit_name,
 )
 from report.figures.forest import draw_forest, draw_forests
-from report.leaderboard import place_of, ranked, verdict
+from report.leaderboard import verdict
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
@@ -52,7 +52,6 @@ def section(analysis: Analysis, comparisons: Comparisons, page: Page) -> Section
     for benchmark in by_standing(analysis):
         parts += [f"**{_heading(analysis, benchmark)}**", page.figure(figures[benchmark])]
         compared = [c for scope in analysis.scopes(benchmark) for c in analysis.of(benchmark, scope)]
-        compared = ranked(analysis, compared, place_of)
         parts += _tables(analysis, compared, lambda c: f"`{c.contrast.compared}`")
     if analysis.contrasts:
         parts += [

@@ -17,7 +17,6 @@ from report.document.markdown import family_label, records_table, title
 from report.figures import style
 from report.figures.crowd import is_crowd
 from report.inputs.run_facts import SHOWN
-from report.leaderboard import ranked
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Benchmark, Level
 from report.verdicts.findings import by_standing
@@ -138,7 +137,7 @@ def _table(analysis: Analysis, cost: Cost) -> str:
             "FLOPs": _percent(arm["flops_ratio"]),
             "matched in": ", ".join(arm["matched_in"]) or "-",
         }
-        for arm in ranked(analysis, cost.arms.to_dict("records"), lambda arm: (arm["family"], arm["variant"]))
+        for arm in cost.arms.to_dict("records")
     )
 
 

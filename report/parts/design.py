@@ -9,7 +9,6 @@ import pandas as pd
 
 from report.analysis import Analysis
 from report.document.markdown import escape, family_label, span, table, title
-from report.leaderboard import sorted_variants
 from report.part import Page, Part, Section
 
 
@@ -76,7 +75,7 @@ def _formulas(analysis: Analysis) -> str:
     """What the variants compute and where that is from, as their runs' records say; each once."""
     facts = analysis.facts if analysis.factor == "ffn" else ()
     formulas = dict.fromkeys((str(one.variant), one.formula, one.reference) for one in facts if one.formula)
-    places = {str(name): place for place, name in enumerate(sorted_variants(analysis))}
+    places = {str(name): place for place, name in enumerate(analysis.variants)}
     rows = [
         [f"`{text.replace('`', chr(39))}`" if text else "-" for text in formula]
         for formula in sorted(formulas, key=lambda formula: places.get(formula[0], len(places)))

@@ -27,8 +27,6 @@ from report.document.markdown import (
     unit_name,
 )
 from report.figures import style
-from report.figures.crowd import in_drawn_order
-from report.leaderboard import ranked, sorted_variants
 from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
@@ -119,7 +117,7 @@ def section(analysis: Analysis, differences: Differences, page: Page) -> Section
         unit = unit_name(analysis.metric(benchmark).unit) or "its own unit"
         body = [
             page.figure(names[benchmark]),
-            _differences(ranked(analysis, comparisons, lambda c: (c.part, c.contrast.plus[0]))),
+            _differences(comparisons),
         ]
         folds.append(details(f"{title(benchmark)}: differences in {unit}", "\n\n".join(filter(None, body))))
     folds += [fold for benchmark in _with_tasks(analysis) for fold in _tasks(analysis, benchmark)]
@@ -159,15 +157,15 @@ def _tasks(analysis: Analysis, benchmark: Benchmark) -> Iterator[str]:
 
 def _task_table(analysis: Analysis, benchmark: Benchmark, tasks: pd.DataFrame) -> str:
     constants = analysis.source.baselines.get(benchmark.name, {})
-    rows, levels = [], sorted_variants(analysis)
+    rows = []
     for (group, task, metric), arms in tasks.groupby(["group", "task", "metric"], sort=True):
         means = dict(zip(arms.variant, arms["mean"], strict=True))
         better, places = analysis.direction(benchmark, str(metric)), decimals(str(metric))
-        shown = [f"{means[name]:.{places}f}" if name in means else "-" for name in levels]
+        shown = [f"{means[name]:.{places}f}" if name in means else "-" for name in analysis.variants]
         pointed = f"{str(metric).replace('_', ' ')} {ARROWS[better] if better else ''}".strip()
         constant = constants.get(str(task), {}).get(str(metric))
         rows.append([str(group), str(task), pointed, *shown, "-" if constant is None else f"{constant:.1f}"])
-    header = ["group", "task", "metric", *(f"`{name}`" for name in levels), "constant answer"]
+    header = ["group", "task", "metric", *(f"`{name}`" for name in analysis.variants), "constant answer"]
     return table(header, rows) if constants else table(header[:-1], [row[:-1] for row in rows])
 
 
@@ -196,7 +194,7 @@ def draw_heat_map(analysis: Analysis, comparisons: Sequence[Comparison]) -> tupl
     if len(estimates) < 2:
         return None
     first = comparisons[0]
-    estimates = estimates.reindex(columns=[str(x) for x in in_drawn_order(analysis) if str(x) in estimates])
+    estimates = estimates.reindex(columns=[str(x) for x in analysis.variants if str(x) in estimates])
     unit = {"percent": "percentage points"}.get(first.unit or "", unit_name(first.unit))
     label = f"difference to {analysis.baseline}{unit and f' ({unit})'}"
     alternative = (

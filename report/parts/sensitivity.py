@@ -11,7 +11,6 @@ import pandas as pd
 from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import difference, family_label, p_value, records_table, signed
-from report.leaderboard import place_of, ranked
 from report.part import Page, Part, Section
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
 from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons
@@ -114,7 +113,7 @@ def section(analysis: Analysis, results: Sensitivities, page: Page) -> Section:
             "leaving one run out": _range(x),
             "verdict without one run": _changes(x),
         }
-        for x in ranked(analysis, results, lambda x: place_of(x.comparison))
+        for x in results
     )
     parts = filter(None, (rows, failed_runs(analysis)))
     return Section(title="Sensitivity", summary=_summary(results), body="\n\n".join(parts))
@@ -183,7 +182,7 @@ def failed_runs(analysis: Analysis) -> str:
             "failed otherwise": str(c.num_failed),
             "p against the baseline": p_value(c.p_corrected),
         }
-        for c in ranked(analysis, shown, lambda c: (c.family, c.variant))
+        for c in shown
     )
     return (
         f"**Runs that failed**\n\n{rows}\n\n"

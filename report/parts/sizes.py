@@ -18,7 +18,6 @@ from report.analysis import Analysis
 from report.document.markdown import arrow, family_label, signed, table, title
 from report.figures import style
 from report.figures.forest import difference_label
-from report.leaderboard import ranked
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import ArmTable
 from report.significance.axes import SIZE, Benchmark, Family, Level, Setting, level_number, places_of
@@ -137,7 +136,7 @@ def _trend_text(analysis: Analysis, sizes: Sizes) -> str:
     rows = [
         [title(x["benchmark"]), f"`{x['variant']}`", x["sizes"].replace("+", ", "),
          *(_number(analysis, x, name) for name in ("first", "last", "change"))]
-        for x in ranked(analysis, trends.to_dict("records"), lambda x: (x["benchmark"], x["variant"]))
+        for x in trends.to_dict("records")
     ]  # fmt: skip
     header = ["metric", analysis.noun, "sizes", "line at the smallest size", "at the largest", "change"]
     text = (

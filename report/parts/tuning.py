@@ -21,7 +21,6 @@ from report.document.markdown import difference, family_label, file_name, listed
 from report.figures.crowd import BEHIND, small_panels
 from report.figures.style import BLUE, GREY, VERMILION, add_legend
 from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY, Line, Tuned
-from report.leaderboard import place_of, ranked
 from report.part import LEAST_POWER, Draw, NextStep, Page, Part, Section
 from report.significance.axes import Level
 from report.significance.comparison import SHOWN, Comparison
@@ -199,7 +198,7 @@ def _values(analysis: Analysis, tuned: Tuned) -> str:
             "chosen": _text(line.values[line.chosen]) + (" (boundary)" if line.is_at_edge else ""),
             **{heading: _number(_numbers(line)[name], form) for heading, (name, form) in WORTH.items()},
         }
-        for line in ranked(analysis, tuned.lines, lambda line: (line.family, line.variant))
+        for line in tuned.lines
     )
     return (
         f"{rows}\n\n*Optimum* and costs (nats): of a curve through the chosen value and its "
@@ -214,8 +213,7 @@ def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
     if not analysis.at_shared_rate:
         return ""
     shared = listed(dict.fromkeys(_point(point) for point in tuned.shared_points.values()))
-    compared = ranked(analysis, analysis.at_shared_rate, lambda both: place_of(both.own))
-    rows = records_table(_both(analysis, tuned, both) for both in compared)
+    rows = records_table(_both(analysis, tuned, both) for both in analysis.at_shared_rate)
     return (
         f"**At one value for all**, the best of `{tuned.plan.plan.baseline}` ({shared}), and at each one's "
         "own. Verdicts are of the second alone; intervals of the first are in tables/shared_rate.csv."

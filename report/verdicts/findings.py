@@ -23,7 +23,7 @@ from report.significance.comparison import (
     Inference,
     compare_with_baseline,
 )
-from report.significance.factor import OF_HEADS, Contrast, Factor, noun
+from report.significance.factor import FACTORS, OF_HEADS, Contrast, Factor, noun
 from report.significance.multiple_comparisons import MultipleComparisons, question
 from report.statistics.corrections import Holm
 from report.statistics.welch import inequality_p
@@ -176,6 +176,32 @@ def find(
         contrasts=tuple(corrected_contrasts),
         is_drawn=claims.is_drawn,
     )
+
+
+def best_first(findings: Findings) -> Findings:
+    """Put variants behind the baseline in one order for all tables and figures.
+
+    The best estimate on the leading metric first, those without one last; sizes and levels have their own
+    order.
+    """
+    if findings.factor not in FACTORS:
+        return findings
+    leading = by_standing(findings)[0]
+    sign = findings.tables[leading].metric.sign
+    estimates = {c.contrast.plus[0]: c.estimate for c in findings.overall(leading)}
+    others = sorted(findings.others, key=lambda level: _rank(estimates[level], sign))
+    scopes = list(dict.fromkeys((c.benchmark, c.family) for c in findings.comparisons))
+
+    def place(comparison: Comparison) -> tuple[int, int]:
+        scope = scopes.index((comparison.benchmark, comparison.family))
+        return scope, others.index(comparison.contrast.plus[0])
+
+    comparisons = tuple(sorted(findings.comparisons, key=place))
+    return replace(findings, variants=(findings.baseline, *others), comparisons=comparisons)
+
+
+def _rank(estimate: float | None, sign: int) -> tuple[bool, float]:
+    return estimate is None, -sign * (estimate or 0.0)
 
 
 def with_shared_rate(findings: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:

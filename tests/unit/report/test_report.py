@@ -349,7 +349,7 @@ def test_the_best_of_many_variants_are_on_the_page_and_the_others_are_folded():
     assert len(before_folds(text).split()) <= MOST_WORDS
     means = scores[scores.benchmark == str(by_standing(page)[0])].groupby("variant").score.mean()
     listed = re.findall(r"^\| `(\w+)` \|", text[: text.index("figures/forest.svg")], re.MULTILINE)
-    assert listed == list(means.sort_values(ascending=False).index)
+    assert listed == ["gelu", *means.drop("gelu").sort_values(ascending=False).index]
     seen = re.findall(r"^\| `(\w+)` \|", before_folds(text), re.MULTILINE)
     assert 20 < len(seen) < 50
     assert seen == listed[: len(seen)]
