@@ -34,7 +34,7 @@ from report.significance.factor import (
 from report.significance.multiple_comparisons import MultipleComparisons, find_primary
 from report.statistics.looks import find_looks
 from report.verdicts.failed_runs import count_failures, failure_notes, with_failed
-from report.verdicts.findings import Findings, best_first, find, with_shared_rate
+from report.verdicts.findings import Findings, find, with_shared_rate
 from scores.declarations import check_chances, check_margins, check_names, in_percent
 from scores.metrics import Declared, Metric, by_name_note
 from scores.rows import NO_HEAD
@@ -239,7 +239,6 @@ def _analysis(
     claims = MultipleComparisons(tables, primary, question.inference)
     families = tuple(ordered(scores.rows.family.unique(), relabelled.design.families))
     findings = find(claims, relabelled.factor, families, levels[0], levels[1:], question.contrasts)
-    findings = best_first(findings)
     findings = replace(
         findings,
         comparisons=with_failed(findings.comparisons, relabelled.failed, runs),

@@ -155,7 +155,7 @@ def find(
         factor: Whose levels the variants are.
         families: All of them, in the order in which they are shown.
         baseline: The variant that the others are compared with.
-        others: The others, in the order wanted.
+        others: The others; of FFN variants and heads the best comes first.
         contrasts: Further comparisons that were asked for.
     """
     how = claims.inference
@@ -165,7 +165,7 @@ def find(
         for comparison in compare_with_baseline(arms, baseline, others, how)
     ]
     comparisons, corrected_contrasts = claims.correct_with(alone, claims.compare(contrasts))
-    return Findings(
+    found = Findings(
         factor=factor,
         inference=how,
         families=tuple(families),
@@ -176,6 +176,7 @@ def find(
         contrasts=tuple(corrected_contrasts),
         is_drawn=claims.is_drawn,
     )
+    return best_first(found)
 
 
 def best_first(findings: Findings) -> Findings:
