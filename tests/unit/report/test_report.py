@@ -28,7 +28,7 @@ from report.part import NextStep, Part
 from report.parts import PARTS
 from report.request import Request
 from report.verdicts.findings import by_standing
-from report.write import draw_all, write_report
+from report.write import write_report
 from scores.store import write_baselines
 from tests.cases import listed
 from tests.unit.report.studies import analysed, change_plan, numbers, render, table, write_plan
@@ -201,15 +201,6 @@ def test_an_arm_of_one_run_has_a_mean_and_nothing_inferred():
     text = render(analysed(table(arms)))
     assert "not estimable: one run only of f kan" in text
     assert "| f | `kan` | 63.4 (1) |" in text
-
-
-def test_one_family_one_benchmark():
-    arms = {("f", "a"): [50.0, 51, 52, 53], ("f", "b"): [51.0, 52, 53, 54]}
-    found = analysed(table(arms, "x|y"), baseline="a")
-    text = render(found)
-    assert "no variant is shown to differ from `a`; `b` is undecided (it may still differ by up to" in text
-    assert "averaged |" not in text
-    assert set(draw_all(found)) == {"forest", "seeds"}
 
 
 def test_what_a_variant_was_never_run_on_is_no_comparison():

@@ -109,11 +109,6 @@ def test_the_figure_has_mean_scores_and_costs(of_costs: Analysis):
         np.testing.assert_allclose(points, expected)
 
 
-def test_a_figure_has_a_panel_for_each_family_and_cost():
-    two = analysed(costly(("gpt_neo", "roberta")), baseline="gelu")
-    assert len(cost.draw_cost(two, cost_of(two).arms)[0].axes) == 6
-
-
 def test_far_from_the_baselines_parameters_is_named(of_costs: Analysis):
     (sentence,) = cost.checks(of_costs, cost_of(of_costs))
     ratios = cost_of(of_costs).arms.set_index("variant").parameters_ratio
@@ -128,11 +123,6 @@ def test_far_from_the_baselines_flops_is_named_where_parameters_are_near(of_cost
     flops = arms.flops_ratio.where(arms.variant != "relu", 0.7)
     (sentence,) = cost.checks(of_costs, replace(cost_of(of_costs), arms=arms.assign(flops_ratio=flops)))
     assert "; in FLOPs: `relu` -30.0%, " in sentence
-
-
-def test_without_facts_there_is_no_part():
-    bare = analysed(replace(costly(), facts=()), baseline="gelu")
-    assert cost.PART.of(bare) is None
 
 
 PARAMETERS = {"0.2M": 2e5, "0.5M": 5.4e5, "2M": 2.09e6}

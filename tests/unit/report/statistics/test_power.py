@@ -192,16 +192,6 @@ def test_arms_of_few_and_of_many_runs_may_be_of_one_law():
     assert judged_variances(variances, df).df[4] == 42.0
 
 
-def test_studies_are_judged_side_by_side():
-    rng = np.random.default_rng(1)
-    variances, df = rng.chisquare(3, size=(5, 2, 8)), np.full(8, 3.0)
-    judged = judged_variances(variances, df)
-    for place in np.ndindex(5, 2):
-        alone = judged_variances(variances[place], df)
-        assert judged.variance[place] == pytest.approx(alone.variance)
-        assert judged.df[place] == pytest.approx(alone.df)
-
-
 def test_arms_of_no_one_law_keep_their_own():
     """The spread of true standard deviations is estimated: of many arms it is what they were drawn with."""
     rng = np.random.default_rng(2)
