@@ -137,6 +137,7 @@ def test_the_levels_of_an_axis_are_compared_within_family_and_variant(by_size: A
         expected = stats.ttest_ind(*arms, equal_var=False)
         assert [c.estimate, c.p] == pytest.approx([arms[0].mean() - arms[1].mean(), expected.pvalue])
     assert {facts.variant for facts in by_size.facts} == set(SIZES)
+    assert {facts.train_hours for facts in by_size.facts} == {60 / 3600}  # compiling left out
     assert by_size.noun == "size"
 
 
