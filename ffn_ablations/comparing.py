@@ -43,6 +43,8 @@ VERDICT_COLUMNS = (
 
 _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
+_ELSEWHERE = {"to_csv": ".verdicts.to_csv(path)", "savefig": ".plot().savefig(path)"}
+"""What has methods that are looked for on a comparison."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
@@ -51,7 +53,7 @@ _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 def compare(
     data: pd.DataFrame | Runs | Sequence[Run | Runs] | str | os.PathLike[str] | None = None,
     /,
-    *,
+    *further: object,
     scores: Any = None,
     baseline: str | None = None,
     primary: str | Sequence[str] | None = None,
@@ -72,6 +74,7 @@ def compare(
         data: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns, or
             with a row for each run and a column for each score; the path of a CSV or of a rows.parquet, a
             study or its folder, or several runs: all their scores.
+        *further: Refused, as one source is compared.
         scores: Columns that are scores, where each has one; None takes those with a known name.
         baseline: What the others are compared with, gelu if there is nothing else.
         primary: Outcomes that claims are made about, corrected together; the others are explored.
@@ -88,6 +91,11 @@ def compare(
     Raises:
         UsageError: For scores, a baseline or an outcome that cannot be used.
     """
+    if further:
+        raise UsageError(
+            "compare takes one source; give several runs as a list, compare([a, b]), and several data frames "
+            "as one, compare(pd.concat([a, b]))"
+        )
     data, scores = (scores, None) if data is None else (data, scores)
     given = {
         "baseline": baseline, "primary": primary, "margins": margins, "contrasts": contrasts,
@@ -176,6 +184,11 @@ class Comparison:
 
     analysis: Analysis
     frame: pd.DataFrame | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ELSEWHERE:
+            raise AttributeError(f"a comparison has no {name}; write {_ELSEWHERE[name]}, or .save(folder)")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def answer(self) -> str:

@@ -1,4 +1,4 @@
-"""The one table of a report: every variant on the leading metric, the best first, and on the others."""
+"""The one table of a report: every variant on the leading metric and on the others, the best first."""
 
 from __future__ import annotations
 
@@ -33,30 +33,14 @@ Cell = Callable[[Level], str]
 
 
 def leaderboard(analysis: Analysis) -> str:
-    """Write the table, sorted by the estimate on the leading metric."""
+    """Write the table: the baseline, then the others in their order."""
     columns = _columns(analysis)
     header = [analysis.noun, *columns]
-    rows = [
-        [f"`{level}`", *(cell(level) for cell in columns.values())] for level in sorted_variants(analysis)
-    ]
+    rows = [[f"`{level}`", *(cell(level) for cell in columns.values())] for level in analysis.variants]
     words = np.cumsum([len(" | ".join(row).split()) for row in rows])
     top = max(2, int(np.searchsorted(words, MOST_WORDS, side="right")))
     below = [details(f"The {len(rows) - top} below", table(header, rows[top:]))] if rows[top:] else []
     return "\n\n".join([table(header, rows[:top]), *below])
-
-
-def sorted_variants(analysis: Analysis) -> list[Level]:
-    """Return all variants, that with the best estimate on the leading metric first."""
-    leading = by_standing(analysis)[0]
-    scope, sign = analysis.scopes(leading)[0], analysis.metric(leading).sign
-    estimates = {c.contrast.plus[0]: c.estimate for c in analysis.of(leading, scope)}
-    estimates[analysis.baseline] = 0.0
-
-    def place(level: Level) -> tuple[bool, float, int]:
-        estimate = estimates[level]
-        return estimate is None, -sign * (estimate or 0.0), analysis.variants.index(level)
-
-    return sorted(analysis.variants, key=place)
 
 
 def _columns(analysis: Analysis) -> Mapping[str, Cell]:
@@ -64,16 +48,19 @@ def _columns(analysis: Analysis) -> Mapping[str, Cell]:
     leading, *others = by_standing(analysis)
     scopes, metric = _shown_scopes(analysis, leading), analysis.metric(leading)
     heading, unit = f"{place(analysis, leading)} {arrow(metric)}", unit_name(metric.unit)
-    columns: dict[str, Cell] = {}
-    for scope in scopes:
-        where = f"{family_label(scope)}: " if len(scopes) > 1 else ""
+    names = {scope: f"{family_label(scope)}: " if len(scopes) > 1 else "" for scope in scopes}
+    # Verdicts stand first, as a narrow screen shows the first columns alone.
+    columns: dict[str, Cell] = {
+        f"{where}verdict": partial(_cell, analysis, leading, scope, verdict, "baseline")
+        for scope, where in names.items()
+    }
+    for scope, where in names.items():
         cell = partial(_cell, analysis, leading, scope)
         if scope is not None:
             columns[f"{where}{heading}"] = partial(_mean, analysis, leading, scope)
-        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(cell, difference, "baseline")
+        columns[f"{where}difference{f' ({unit})' if unit else ''}"] = partial(cell, difference, "")
         columns[f"{where}simultaneous {analysis.confidence:.0%} interval"] = partial(cell, interval, "")
         columns[f"{where}p"] = partial(cell, lambda comparison: p_value(comparison.p_corrected), "")
-        columns[f"{where}verdict"] = partial(cell, verdict, "")
     others = [name for name in others if name in analysis.primary and not is_at_chance(analysis, name)]
     for name in others[:OTHER_METRICS]:
         heading = f"{place(analysis, name)} {arrow(analysis.metric(name))}"

@@ -11,14 +11,23 @@ from dataclasses import dataclass
 from base.config_input import shipped
 from base.printing import duration
 from report.analysis import Analysis
-from report.document.markdown import amount, counted, escape, family_label, listed, margin
+from report.document.markdown import amount, counted, difference, escape, family_label, listed, margin
 from report.leaderboard import leaderboard
 from report.part import NextStep, Page
 from report.significance.axes import Benchmark, Family
 from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
 from report.significance.factor import FACTORS
 from report.statistics.looks import OneLook
-from report.verdicts.findings import Findings, asked_beside, by_standing, is_at_chance, place
+from report.verdicts.findings import (
+    Findings,
+    are_opposite,
+    asked_beside,
+    by_standing,
+    is_at_chance,
+    place,
+    uneven,
+)
+from scores.suites import SUITES
 
 NAMED = 3
 """Variants named in one list; the table has all."""
@@ -48,13 +57,16 @@ def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
 
 
 def legend(analysis: Analysis) -> str:
-    """Say how table and figure are read."""
+    """Say how table and figure are read, and what the suites ask."""
+    names = dict.fromkeys(benchmark.name for benchmark in analysis.primary)
+    suites = [(name, SUITES[name]) for name in names if name in SUITES and SUITES[name].label]
     return (
         f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower. Intervals hold together at "
         f"{analysis.confidence:.0%} over all {len(analysis.claims)} primary comparisons"
         f"{', contrasts included' if analysis.contrasts else ''}. *Better*, *worse*: significantly "
         "different. *Equivalent*: the difference is smaller than the margin, also after correction; *within "
         "margin*: uncorrected. *Undecided*: none of these, the interval holds zero."
+        + "".join(f" *{name}*: {suite.kind}, {suite.label}." for name, suite in suites)
     )
 
 
@@ -159,8 +171,17 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     else:
         where, clauses = place(findings, benchmark), _without_average(findings, benchmark)
     yield f"on {where}, {'; '.join(clauses)}"
+    if differing := uneven(findings, benchmark):
+        yield f"between {findings.strata}, {'; '.join(map(_between, differing.values()))}"
     if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
         yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+
+
+def _between(comparisons: Sequence[Comparison]) -> str:
+    """Say how far apart the differences of one variant are, of families from the lowest to the highest."""
+    how = "is opposite" if are_opposite(comparisons) else "is not the same"
+    ends = [f"{difference(c)} in {family_label(c.family)}" for c in (comparisons[0], comparisons[-1])]
+    return f"the difference of {_named(comparisons[0])} {how}: {' and '.join(ends)}"
 
 
 def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
@@ -187,7 +208,9 @@ def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
             f"{len(undecided)} of {len(comparisons)} comparisons are undecided "
             f"({_named(widest)} may still differ by up to {largest})"
         )
-    yield from _not_estimable(comparisons)
+    if unknown := [c for c in comparisons if c.verdict == NOT_ESTIMABLE]:
+        reasons = _first_listed([*dict.fromkeys(c.reason or "" for c in unknown)])
+        yield f"{len(unknown)} of {len(comparisons)} comparisons are {NOT_ESTIMABLE} ({reasons})"
 
 
 def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
@@ -261,7 +284,8 @@ def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for word, has_runs in ((NOT_ESTIMABLE, True), ("not run", False)):
         unknown = [c for c in comparisons if c.verdict == NOT_ESTIMABLE]
         if group := [c for c in unknown if bool(c.num_runs_plus) is has_runs]:
-            yield f"{word}: {_names(group)}"
+            why = f" ({group[0].reason})" if has_runs and len({c.reason for c in group}) == 1 else ""
+            yield f"{word}{why}: {_names(group)}"
 
 
 def _averaged(findings: Findings, scope: Family | None) -> str:

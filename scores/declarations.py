@@ -152,8 +152,12 @@ def check_names(declared: Declared, present: Iterable[Any]) -> None:
             raise unknown_name(f"metric in {flag}", name, names)
 
 
+LEAST_POINTS = 0.1
+"""Below, a margin without a name is hardly one in percentage points: 0.02 is the usual one of a loss."""
+
+
 def check_margins(metrics: Iterable[Metric], declared: Declared) -> None:
-    """Refuse a margin in percentage points where nothing is in percent.
+    """Refuse a margin in percentage points where nothing is in percent, or that is hardly meant so.
 
     Args:
         metrics: Those that are compared.
@@ -163,9 +167,15 @@ def check_margins(metrics: Iterable[Metric], declared: Declared) -> None:
         UsageError: Naming the flag for other units.
     """
     metrics = list(metrics)
-    if declared.margin is None or any(metric.is_percentage for metric in metrics):
+    percentages = [metric for metric in metrics if metric.is_percentage]
+    if declared.margin is None or (percentages and declared.margin >= LEAST_POINTS):
         return
-    first = metrics[0]
+    first = next((metric for metric in metrics if not metric.is_percentage), metrics[0])
+    if percentages:
+        raise UsageError(
+            f"margin {declared.margin:g} without a name is in percentage points; name the metric that it is "
+            f"of: --margin {shlex.quote(f'{first.name}={declared.margin:g}')}"
+        )
     unit = f" in {first.unit}" if first.unit else " in its unit"
     usual = f"{USUAL_MARGINS[first.unit]:g}" if first.unit in USUAL_MARGINS else "NUMBER"
     raise UsageError(

@@ -62,6 +62,7 @@ _BESIDE = _words(
     "latency|[a-z]*time|hours|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|lr|learning_rate|batch_size"
 )
 """What tables have of runs beside their scores."""
+_TRAINING = _words("train|training")
 _ARROWS: Mapping[Better, tuple[str, ...]] = {
     "lower": ("\u2193", "lower is better"),
     "higher": ("\u2191", "higher is better"),
@@ -223,8 +224,9 @@ def find_direction(
         return spec.better
     if not _is_unnamed(benchmark, metric):
         return _direction_of_name(metric)
-    of_suite = _of_benchmark(benchmark) if benchmark in SUITES else None
-    return of_suite.better if of_suite else _direction_of_name(benchmark)
+    if benchmark in SUITES and (of_suite := _of_benchmark(benchmark) or SUITES[benchmark].metrics[0]):
+        return of_suite.better  # where a task's file says its metric, all of them are better when higher
+    return _direction_of_name(benchmark)
 
 
 def _is_unnamed(benchmark: str, metric: str) -> bool:
@@ -355,6 +357,11 @@ def is_known_score(name: str) -> bool:
         return False
     is_word = looks_like_a_loss(name) or _GAINS.search(_plain(name)) is not None
     return is_word or known_metric(name) is not None or name.lower() in map(str.lower, SUITES)
+
+
+def is_of_training(name: str) -> bool:
+    """Whether a metric is, by its name, of what a model was trained on, as ``train/loss``."""
+    return _TRAINING.search(_plain(name)) is not None
 
 
 def is_beside_scores(name: str) -> bool:

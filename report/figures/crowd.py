@@ -20,10 +20,7 @@ from report.figures.style import (
     text_width,
     titled,
 )
-from report.leaderboard import sorted_variants
 from report.significance.arms import Key
-from report.significance.axes import Level
-from report.significance.factor import FACTORS
 
 MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
@@ -42,17 +39,6 @@ def is_crowd(analysis: Analysis) -> bool:
     return len(analysis.variants) > MOST_TOGETHER
 
 
-def in_drawn_order(analysis: Analysis) -> list[Level]:
-    """Return all variants: in the order of the study, of a crowd the best on the leading outcome first.
-
-    One order for all outcomes and families, so that a variant is found at the same place everywhere; those
-    without an estimate come last.
-    """
-    if analysis.factor not in FACTORS or not is_crowd(analysis):  # sizes and levels have their own order
-        return list(analysis.variants)
-    return sorted_variants(analysis)
-
-
 def small_panels(
     analysis: Analysis, arms: Mapping[Key, float], found: tuple[str, str], xlabel: str, ylabel: str
 ) -> tuple[Figure, dict[Key, Axes]]:
@@ -65,7 +51,7 @@ def small_panels(
         xlabel: What stands once below all.
         ylabel: What stands once beside all.
     """
-    order = in_drawn_order(analysis)
+    order = analysis.variants
     shown = {f: [v for v in order if (f, v) in arms] for f in dict.fromkeys(f for f, _ in arms)}
     columns = min(COLUMNS, max(map(len, shown.values())))
     lines = [-(-len(variants) // columns) for variants in shown.values()]

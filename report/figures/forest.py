@@ -28,8 +28,7 @@ from report.figures.style import (
     text_width,
     titled,
 )
-from report.leaderboard import sorted_variants
-from report.significance.axes import Benchmark, Level
+from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
 from report.verdicts.findings import by_standing, place, shown_first, tally
 
@@ -82,12 +81,8 @@ def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
     return Panel(draw, _handles(analysis, [benchmark]), _height(analysis), WIDTH_IN + _extra(labels))
 
 
-def _others(analysis: Analysis) -> list[Level]:
-    return [level for level in sorted_variants(analysis) if level != analysis.baseline]
-
-
 def _labels(analysis: Analysis) -> list[str]:
-    return [in_two_lines(str(level)) for level in _others(analysis)]
+    return [in_two_lines(str(level)) for level in analysis.others]
 
 
 def _step(analysis: Analysis) -> float:
@@ -105,7 +100,7 @@ def _extra(labels: Sequence[str]) -> float:
 
 def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bool) -> None:
     """Draw the rows of one metric, with the margin shaded."""
-    order, step = _others(analysis), _step(analysis)
+    order, step = analysis.others, _step(analysis)
     scopes, styles = analysis.scopes(benchmark), family_styles(analysis.families)
     rows = [
         (order.index(c.contrast.plus[0]) * step + scopes.index(c.family), c)

@@ -89,7 +89,7 @@ class Evaluation(NamedTuple):
     tokens: int | None = None
     """Trained on so far, without padding."""
     hours: float | None = None
-    """Since the start: evaluations and checkpoints included, compiling left out."""
+    """Since the start, of what ``train_hours`` counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +125,9 @@ class RunFacts:
     grad_norms: tuple[tuple[int, float], ...] = ()
     """(step, norm of the gradient before clipping) pairs, one a logged line."""
     tokens_per_s: float | None = None
-    """Training tokens over the seconds spent on them, pauses left out."""
+    """Training tokens over ``train_hours``, in seconds."""
     train_hours: float | None = None
-    """Wall time of pretraining, evaluation and checkpoints included."""
+    """Wall time of pretraining: evaluations and checkpoints included, compiling left out."""
     peak_memory_mb: float | None = None
     is_compile_failed: bool = False
     """Whether kernels that were to be compiled could not be, so that it took longer than others."""
@@ -153,7 +153,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     parameters, ffn, flops, results = (
         mapping(record.get(name)) for name in ("parameters", "ffn", "flops_per_token", "results")
     )
-    time_s, logged = _number(results.get("time_s")), _read_log(run.metrics_file)
+    logged = _read_log(run.metrics_file)
     curve = tuple(map(_evaluation, _by_step(logged, "eval_loss")))
     last_loss = curve[-1].loss if curve else None
     return RunFacts(
@@ -176,7 +176,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         curve=curve,
         grad_norms=tuple((x["step"], float(x["grad_norm"])) for x in _by_step(logged, "grad_norm")),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
-        train_hours=None if time_s is None else time_s / SECONDS_AN_HOUR,
+        train_hours=_hours(results),
         peak_memory_mb=_number(results.get("peak_memory_mb")),
         is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
         trained_with=_origin(record),
@@ -262,9 +262,13 @@ def _by_step(logged: Sequence[Mapping[str, Any]], field: str) -> list[Mapping[st
 
 
 def _evaluation(line: Mapping[str, Any]) -> Evaluation:
-    time_s, compile_s = _number(line.get("time_s")), _number(line.get("compile_s")) or 0.0
-    hours = None if time_s is None else (time_s - compile_s) / SECONDS_AN_HOUR
-    return Evaluation(line["step"], float(line["eval_loss"]), line.get("tokens"), hours)
+    return Evaluation(line["step"], float(line["eval_loss"]), line.get("tokens"), _hours(line))
+
+
+def _hours(times: Mapping[str, Any]) -> float | None:
+    """Without those of compiling, which only the first run of a process may have."""
+    time_s, compile_s = _number(times.get("time_s")), _number(times.get("compile_s")) or 0.0
+    return None if time_s is None else (time_s - compile_s) / SECONDS_AN_HOUR
 
 
 def _number(value: object) -> float | None:

@@ -129,7 +129,8 @@ def _legend(analysis: Analysis) -> str:
         "per-comparison intervals are in tables/comparisons.csv. "
         "*Equivalence*: p of two one-sided tests at the margin, on average and in every family, after Holm; "
         "*smallest margin*: at which they would pass by themselves. *g*: Hedges' standardised difference. "
-        "*Runs*: of the two arms."
+        "*Runs*: of the two arms. Differences that are opposite or not the same between families: by Welch's "
+        "test over families, after Holm over variants."
     )
 
 

@@ -154,8 +154,9 @@ def _text(analysis: Analysis) -> str:
         "Means over runs. *MFLOP a token*: forward pass, two operations for each multiply-add of the matrix "
         "products, output head and attention over a full row included. *Matched in*: equal to the baseline "
         f"within {TOLERANCE:.0%} in width, parameters or FLOPs, or its FFN was given its width for that. "
-        "*Tokens/s*, time and memory are of whatever machine trained them, which several runs may have "
-        "shared: they say what a run cost, not how fast a variant is."
+        "*Tokens/s*, time (evaluations included, compiling left out) and memory are of whatever machine "
+        "trained them, which several runs may have shared: they say what a run cost, not how fast a variant "
+        "is."
     )
     eager = [x.run_id for x in analysis.facts if x.is_compile_failed]
     if eager:

@@ -39,7 +39,7 @@ Half is farthest from both: losses sink slowly on the plateau (masked models on 
 nats, at a unigram loss of 5.9), then fall steeply, and flatten again at the end.
 """
 LEAST_FALL = 0.3
-"""No run of a family has left unless the best is below the unigram loss by this share of it.
+"""Nothing is told of a family's runs unless the best is below the unigram loss by this share of it.
 
 While still on it, masked models were seen to sink by 13% on TinyStories, by 27% on the synthetic corpus.
 """
@@ -154,16 +154,27 @@ def _first_below(tokens: np.ndarray, losses: np.ndarray, threshold: float) -> fl
 
 def plateau_sentence(departures: pd.DataFrame) -> str:
     """Say whether all runs left the unigram plateau, and what losses tell where some did not."""
+    is_told = departures.threshold.notna()
+    sentences = [_of_those_that_fell(departures[is_told])] if is_told.any() else []
+    if (near := departures[~is_told]).size:
+        sentences.append(
+            f"{len(near)} runs end at {span(near.final_loss, '.2f')} nats, less than {LEAST_FALL:.0%} below "
+            f"the unigram loss ({span(near.unigram_loss, '.2f')}): too near to tell whether they left its "
+            "plateau."
+        )
+    return " ".join(sentences)
+
+
+def _of_those_that_fell(departures: pd.DataFrame) -> str:
     plateau = f"the unigram plateau ({span(departures.unigram_loss, '.2f')} nats)"
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
         shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
-        of_variance = f"{span(shares, '.0%')} of the variance of final losses" if shares else ""
-        care = f"; within variants, that time goes with {of_variance}" if shares else ""
-        return f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training{care}."
-    if len(staying) == num_runs:
-        return f"None of {num_runs} runs left {plateau}, so their losses tell little."
+        sentence = f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training."
+        if shares:
+            sentence += f" When a run left explains {span(shares, '.0%')} of the variance between seeds."
+        return sentence
     counts = staying.variant.astype(str).value_counts().items()
     names = first_few([f"`{variant}` {number}" for variant, number in counts], NAMED)
     return (
@@ -197,7 +208,8 @@ def section(analysis: Analysis, result: LearningCurves, page: Page) -> Section:
     """Curves, when runs left the plateau, and gradient norms."""
     departures, summary, plateau = result.departures, "", ""
     if len(departures):
-        summary = f"{departures.tokens.count()} of {len(departures)} runs left the unigram plateau"
+        if len(told := departures[departures.threshold.notna()]):
+            summary = f"{told.tokens.count()} of {len(told)} runs left the unigram plateau"
         plateau = (
             "The unigram plateau is the loss of a model that knows only how frequent tokens are. A run has "
             "left it when its loss is half of the way to the best final loss of its family: after how many "

@@ -27,7 +27,6 @@ from report.document.markdown import (
     unit_name,
 )
 from report.figures import style
-from report.figures.crowd import in_drawn_order
 from report.part import Draw, Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
@@ -116,7 +115,10 @@ def section(analysis: Analysis, differences: Differences, page: Page) -> Section
     names, folds = figure_names("heat-map", analysis.benchmarks), []
     for benchmark, comparisons in differences.items():
         unit = unit_name(analysis.metric(benchmark).unit) or "its own unit"
-        body = [page.figure(names[benchmark]), _differences(comparisons)]
+        body = [
+            page.figure(names[benchmark]),
+            _differences(comparisons),
+        ]
         folds.append(details(f"{title(benchmark)}: differences in {unit}", "\n\n".join(filter(None, body))))
     folds += [fold for benchmark in _with_tasks(analysis) for fold in _tasks(analysis, benchmark)]
     average = f", averaged over {analysis.strata}" if len(analysis.families) > 1 else ""
@@ -192,7 +194,7 @@ def draw_heat_map(analysis: Analysis, comparisons: Sequence[Comparison]) -> tupl
     if len(estimates) < 2:
         return None
     first = comparisons[0]
-    estimates = estimates.reindex(columns=[str(x) for x in in_drawn_order(analysis) if str(x) in estimates])
+    estimates = estimates.reindex(columns=[str(x) for x in analysis.variants if str(x) in estimates])
     unit = {"percent": "percentage points"}.get(first.unit or "", unit_name(first.unit))
     label = f"difference to {analysis.baseline}{unit and f' ({unit})'}"
     alternative = (

@@ -27,7 +27,7 @@ from report.statistics.power import (
     runs_to_show_equivalence,
     signal_noise,
 )
-from report.verdicts.findings import by_standing, named
+from report.verdicts.findings import are_opposite, by_standing, named, uneven
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +243,12 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
     undecided = [
         power
         for row in rows
+        if not row.is_at_chance
+        for opposite in [{c for c, x in uneven(analysis, row.benchmark).items() if are_opposite(x)}]
         for power in row.power
-        if power.comparison.is_primary and power.comparison.verdict not in SHOWN and not row.is_at_chance
+        if power.comparison.is_primary
+        and power.comparison.verdict not in SHOWN
+        and power.comparison.contrast not in opposite
     ]
     possible = [power for power in undecided if power.seeds_to_detect_estimate]
     if not possible:

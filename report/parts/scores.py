@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from report.analysis import Analysis, decimals_of
 from report.document.markdown import arrow, family_label, spread, table, title
 from report.figures import style
-from report.figures.crowd import in_drawn_order
 from report.part import Draw, Page, Part, Section
 from report.significance.axes import Benchmark, Family, Level
 from report.verdicts.findings import by_standing
@@ -128,7 +127,7 @@ def _height(analysis: Analysis, titles: Iterable[str]) -> float:
 
 
 def _label_variants(axes: Axes, analysis: Analysis) -> None:
-    names = [style.in_two_lines(str(name)) for name in in_drawn_order(analysis)]
+    names = [style.in_two_lines(str(name)) for name in analysis.variants]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
@@ -155,7 +154,7 @@ def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family)
     limits = _limits(analysis, benchmark, family)
     scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
     colour = style.family_styles(analysis.families)[family][0]
-    for place, variant in enumerate(in_drawn_order(analysis)):
+    for place, variant in enumerate(analysis.variants):
         by_seed = scores[scores.variant == variant].sort_values("seed")
         _dots(axes, np.asarray(by_seed.score), place, colour, variant == analysis.baseline)
     chance = analysis.metric(benchmark).chance

@@ -164,6 +164,11 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     flags |= dict.fromkeys(scores, "--scores")
     if absent := [name for name in flags if name not in table.columns]:
         raise unknown_name(f"column in {flags[absent[0]]}", absent[0], list(table.columns))
+    if (named := columns.get("benchmark")) and _is_number(table[named]).all():
+        raise context.error(
+            f": --columns benchmark={named} is to be a column of names, and {named} has numbers; where these "
+            f"are scores, write --scores {shlex.quote(named)}"
+        )
     renames = {theirs: ours for ours, theirs in columns.items()}
     by_key = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis)}
     others = [name for name in table.columns if name not in (*renames, *scores)]
@@ -309,8 +314,13 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """Number the runs of a variant where nothing says their seeds."""
     if "variant" not in table.columns:
         texts = [x for x in table.columns if x not in ROW_COLUMNS and not _is_number(table[x]).any()]
-        if not texts:
+        if not texts and "score" not in table.columns:
             return table  # which lacks more, as is told next
+        if not texts:
+            raise context.error(
+                " has no column variant, and no other that names what is compared; add one, or say which it "
+                "is: --columns variant=COLUMN"
+            )
         raise context.error(
             f" has no column variant; say which it is, such as --columns variant={shlex.quote(texts[0])}: "
             f"there are {some_of(texts, SHOWN)}"

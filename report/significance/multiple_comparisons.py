@@ -28,6 +28,7 @@ from report.statistics.corrections import Correction, Holm, MaxT
 from report.statistics.joint_null import Cells, cells_of_arms, cells_of_pairs, p_of_t, simulated
 from report.statistics.looks import OneLook
 from report.statistics.tuning_curves import NO_CHOICE
+from scores.metrics import is_of_training
 
 Members = Mapping[int, Comparison]
 """Comparisons by their place among all."""
@@ -118,7 +119,7 @@ class MultipleComparisons:
 def find_primary(
     names: Sequence[str], benchmarks: Sequence[Benchmark], is_strict: bool
 ) -> tuple[Benchmark, ...]:
-    """Find the metrics that primary comparisons are about; all of them where nobody names any.
+    """Find the metrics that primary comparisons are about; where nobody names any, all but a training's own.
 
     Args:
         names: As written: ``held-out-loss``, ``blimp``, ``blimp margin``, ``glue`` under every head.
@@ -134,7 +135,9 @@ def find_primary(
     for name, matches in by_name.items():
         if not matches and is_strict:
             raise unknown_name("metric in --primary", name, list(map(str, benchmarks)))
-    return tuple(b for b in benchmarks if not names or any(b in matches for matches in by_name.values()))
+    if not names:
+        return tuple(b for b in benchmarks if not is_of_training(b.name)) or tuple(benchmarks)
+    return tuple(b for b in benchmarks if any(b in matches for matches in by_name.values()))
 
 
 class CorrectedGroups:

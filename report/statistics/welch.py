@@ -101,6 +101,24 @@ def welch(
     return Welch(estimate, standard_error, df, p, *ends, np.sqrt(further))
 
 
+def inequality_p(estimates: ArrayLike, standard_errors: ArrayLike, df: ArrayLike) -> float:
+    """Return p of Welch's (1951) test that estimates of one thing, as by families, differ by chance alone.
+
+    Args:
+        estimates: (F,) independent of each other, two or more.
+        standard_errors: (F,) of them, above zero.
+        df: (F,) their degrees of freedom.
+    """
+    estimates, standard_errors, df = (np.asarray(x, dtype=float) for x in (estimates, standard_errors, df))
+    weights, others = standard_errors**-2.0, len(estimates) - 1
+    shares = weights / weights.sum()
+    # Of two estimates this is Welch's t-test of their difference: f = t^2, and squares = 1 / df.
+    squares = ((1 - shares) ** 2 / df).sum()
+    spread = (weights * (estimates - shares @ estimates) ** 2).sum() / others
+    f = spread / (1 + 2 * (others - 1) / (others * (others + 2)) * squares)
+    return float(special.fdtrc(others, others * (others + 2) / (3 * squares), f))
+
+
 def sum_of_regrets(squares: ArrayLike, df: ArrayLike, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Sum what arms may lie too high by over the sides of a contrast.
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from report.document.markdown import family_label, title
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
@@ -21,8 +23,10 @@ from report.significance.comparison import (
     Inference,
     compare_with_baseline,
 )
-from report.significance.factor import OF_HEADS, Contrast, Factor, noun
+from report.significance.factor import FACTORS, OF_HEADS, Contrast, Factor, noun
 from report.significance.multiple_comparisons import MultipleComparisons, question
+from report.statistics.corrections import Holm
+from report.statistics.welch import inequality_p
 
 FIRST = 3
 """Outcomes on the first screen."""
@@ -151,7 +155,7 @@ def find(
         factor: Whose levels the variants are.
         families: All of them, in the order in which they are shown.
         baseline: The variant that the others are compared with.
-        others: The others, in the order wanted.
+        others: The others; of FFN variants and heads the best comes first.
         contrasts: Further comparisons that were asked for.
     """
     how = claims.inference
@@ -161,7 +165,7 @@ def find(
         for comparison in compare_with_baseline(arms, baseline, others, how)
     ]
     comparisons, corrected_contrasts = claims.correct_with(alone, claims.compare(contrasts))
-    return Findings(
+    found = Findings(
         factor=factor,
         inference=how,
         families=tuple(families),
@@ -172,6 +176,33 @@ def find(
         contrasts=tuple(corrected_contrasts),
         is_drawn=claims.is_drawn,
     )
+    return best_first(found)
+
+
+def best_first(findings: Findings) -> Findings:
+    """Put variants behind the baseline in one order for all tables and figures.
+
+    The best estimate on the leading metric first, those without one last; sizes and levels have their own
+    order.
+    """
+    if findings.factor not in FACTORS:
+        return findings
+    leading = by_standing(findings)[0]
+    sign = findings.tables[leading].metric.sign
+    estimates = {c.contrast.plus[0]: c.estimate for c in findings.overall(leading)}
+    others = sorted(findings.others, key=lambda level: _rank(estimates[level], sign))
+    scopes = list(dict.fromkeys((c.benchmark, c.family) for c in findings.comparisons))
+
+    def place(comparison: Comparison) -> tuple[int, int]:
+        scope = scopes.index((comparison.benchmark, comparison.family))
+        return scope, others.index(comparison.contrast.plus[0])
+
+    comparisons = tuple(sorted(findings.comparisons, key=place))
+    return replace(findings, variants=(findings.baseline, *others), comparisons=comparisons)
+
+
+def _rank(estimate: float | None, sign: int) -> tuple[bool, float]:
+    return estimate is None, -sign * (estimate or 0.0)
 
 
 def with_shared_rate(findings: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:
@@ -193,6 +224,35 @@ def with_shared_rate(findings: Findings, benchmark: Benchmark, shared: ArmTable 
         if c.benchmark == benchmark and (c.family, c.contrast) in at_shared
     )
     return replace(findings, at_shared_rate=both)
+
+
+def uneven(findings: Findings, benchmark: Benchmark) -> dict[Contrast, list[Comparison]]:
+    """Return the differences in families, from low to high, of each variant for which they are not the same.
+
+    Welch's test of one difference in all families, of every variant with a claim on their average; by Holm
+    over variants.
+    """
+    average, *families = findings.scopes(benchmark)
+    each = zip(findings.of(benchmark, average), *(findings.of(benchmark, f) for f in families), strict=True)
+    within = [x for whole, *x in each if whole.is_primary and len(x) > 1 and all(c.p is not None for c in x)]
+    p_values = Holm().adjust([_inequality_p(x) for x in within])
+    return {
+        x[0].contrast: sorted(x, key=lambda c: c.estimate or 0.0)
+        for x, p in zip(within, p_values, strict=True)
+        if average is None and p is not None and p < findings.inference.level
+    }
+
+
+def _inequality_p(comparisons: Sequence[Comparison]) -> float:
+    numbers = np.array([(c.estimate, c.standard_error, c.df) for c in comparisons], dtype=float)
+    return max(c.look.p(inequality_p(*numbers.T)) for c in comparisons)
+
+
+def are_opposite(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the lowest and the highest difference, of several in that order, each point another way."""
+    first, last = comparisons[0], comparisons[-1]
+    is_clear = all((c.p_sequential or 0.0) < 1 - c.confidence for c in (first, last))
+    return is_clear and first.is_better is not last.is_better
 
 
 def verdict_word(comparison: Comparison) -> str:

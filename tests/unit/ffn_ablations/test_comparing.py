@@ -146,6 +146,10 @@ def test_a_comparison_is_a_table_of_verdicts(comparison: ffa.Comparison):
         comparison["nonee"]
     with pytest.raises(TypeError, match="did you mean 'baseline'"):
         ffa.compare(made_scores(), base_line="gelu")
+    with pytest.raises(ffa.UsageError, match=r"compare\(pd.concat"):
+        ffa.compare(made_scores(), made_scores())
+    with pytest.raises(AttributeError, match=r"write .plot\(\).savefig\(path\)"):
+        comparison.savefig("forest.png")
 
 
 @pytest.mark.parametrize("kind", ["forest", "seeds"])

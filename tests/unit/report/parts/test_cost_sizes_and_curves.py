@@ -125,11 +125,6 @@ def test_far_from_the_baselines_flops_is_named_where_parameters_are_near(of_cost
     assert "; in FLOPs: `relu` -30.0%, " in sentence
 
 
-def test_without_facts_there_is_no_part():
-    bare = analysed(replace(costly(), facts=()), baseline="gelu")
-    assert cost.PART.of(bare) is None
-
-
 PARAMETERS = {"0.2M": 2e5, "0.5M": 5.4e5, "2M": 2.09e6}
 LOSS = Benchmark("held-out-loss")
 # What is added to the baseline's law at the three sizes.
@@ -407,8 +402,8 @@ def test_the_card_says_once_whether_all_runs_left(seen: Analysis):
     latest = (result.departures.tokens / TOKENS).max()
     share = learning_curves.share_explained(result.departures[result.departures.family == "roberta"])
     sentence = (
-        f"All 8 runs left the unigram plateau (5.88 nats), the last after {latest:.0%} of training; "
-        f"within variants, that time goes with {share:.0%} of the variance of final losses."
+        f"All 8 runs left the unigram plateau (5.88 nats), the last after {latest:.0%} of training. "
+        f"When a run left explains {share:.0%} of the variance between seeds."
     )
     assert learning_curves.plateau_sentence(result.departures) == sentence
     assert make_card(seen).markdown.count(sentence) == 1
@@ -426,13 +421,16 @@ def test_runs_that_stay_on_the_plateau_are_counted():
     assert "![a figure](figures/learning-curves.svg)" in section.body
 
 
-def test_no_run_has_left_where_none_fell_far():
+def test_who_left_is_not_told_of_a_family_that_fell_little(seen: Analysis):
+    few = curves_analysed(*(roberta_run(v, s, 5.0 - SHARES) for v in ("gelu", "kan") for s in (1, 2)))
+    little = curves_of(few).departures.assign(family="gpt_neo", threshold=np.nan, tokens=np.nan)
+    far = curves_of(seen).departures
+    told, of_both = map(learning_curves.plateau_sentence, (far, pd.concat([far, little])))
+    assert of_both.startswith(told)
+    assert "4 runs end at 4.00 nats, less than 30% below the unigram loss (5.88)" in of_both
     stuck = OF_FREQUENCIES * (1 - learning_curves.LEAST_FALL) + 0.01
-    runs = [roberta_run(v, s, np.linspace(5.5, stuck, 10)) for v in ("gelu", "kan") for s in (1, 2)]
-    departures = curves_of(curves_analysed(*runs)).departures
-    assert departures.tokens.isna().all()
-    said = learning_curves.plateau_sentence(departures)
-    assert said.startswith("None of 4 runs left the unigram plateau (5.88 nats)")
+    near = curves_analysed(*(roberta_run(v, 1, np.linspace(5.5, stuck, 10)) for v in ("gelu", "kan")))
+    assert "left" not in learning_curves.section(near, curves_of(near), PAGE).summary
 
 
 def test_nothing_is_said_where_the_unigram_loss_is_unknown():

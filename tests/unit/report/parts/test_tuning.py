@@ -182,9 +182,9 @@ def test_each_setting_has_a_tuning_of_its_own(at_two_sizes: tuple[Analysis, Tune
 def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple[Analysis, Tuned]) -> None:
     found, tuned = at_two_sizes
     panels = [axes for axes in draw_tuning(found, tuned, tuned_study.FIELD)[0].axes if axes.get_title()]
-    assert [axes.get_title() for axes in panels] == [*tuned_study.BEST] * 2
+    assert [axes.get_title() for axes in panels] == [*found.variants] * 2
     losses = {(line.family, line.variant): line.losses for line in tuned.lines}
-    for axes, key in zip(panels, product(SETTINGS, tuned_study.BEST), strict=True):
+    for axes, key in zip(panels, product(SETTINGS, found.variants), strict=True):
         means = losses[key].mean(-1)
         drawn = [np.asarray(line.get_ydata()) for line in axes.lines]
         assert any(y.shape == means.shape and np.allclose(y, means - means.min()) for y in drawn)

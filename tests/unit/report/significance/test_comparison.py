@@ -466,6 +466,9 @@ def test_primary_outcomes_are_found_by_name(names: tuple[str, ...], found: tuple
 def test_a_primary_outcome_without_scores_is_refused_on_the_command_line_and_waited_for_in_a_study():
     assert find_primary(["blimp", "glue"], [BLIMP], is_strict=False) == (BLIMP,)
     assert find_primary(["glue"], [BLIMP], is_strict=False) == ()
+    of_training, of_eval = Benchmark("train/loss"), Benchmark("eval/loss")
+    assert find_primary([], [of_training, of_eval], is_strict=True) == (of_eval,)
+    assert find_primary([], [of_training], is_strict=True) == (of_training,)
     for name in ("glu", ""):
         with pytest.raises(UsageError, match=rf"metric in --primary .{name}.; Available: blimp"):
             find_primary([name], [BLIMP, Benchmark("blimp", metric="margin")], is_strict=True)

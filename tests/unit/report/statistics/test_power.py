@@ -11,6 +11,7 @@ from report.statistics.welch import (
     equivalence_p,
     equivalence_power,
     hedges_g,
+    inequality_p,
     judged_variances,
     smallest_margin,
     usual_variance,
@@ -126,6 +127,17 @@ def test_equivalence_equals_two_one_sided_tests_of_scipy(sizes: tuple[int, int],
     )
 
 
+def test_differences_of_families_are_unequal_by_welchs_test():
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(0, 1, 5), rng.normal(1, 3, 4)
+    of_both = [(x.mean(), stats.sem(x), len(x) - 1) for x in (a, b)]
+    expected = stats.ttest_ind(a, b, equal_var=False).pvalue
+    assert inequality_p(*zip(*of_both, strict=True)) == pytest.approx(expected)
+    means, variances = rng.normal(0, [1, 2, 4], (4000, 3)), rng.chisquare(6, (4000, 3)) / 6 * [1, 4, 16]
+    false = [inequality_p(*x, [6, 6, 6]) < 0.05 for x in zip(means, np.sqrt(variances), strict=True)]
+    assert 0.04 < np.mean(false) < 0.06
+
+
 def test_hedges_g_by_hand():
     cells = [np.array([1.0, 3.0]), np.array([2.0, 6.0])]
     pooled = np.sqrt((2.0 + 8.0) / 2)  # variances 2 and 8, one degree of freedom each
@@ -178,16 +190,6 @@ def test_an_arm_of_fewer_than_half_as_many_runs_keeps_its_own():
 def test_arms_of_few_and_of_many_runs_may_be_of_one_law():
     variances, df = np.array([1.0, 1.0, 1.0, 1.0, 0.8, 1.0, 1.0, 1.2]), np.repeat([2.0, 40.0], 4)
     assert judged_variances(variances, df).df[4] == 42.0
-
-
-def test_studies_are_judged_side_by_side():
-    rng = np.random.default_rng(1)
-    variances, df = rng.chisquare(3, size=(5, 2, 8)), np.full(8, 3.0)
-    judged = judged_variances(variances, df)
-    for place in np.ndindex(5, 2):
-        alone = judged_variances(variances[place], df)
-        assert judged.variance[place] == pytest.approx(alone.variance)
-        assert judged.df[place] == pytest.approx(alone.df)
 
 
 def test_arms_of_no_one_law_keep_their_own():
