@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,15 +42,16 @@ VERDICT_COLUMNS = (
 
 _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
+_KEYWORDS = {flag: keyword for keyword, flag in _FLAGS.items()}
 _ELSEWHERE = {"to_csv": ".verdicts.to_csv(path)", "savefig": ".plot().savefig(path)"}
 """What has methods that are looked for on a comparison."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
 
-@one_line_errors()
+@one_line_errors(_KEYWORDS)
 def compare(
-    data: pd.DataFrame | Runs | Sequence[Run | Runs] | str | os.PathLike[str] | None = None,
+    data: pd.DataFrame | Runs | Sequence[Run | Runs] | str | os.PathLike[str],
     /,
     *further: object,
     scores: Any = None,
@@ -96,29 +96,16 @@ def compare(
             "compare takes one source; give several runs as a list, compare([a, b]), and several data frames "
             "as one, compare(pd.concat([a, b]))"
         )
-    data, scores = (scores, None) if data is None else (data, scores)
     given = {
         "baseline": baseline, "primary": primary, "margins": margins, "contrasts": contrasts,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better, "columns": columns,
         "axes": axes, "paired": paired, "scores": scores,
     }  # fmt: skip
-    request = read_keywords(Request, _flags(settings | given))
-    try:
-        return _compare(data, request)
-    except UsageError as error:
-        error.args = (re.sub(r"--([a-z]+(?:-[a-z]+)*)", _keyword, str(error)),)
-        raise
-
-
-def _keyword(flag: re.Match[str]) -> str:
-    name = flag[1].replace("-", "_")
-    if name not in Request.model_fields:
-        return flag[0]
-    return next((keyword for keyword, other in _FLAGS.items() if name == other), name)
+    return _compare(data, read_keywords(Request, _flags(settings | given)))
 
 
 def _compare(data: Any, request: Request) -> Comparison:
-    if isinstance(data, list) and data and all(isinstance(each, Run | Runs) for each in data):
+    if isinstance(data, list | tuple) and data and all(isinstance(each, Run | Runs) for each in data):
         runs = as_runs(data)
         return Comparison(analyse(_source_of_runs(runs, runs.scores, request), request), runs.scores)
     if isinstance(data, pd.DataFrame):

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from base.errors import UsageError, as_usage_error, did_you_mean, missing_extra, shown
@@ -25,16 +26,19 @@ class KeywordError(UsageError, TypeError):
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def one_line_errors(keywords: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     """Raise a user's mistake, a fault of the world or a stop signal as one ``UsageError``; a decorator, too.
 
     A defect of this project keeps its own type and traceback. So does Ctrl-C.
+
+    Args:
+        keywords: Of flags, those that have another name in Python.
     """
     try:
         yield
     except UsageError as error:
         if not re.search(r"(ffn-ablations|python|accelerate) \w", str(error)):  # whole commands stay
-            error.args = (_FLAG.sub(lambda flag: _key(flag[1]), str(error)),)
+            error.args = (_FLAG.sub(lambda flag: keywords.get(key := _key(flag[1]), key), str(error)),)
         raise
     except SystemExit as end:  # a run that a signal stopped, after its checkpoint
         told = str(end) if " " in str(end) else "told to stop; the same call goes on from there"

@@ -6,14 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from base.errors import first_line
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.own_values import ffn_settings
 from ffn_ablations.runs import as_html
-from ffn_variants.check import CHECKS, D, F
+from ffn_variants.check import CHECKS, D, F, problem_of
 from ffn_variants.list_variants import TableArgs, table_rows
-from ffn_variants.registry import get_variant
-from ffn_variants.variant_files import load_variant, names_file
+from ffn_variants.variant_files import find_variant
 
 
 @one_line_errors()
@@ -60,20 +58,8 @@ def check(ffn: Any, **options: float | bool | str) -> Checks:
     Raises:
         UsageError: If there is no such FFN, or an option does not fit.
     """
-    name = ffn_settings(ffn)["ffn"]
-    spec = load_variant(name) if names_file(name) else get_variant(name)
+    spec = find_variant(ffn_settings(ffn)["ffn"])
     spec.num_params(D, F, **options)
-    return Checks([(label, *_outcome(label, spec.name, options)) for label in CHECKS], columns=list(_COLUMNS))
-
-
-_COLUMNS = ("check", "passed", "problem")
-
-
-def _outcome(label: str, name: str, options: dict[str, Any]) -> tuple[bool, str]:
-    try:
-        CHECKS[label](name, options)
-    except AssertionError as error:
-        return False, first_line(error)
-    except Exception as error:  # the variant's own code
-        return False, f"{type(error).__name__}: {first_line(error)}"
-    return True, ""
+    problems = {label: problem_of(label, spec, options) for label in CHECKS}
+    rows = [(label, not problem, problem) for label, problem in problems.items()]
+    return Checks(rows, columns=["check", "passed", "problem"])

@@ -23,7 +23,7 @@ from base.sections import Section
 from ffn_variants.models.family_models import build_model
 from ffn_variants.registry import build_ffn, get_variant
 from ffn_variants.spec import FFNSpec
-from ffn_variants.variant_files import load_variant, names_file, variant_file
+from ffn_variants.variant_files import find_variant, variant_file
 
 DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
 
@@ -320,7 +320,7 @@ CHECKS: dict[str, Callable[[str, Options], None]] = {
 def main(args: Sequence[str] | None = None) -> int:
     """Run every check; returns 1 where one failed."""
     flags = parse_flags(CheckArgs, args, prog="ffn-ablations check", description=DESCRIPTION)
-    spec = load_variant(flags.variant) if names_file(flags.variant) else get_variant(flags.variant)
+    spec = find_variant(flags.variant)
     options = dict(flags.ffn_options or {})
     spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them
     return 0 if passes_all(spec, options) else 1
@@ -329,24 +329,27 @@ def main(args: Sequence[str] | None = None) -> int:
 def passes_all(spec: FFNSpec, options: Options) -> bool:
     """Run every check of a registered variant, and print a line each."""
     print(f"{spec.name}: {spec.formula} ({spec.reference})")
-    passed = [_passes(label, check, spec.name, options) for label, check in CHECKS.items()]
+    passed = [_passes(label, spec, options) for label in CHECKS]
     print(f"{sum(passed)} of {len(CHECKS)} checks passed")
     return all(passed)
 
 
-def _passes(label: str, check: Callable[[str, Options], None], name: str, options: Options) -> bool:
+def _passes(label: str, spec: FFNSpec, options: Options) -> bool:
     """Run a check, and print its line."""
+    problem = problem_of(label, spec, options)
+    print(f"FAILED  {label}: {problem}" if problem else f"ok      {label}", flush=True)
+    return not problem
+
+
+def problem_of(label: str, spec: FFNSpec, options: Options) -> str:
+    """Run a check, and return what is wrong and what to do; nothing if it passes."""
     try:
-        check(name, options)
+        CHECKS[label](spec.name, options)
     except AssertionError as error:
-        problem = first_line(error)
+        return first_line(error)
     except Exception as error:  # the variant's own code
-        problem = f"{_place(name, error)}{type(error).__name__}: {first_line(error)}"
-    else:
-        print(f"ok      {label}", flush=True)
-        return True
-    print(f"FAILED  {label}: {problem}", flush=True)
-    return False
+        return f"{_place(spec.name, error)}{type(error).__name__}: {first_line(error)}"
+    return ""
 
 
 def _place(name: str, error: Exception) -> str:

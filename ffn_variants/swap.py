@@ -18,7 +18,7 @@ from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.models.family_models import build_config
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
-from ffn_variants.variant_files import load_variant, names_file
+from ffn_variants.variant_files import find_variant
 
 ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
     "gelu_new": ("gelu", {"approximate": "tanh"}),
@@ -95,7 +95,7 @@ def swap_ffn(
         )
     if not (intermediate_size is None or (type(intermediate_size) is int and intermediate_size > 0)):
         raise UsageError(f"intermediate_size must be at least 1, got {intermediate_size!r}")
-    ffn = load_variant(ffn).name if names_file(ffn) else ffn
+    ffn = find_variant(ffn).name
     family = family_of(model.config.model_type)
     if family is None:
         raise UsageError(

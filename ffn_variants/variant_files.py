@@ -21,7 +21,7 @@ from torch import nn
 from base.config_input import LONGEST_PATH_SHOWN
 from base.errors import UsageError, first_line, shown, unknown_name
 from base.model_folders import VARIANT_COPY
-from ffn_variants.registry import FFN_VARIANTS, register
+from ffn_variants.registry import FFN_VARIANTS, get_variant, register
 from ffn_variants.spec import SIGNATURES, FFNSpec, as_spec
 
 MODULE = "ffn_variant_file_"
@@ -56,6 +56,11 @@ def variant_file(name: str) -> VariantFile | None:
 def names_file(text: str) -> bool:
     """Whether a text that names a variant is the place of a file (``mine.py:SPEC``), not a name."""
     return ":" in text or "/" in text or text.endswith(".py")
+
+
+def find_variant(text: str) -> FFNSpec:
+    """Return a variant by its name, or from a file as ``mine.py:SPEC``; errors as of the two functions."""
+    return load_variant(text) if names_file(text) else get_variant(text)
 
 
 def absolute_place(place: str) -> str:
