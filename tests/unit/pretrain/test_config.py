@@ -46,6 +46,14 @@ def test_flags_win_over_overrides_over_yaml_over_defaults(write):
 
 
 @pytest.mark.parametrize(
+    ("flags", "steps"), [((), 7), (("--epochs=5",), None), (("--epochs=5", "--max-steps=3"), 3)]
+)
+def test_typed_epochs_go_before_the_steps_of_a_file(write, flags, steps):
+    path = write("optim: {max_steps: 7, num_train_epochs: 1}\n")
+    assert load_config(path, flags).optim.max_steps == steps
+
+
+@pytest.mark.parametrize(
     ("train", "flags", "rows"),
     [
         ("per_device_train_batch_size: 4", [], 16),
