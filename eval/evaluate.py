@@ -28,8 +28,9 @@ from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, identify_run, model_folder, weights_hash
-from eval.protocol import Protocol
+from eval.protocol import Protocol, TooLong
 from eval.work_units import Work, is_done, is_evaluated, work_units
+from eval.zero_shot.pairs_and_choices import ChoiceTask
 from eval.zero_shot.text_task import TaskResult
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import source_change
@@ -214,6 +215,7 @@ def _evaluate(
                 units = list(work_units(run_dir, run, config))
                 missing = [work for work in units if not is_done(work, store)]
                 notes = [*store.notes, *_admit(run_dir, run, config, bool(missing), trust_remote_code)]
+                _check_lengths(run_dir, missing)
                 shown = RunProgress(run.run_id, len(missing), progress, draws_bar)
                 with closing(shown):
                     failures = _measure(run_dir, run, store, missing, notes, shown)
@@ -245,6 +247,29 @@ def _admit(
     if change and is_unscored:
         raise UsageError(f"{run_dir} {change}")
     return [change] if change else []
+
+
+def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
+    """Refuse texts that a model cannot read to their end, before any other is scored.
+
+    Raises:
+        UsageError: Of all tasks in one line, with the longest text.
+    """
+    errors = list[TooLong]()
+    chosen = [(work, work.texts) for work in missing if isinstance(work.texts, ChoiceTask)]
+    for work, task in chosen:
+        try:
+            _scorer_of(work).encode(task.all_options())
+        except TooLong as error:
+            errors.append(error)
+        except Exception:  # told of its task, which stops no other
+            continue
+    if errors:
+        longest = max(errors, key=lambda error: error.positions)
+        raise UsageError(
+            f"{run_dir}: {len(errors)} of {len(chosen)} tasks cannot be scored, and --pair-tasks would name "
+            f"the others: {longest}"
+        )
 
 
 def _measure(
@@ -299,13 +324,10 @@ def measure(work: Work, tell: Tell) -> Results:
     """
     from eval.classification.score_task import evaluate_tasks, majority_baselines
 
-    config, folder = work.config, model_folder(work.run_dir)
     if work.texts is not None:
-        assert work.scored_by is not None
-        weights = weights_hash(work.run_dir)
-        scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
-        return {work.texts.name: work.texts.measure(scorer, tell)}
-    results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
+        return {work.texts.name: work.texts.measure(_scorer_of(work), tell)}
+    config = work.config
+    results = evaluate_tasks(model_folder(work.run_dir), list(work.classified), config, work.choice, tell)
     return {
         task.name: TaskResult(
             task.group,
@@ -315,6 +337,12 @@ def measure(work: Work, tell: Tell) -> Results:
         )
         for task in work.classified
     }
+
+
+def _scorer_of(work: Work) -> TextScorer:
+    assert work.scored_by is not None
+    folder, weights = model_folder(work.run_dir), weights_hash(work.run_dir)
+    return _load_scorer(folder, weights, work.scored_by, work.config.device, work.config.batch_tokens)
 
 
 # One run's tasks follow one another, so its model is kept for the next.

@@ -83,10 +83,14 @@ class ChoiceTask(TextTask):
 
     form: Form = field(default_factory=lambda: PAIRS, compare=False)
 
+    def all_options(self) -> list[tuple[str, str]]:
+        """Return the options of all items, one after the other."""
+        return [option for item in read_items(self) for option in item.options]
+
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         items, form = read_items(self), self.form
         tell(f"{len(items)} items")
-        options = [option for item in items for option in item.options]
+        options = self.all_options()
         scored = scorer.score_continuations(options)
         ends = list(pairwise(accumulate((len(item.options) for item in items), initial=0)))
         scores = form.scores(

@@ -164,6 +164,13 @@ def test_faulty_data_keeps_what_was_scored_before(make_run, tmp_path):
         evaluate_run(run, config, progress=False)
     assert read_rows(run / "eval" / "rows.parquet")["task"].tolist() == ["a"]
     (folder / "b.jsonl").write_text(good)
+    (folder / "c.jsonl").write_text(good.replace("dog", "dog and the cat" * 30))
+    with pytest.raises(
+        UsageError, match=r"1 of 2 tasks cannot .* a text of \d+ tokens .* data.block_size \d+"
+    ):
+        evaluate_run(run, config, progress=False)
+    assert read_rows(run / "eval" / "rows.parquet")["task"].tolist() == ["a"]  # told before b is scored
+    (folder / "c.jsonl").unlink()
     assert evaluate_run(run, config, progress=False)["task"].tolist() == ["a", "b"]
 
 
