@@ -168,7 +168,7 @@ class OptimConfig(Section):
     max_grad_norm: float | None = Field(1.0, gt=0)
     """Clip the gradient's global norm to this; none = never clip."""
     num_train_epochs: float = Field(1.0, gt=0)
-    """Passes over the packed corpus; ignored where max_steps is given; typed, it goes before a file's max_steps."""
+    """Passes over the packed corpus; typed, it goes before a file's max_steps, else max_steps before it."""
     max_steps: int | None = Field(None, gt=0)
     """Optimizer updates; none = num_train_epochs."""
 

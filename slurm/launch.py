@@ -15,7 +15,7 @@ from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
-from eval.work_units import check_sources
+from eval.work_units import check_sources, out_of_reach
 from ffn_variants.models.devices import check_device
 from pretrain.data.prepare import prepare_data
 from pretrain.train import use_device
@@ -110,7 +110,8 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
     if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
         if options.cluster == "local" and not options.dry_run:
             check_device(study.config.evaluation.device)  # told here, and not by every cell
-        for note in check_sources(study.config.evaluation):
+        evaluation = study.config.evaluation
+        for note in (*check_sources(evaluation), *out_of_reach(evaluation)):
             print(f"note: {note}")
 
 

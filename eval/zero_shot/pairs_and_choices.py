@@ -357,6 +357,8 @@ FILES_2025: dict[str, tuple[str, ...]] = {
 _FILE_NAMES = {"wugs_dist_before": "wugs_dist-before", "wugs_dist_in_between": "wugs_dist-in-between"}
 """Of tasks that files spell otherwise."""
 HUB_BLIMP = "nyu-mll/blimp"
+HUB_BLIMP_REVISION = "877fba0801ffb7cbd8c39c1ff314a46f053f6036"
+"""Pinned, so that a change on the hub cannot change a score."""
 BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
     "blimp": (("full", "blimp"),),
     "babylm23": (("filtered", "blimp_filtered"), ("supplement", "supplement_filtered")),
@@ -465,7 +467,7 @@ def _read_hub(uid: str) -> list[dict]:
     from base.hub_datasets import load_split  # a second that nobody else should wait
 
     instead = "without network pass --blimp-dir FOLDER with full/*.jsonl, or use --suites embedded-pairs"
-    return load_split(HUB_BLIMP, "train", instead, uid).to_list()
+    return load_split(HUB_BLIMP, "train", instead, uid, HUB_BLIMP_REVISION).to_list()
 
 
 # The source is in the key, so that a changed file is read again.

@@ -110,9 +110,7 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     cure = _cure(data, files)
     if text.shared:
         yield f"note: {text.shared:,} of {text.validation:,} held-out documents are also trained on"
-    named = [file for file in files if names_held_out(file)]
-    if 0 < len(named) < len(files):
-        yield f"note: {named[0]} is trained on; if it is held out, give it by --data.validation-files alone"
+    yield from doubts_of_names(data)
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"
     if text.characters and text.characters < SHORT_DOCUMENT * text.train:
@@ -124,6 +122,14 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
             flag, now = "max-validation-documents", f"{text.validation}"
         more = f"--data.validation-files or a larger --data.{flag} (now {now})"
         yield f"note: only {text.validation} held out; give more by {more}"
+
+
+def doubts_of_names(data: DataConfig) -> Iterator[str]:
+    """What the names of files alone make doubtful."""
+    files = corpus.files(data)["train"]
+    named = [file for file in files if names_held_out(file)]
+    if 0 < len(named) < len(files):
+        yield f"note: {named[0]} is trained on; if it is held out, give it by --data.validation-files alone"
 
 
 def _cure(data: DataConfig, files: Iterable[Path]) -> str:
