@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from base.errors import UsageError
 from base.printing import first_few
 from base.text.text_files import END_OF_DOCUMENT, MOST_CHARACTERS, format_of, is_plain_text, names_held_out
 from pretrain.config import DataConfig
@@ -56,7 +57,11 @@ class Counting:
     summary: TextSummary
 
     def documents(self, data: DataConfig) -> Iterator[str]:
-        """Yield the documents to train on; memory holds a number for each that is held out."""
+        """Yield the documents to train on; memory holds a number for each that is held out.
+
+        Raises:
+            UsageError: At the end, where files of held-out text have no other document.
+        """
         trained = corpus.documents(data, "train")
         first = next(trained)  # a mistake in what is trained on is reported first
         held_out = Counter(map(hash, corpus.documents(data, "validation")))
@@ -66,6 +71,11 @@ class Counting:
             train, characters, longest = train + 1, characters + len(text), max(longest, len(text))
             shared += held_out.pop(hash(text), 0)
             yield text
+        if shared == validation and corpus.files(data)["validation"]:
+            raise UsageError(
+                f"all {validation:,} held-out documents are also trained on; give data.validation_files with "
+                "others, or leave it out, and a part of data.train_files is held out"
+            )
         self.summary = TextSummary(
             train=train, validation=validation, characters=characters, longest=longest, shared=shared
         )
