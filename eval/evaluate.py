@@ -294,7 +294,7 @@ def _measure(
 
             reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
-            if failures[-1].text not in printed:
+            if failures[-1].text not in printed and work is not missing[-1]:  # whose error comes next
                 progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
             printed.add(failures[-1].text)
         for task, result in results.items():

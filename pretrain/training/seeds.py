@@ -90,7 +90,7 @@ def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedCo
     Several processes end with the first that fails: whether the others failed too is not known to each.
 
     Args:
-        configs: Runs that differ in their seeds.
+        configs: Runs that differ in their seeds, or in their FFN too.
         train: Trains one, continues it, or returns where it is finished.
 
     Raises:
@@ -98,21 +98,22 @@ def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedCo
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, which end all runs.
     """
     failures = []
+    are_seeds = len({config.model.ffn for config in configs}) == 1
     for config in configs:
         try:
             train(config)
         except Exception as error:
             if int(os.environ.get("WORLD_SIZE", "1")) > 1:
                 raise
-            failures.append(config.seed)
+            failures.append(f"{'' if are_seeds else f'{config.model.ffn} seed '}{config.seed}")
             if isinstance(mistake := as_usage_error(error), UsageError):
                 print(f"error: {mistake}", file=sys.stderr, flush=True)
             else:
                 traceback.print_exc()
     if failures:
         raise UsageError(
-            f"{len(failures)} of {len(configs)} seeds failed, for the reasons above: {_join(failures)}; the "
-            "same command leaves out the finished ones"
+            f"{len(failures)} of {len(configs)} {'seeds' if are_seeds else 'runs'} failed, for the reasons "
+            f"above: {', '.join(failures)}; the same command leaves out the finished ones"
         )
 
 

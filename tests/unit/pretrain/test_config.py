@@ -201,7 +201,10 @@ def test_failed_ones_stop_no_others(seeds, capsys):
     record = {"step": 2, "problem": "the loss is nan", "last_good_checkpoint": None}
     (diverged / "FAILED").write_text(json.dumps(record))
     (broken / "provenance.json").write_text('{"sessions": 3}')
-    with sole_writer(locked), pytest.raises(UsageError, match=r"^3 of 4 seeds failed, .* above: 1,2,3; the"):
+    with (
+        sole_writer(locked),
+        pytest.raises(UsageError, match=r"^3 of 4 seeds failed, .* above: 1, 2, 3; the"),
+    ):
         train_in_turn(configs, train)
     told = capsys.readouterr().err
     assert f"error: {diverged} failed: the loss is nan at step 2; lower" in told
@@ -210,7 +213,9 @@ def test_failed_ones_stop_no_others(seeds, capsys):
     assert [config.seed for config in configs if RunFolder(run_dir(config)).has_marker] == [4]
 
 
-def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
+def test_of_several_processes_the_first_failure_ends_all_and_of_several_layers_each_is_named(
+    seeds, monkeypatch
+):
     monkeypatch.setenv("WORLD_SIZE", "2")
     trained = []
 
@@ -221,6 +226,10 @@ def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
     with pytest.raises(UsageError, match=r"^diverged$"):
         train_in_turn(seeds("1,2"), fail)
     assert trained == [1]
+    monkeypatch.delenv("WORLD_SIZE")
+    layers = [*seeds("1", "--ffn", "relu"), *seeds("1", "--ffn", "kan")]
+    with pytest.raises(UsageError, match=r"^2 of 2 runs failed, .* above: relu seed 1, kan seed 1; the"):
+        train_in_turn(layers, fail)
 
 
 @pytest.mark.parametrize("text", ["42", "2", "1", "0", "1-3", "1,3"])
