@@ -327,9 +327,13 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def passes_all(spec: FFNSpec, options: Options) -> bool:
-    """Run every check of a registered variant, and print a line each."""
+    """Run every check of a registered variant, and print a line each; none after one of shapes that fails."""
     print(f"{spec.name}: {spec.formula} ({spec.reference})")
-    passed = [_passes(label, check, spec.name, options) for label, check in CHECKS.items()]
+    passed = [_passes("shapes and dtype", shapes, spec.name, options)]
+    if not passed[0]:
+        print("the other checks need this one, and were left out")
+        return False
+    passed += [_passes(label, check, spec.name, options) for label, check in list(CHECKS.items())[1:]]
     print(f"{sum(passed)} of {len(CHECKS)} checks passed")
     return all(passed)
 
