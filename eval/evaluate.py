@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from base.errors import UsageError, as_usage_error, naming
+from base.errors import UsageError, as_usage_error, first_line, naming
 from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
 from eval.config import EvalConfig
@@ -260,10 +260,8 @@ def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
     for work, task in chosen:
         try:
             _scorer_of(work).encode(task.all_options())
-        except TooLong as error:
-            errors.append(error)
-        except Exception:  # told of its task, which stops no other
-            continue
+        except Exception as error:  # any other is told of its task, and stops no other
+            errors += [error] if isinstance(error, TooLong) else []
     if errors:
         longest = max(errors, key=lambda error: error.positions)
         raise UsageError(
@@ -295,7 +293,7 @@ def _measure(
             reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
             if failures[-1].text not in printed and work is not missing[-1]:  # whose error comes next
-                progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
+                progress.say(f"failed: {run.run_id} {work.key}: {first_line(reason)}")
             printed.add(failures[-1].text)
         for task, result in results.items():
             if result.guess:
@@ -395,11 +393,6 @@ def _cut_notes(work: Work, results: Results) -> set[str]:
         for result in results.values()
         for task, share in cut_inputs(result.items).items()
     }
-
-
-def _last_line(error: Exception) -> str:
-    """Return what went wrong in one line: of a traceback its last one."""
-    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
 
 
 class RunProgress:

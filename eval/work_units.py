@@ -5,7 +5,7 @@ A unit is data, which costs little to list; a model is loaded when it is measure
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import product
@@ -154,17 +154,19 @@ def check_sources(config: EvalConfig) -> list[str]:
     return notes
 
 
-def out_of_reach(config: EvalConfig) -> list[str]:
-    """Say whose data cannot be had from the hub now, by the first task of each; it is then in the cache.
+def check_later_sources(config: EvalConfig) -> list[str]:
+    """Find every task's data as ``check_sources`` does, for runs that are trained before they are scored.
 
-    For runs that are trained before they are scored.
+    Returns:
+        As well whose data cannot be had from the hub now, by the first task of each; it is then in the cache.
     """
-    tasks = [(task.suite, task.source, task.load_rows) for task in find_text_tasks(config)]
+    notes, first = check_sources(config), dict[str, Callable[[], object]]()
+    for task in find_text_tasks(config):
+        if task.source.startswith("hub:"):
+            first.setdefault(task.suite, task.load_rows)
     for task, *_ in classification_tasks(config):
-        source = data_source(task, config, *SPLITS)
-        tasks.append((task.benchmark, source, partial(read_task_rows, task, SPLITS[-1], config)))
-    first = {suite: read for suite, source, read in reversed(tasks) if source.startswith("hub:")}
-    notes = []
+        if data_source(task, config, *SPLITS).startswith("hub:"):
+            first.setdefault(task.benchmark, partial(read_task_rows, task, SPLITS[-1], config))
     for suite, read in first.items():
         try:
             read()

@@ -7,7 +7,7 @@ come from, ``pretrain.resolution`` what they must be for the variant.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -228,16 +228,6 @@ class TrainConfig(Section):
     step's; none = only where it is not finite."""
     tracker: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
     """Also report to this tracker, through Accelerate, evaluations included (docs/trackers.md)."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accumulates_by_itself(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "gradient_accumulation_steps" in values:
-            raise ValueError(
-                "train.gradient_accumulation_steps follows from train.batch_size, the rows of a step, and "
-                "from train.per_device_train_batch_size, the most rows of a pass; leave it out"
-            )
-        return values
 
 
 class SplineConfig(Section):

@@ -179,7 +179,7 @@ def _budget(config: ResolvedConfig, summary: dict[str, Any] | None, num_processe
     share, _ = cut_step(config.train, num_processes)
     lines = [
         f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
-        f"{block_size}, {share} for each of {num_processes} processes",
+        f"{block_size}, {share} for each of {num_processes} processes"
     ]
     size = _corpus_size(config, summary)
     if size is None:

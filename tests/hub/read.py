@@ -36,9 +36,13 @@ def model(name: str) -> dict[str, str]:
 
 def suite(name: str) -> list[dict]:
     """The rows of the first task of a suite that scores texts, or those reported on of a task of GLUE."""
-    if name in GLUE_TASKS:
-        return read_task_rows(GLUE_TASKS[name], "validation", EvalConfig())[0]
-    return find_suite_tasks(name, EvalConfig())[0].load_rows()
+    glue = GLUE_TASKS.get(name)
+    config = EvalConfig()
+    return (
+        read_task_rows(glue, "validation", config)[0]
+        if glue
+        else find_suite_tasks(name, config)[0].load_rows()
+    )
 
 
 if __name__ == "__main__":

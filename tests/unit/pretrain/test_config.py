@@ -148,13 +148,6 @@ def test_every_field_has_help():
             )
 
 
-def test_a_configuration_without_flags_is_read_without_looking_for_any(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pretrain.resolution.read_flags", None)  # a study reads hundreds
-    assert load_config(None, overrides={"seed": 3}).seed == 3
-
-
 # Which runs a command means, checks before anything is built, and that each seed is what it is alone.
 # Several seeds in one command: which runs it means, and that each is what it is alone.
 @pytest.fixture
