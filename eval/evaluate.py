@@ -263,10 +263,9 @@ def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
         except Exception as error:  # any other is told of its task, and stops no other
             errors += [error] if isinstance(error, TooLong) else []
     if errors:
-        longest = max(errors, key=lambda error: error.positions)
         raise UsageError(
             f"{run_dir}: {len(errors)} of {len(chosen)} tasks cannot be scored, and --pair-tasks would name "
-            f"the others: {longest}"
+            f"the others: {max(errors, key=lambda error: error.positions)}"
         )
 
 

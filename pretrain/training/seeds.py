@@ -71,14 +71,15 @@ def find_configs(
             raise UsageError(f"--seed {single} is several seeds: --seeds {single}")
         return [resolve_sources(read_sources(path, values, typed, trust_remote_code))]
     seeds = parse_seeds(several, "--seeds", "--seeds 1,2,3")
+    all_seeds = ",".join(map(str, seeds))
     if single is not None:
-        raise UsageError(f"--seed {single} and --seeds {_join(seeds)} were both given; leave one out")
+        raise UsageError(f"--seed {single} and --seeds {all_seeds} were both given; leave one out")
     typed_by_seed = [typed.given("--seed", ("seed",), seed) for seed in seeds]
     configs = [resolve_sources(read_sources(path, values, each, trust_remote_code)) for each in typed_by_seed]
     name = configs[0].output.run_name
     if name is not None and len(seeds) > 1:
         raise UsageError(
-            f"--run-name {name} names the folder of one run, and --seeds {_join(seeds)} are {len(seeds)}: "
+            f"--run-name {name} names the folder of one run, and --seeds {all_seeds} are {len(seeds)}: "
             "leave it out, and each has a folder of its own"
         )
     return configs
@@ -115,7 +116,3 @@ def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedCo
             f"{len(failures)} of {len(configs)} {'seeds' if are_seeds else 'runs'} failed, for the reasons "
             f"above: {', '.join(failures)}; the same command leaves out the finished ones"
         )
-
-
-def _join(seeds: Sequence[int]) -> str:
-    return ",".join(map(str, seeds))
