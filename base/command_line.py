@@ -73,10 +73,7 @@ def read_flags(
 
 
 def parse_flags(
-    kind: type[Arguments],
-    args: Sequence[str] | None = None,
-    prog: str = "",
-    description: str | None = None,
+    kind: type[Arguments], args: Sequence[str] | None = None, prog: str = "", description: str | None = None
 ) -> Arguments:
     """Read flags into a section, and check them; otherwise as ``read_flags``.
 

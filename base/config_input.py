@@ -105,20 +105,22 @@ def shipped(kind: Kind) -> dict[str, Path]:
     return {path.stem: path for path in sorted((folder / FOLDERS[kind]).glob("*.yaml"))}
 
 
-def find_config(name: Path, kind: Kind, folder: Path = Path()) -> Path:
+def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     """Return the file that a user means: a path, or the name of an own or a shipped one.
 
     Args:
         name: As it was written; of a name ``.yaml`` may be left out.
         kind: What it is.
-        folder: Where relative paths start.
+        named_in: The file that names it, which it never means; relative paths start beside it.
 
     Raises:
         UsageError: If there is no such file; names the shipped ones.
     """
     is_name = len(name.parts) == 1
+    folder = named_in.parent if named_in else Path()
     for path in (folder / name, folder / f"{name}.yaml")[: 1 + is_name]:
-        if os.path.exists(path) and not os.path.isdir(path):  # a pipe is no file, and can be read
+        # A pipe is no file, and can be read.
+        if path != named_in and os.path.exists(path) and not os.path.isdir(path):
             return path
     files = shipped(kind)
     word = name.name.removesuffix(".yaml")

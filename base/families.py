@@ -28,10 +28,7 @@ AUTO_CLASSES: Mapping[str, str] = {
 }
 """The class of transformers that loads a language model with an objective."""
 
-PIPELINES: Mapping[str, str] = {
-    "causal": "text-generation",
-    "masked": "fill-mask",
-}
+PIPELINES: Mapping[str, str] = {"causal": "text-generation", "masked": "fill-mask"}
 """The task of the Hugging Face hub, and pipeline of transformers, of a language model with an objective; an
 encoder-decoder has none."""
 
@@ -131,13 +128,7 @@ _GPT_NEO = FamilySpec(
     backbone_class="ffn_variants.models.modeling:FFNGPTNeoModel",
     model_class="ffn_variants.models.modeling:FFNGPTNeoForCausalLM",
     classifier_class="ffn_variants.models.modeling:FFNGPTNeoForSequenceClassification",
-    defaults={
-        **_THESIS,
-        "num_layers": 2,
-        "num_heads": 4,
-        "max_position_embeddings": 512,
-        "window_size": 256,
-    },
+    defaults={**_THESIS, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 512, "window_size": 256},
     config_fields={
         "initializer_range": ("initializer_range",),
         "window_size": ("window_size",),

@@ -60,15 +60,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: Path, older_than_s: float = 0.0) -> None:
+def remove_leftovers(folder: Path, older_than_s: float = 0.0, names: str = "*.tmp-*") -> None:
     """Remove what killed processes left of what they wrote aside, files and folders.
 
     Args:
         folder: Where it lies; not below it.
         older_than_s: ``ABANDONED_S`` where others may be writing, on this host or another; a name has the
             number of its process, but not the host. 0 where the caller alone may write.
+        names: What such names match.
     """
-    for leftover in folder.glob("*.tmp-*"):
+    for leftover in folder.glob(names):
         with contextlib.suppress(OSError):  # another removes it too, or nothing may be written here
             if time.time() - leftover.stat().st_mtime < older_than_s:
                 continue

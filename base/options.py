@@ -62,10 +62,7 @@ def is_finite(value: float) -> bool:
 
 
 def resolve_options(
-    name: str,
-    allowed: Mapping[str, Option],
-    values: Mapping[str, Any] | None,
-    kind: str = "FFN variant",
+    name: str, allowed: Mapping[str, Option], values: Mapping[str, Any] | None, kind: str = "FFN variant"
 ) -> dict[str, int | float | str]:
     """Fill in the defaults of a variant's options and check those that were given.
 

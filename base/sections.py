@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import types
 from argparse import SUPPRESS
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -102,10 +102,12 @@ def leaf_fields(kind: type[BaseModel], path: FieldPath = ()) -> Iterator[tuple[F
             yield (*path, name), field
 
 
-def closest_setting(typed: str, names: Iterable[str]) -> str | None:
+def closest_setting(typed: str, names: Collection[str]) -> str | None:
     """Return the flag or keyword that was meant; ``max_steps`` without its section is ``optim.max_steps``."""
-    last = typed.rpartition(".")[2]
-    return next((name for name in names if name.rpartition(".")[2] == last), None) or closest(typed, names)
+    section, dot, last = typed.rpartition(".")
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    longer = [name for name in names if dot and name.startswith(section + dot) and name.endswith(last)]
+    return next(iter(same + longer), None) or closest(typed, names)
 
 
 Config = TypeVar("Config", bound=BaseModel)

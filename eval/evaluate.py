@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from base.errors import UsageError, as_usage_error, naming
+from base.errors import UsageError, as_usage_error, first_line, naming
 from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, identify_run, model_folder, weights_hash
-from eval.protocol import Protocol
+from eval.protocol import Protocol, TooLong
 from eval.work_units import Work, is_done, is_evaluated, work_units
+from eval.zero_shot.pairs_and_choices import ChoiceTask
 from eval.zero_shot.text_task import TaskResult
 from ffn_variants.registry import is_registered
 from pretrain.run.provenance import source_change
@@ -214,6 +215,7 @@ def _evaluate(
                 units = list(work_units(run_dir, run, config))
                 missing = [work for work in units if not is_done(work, store)]
                 notes = [*store.notes, *_admit(run_dir, run, config, bool(missing), trust_remote_code)]
+                _check_lengths(run_dir, missing)
                 shown = RunProgress(run.run_id, len(missing), progress, draws_bar)
                 with closing(shown):
                     failures = _measure(run_dir, run, store, missing, notes, shown)
@@ -247,6 +249,26 @@ def _admit(
     return [change] if change else []
 
 
+def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
+    """Refuse texts that a model cannot read to their end, before any other is scored.
+
+    Raises:
+        UsageError: Of all tasks in one line, with the longest text.
+    """
+    errors = list[TooLong]()
+    chosen = [(work, work.texts) for work in missing if isinstance(work.texts, ChoiceTask)]
+    for work, task in chosen:
+        try:
+            _scorer_of(work).encode(task.all_options())
+        except Exception as error:  # any other is told of its task, and stops no other
+            errors += [error] if isinstance(error, TooLong) else []
+    if errors:
+        raise UsageError(
+            f"{run_dir}: {len(errors)} of {len(chosen)} tasks cannot be scored, and --pair-tasks would name "
+            f"the others: {max(errors, key=lambda error: error.positions)}"
+        )
+
+
 def _measure(
     run_dir: Path,
     run: RunIdentity,
@@ -269,8 +291,8 @@ def _measure(
 
             reason = UsageError(OUT_OF_MEMORY) if is_out_of_memory(error) else as_usage_error(error)
             failures.append(Failure(run_dir, work.key, reason))
-            if failures[-1].text not in printed:
-                progress.say(f"failed: {run.run_id} {work.key}: {_last_line(reason)}")
+            if failures[-1].text not in printed and work is not missing[-1]:  # whose error comes next
+                progress.say(f"failed: {run.run_id} {work.key}: {first_line(reason)}")
             printed.add(failures[-1].text)
         for task, result in results.items():
             if result.guess:
@@ -299,13 +321,10 @@ def measure(work: Work, tell: Tell) -> Results:
     """
     from eval.classification.score_task import evaluate_tasks, majority_baselines
 
-    config, folder = work.config, model_folder(work.run_dir)
     if work.texts is not None:
-        assert work.scored_by is not None
-        weights = weights_hash(work.run_dir)
-        scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
-        return {work.texts.name: work.texts.measure(scorer, tell)}
-    results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
+        return {work.texts.name: work.texts.measure(_scorer_of(work), tell)}
+    config = work.config
+    results = evaluate_tasks(model_folder(work.run_dir), list(work.classified), config, work.choice, tell)
     return {
         task.name: TaskResult(
             task.group,
@@ -315,6 +334,12 @@ def measure(work: Work, tell: Tell) -> Results:
         )
         for task in work.classified
     }
+
+
+def _scorer_of(work: Work) -> TextScorer:
+    assert work.scored_by is not None
+    folder, weights = model_folder(work.run_dir), weights_hash(work.run_dir)
+    return _load_scorer(folder, weights, work.scored_by, work.config.device, work.config.batch_tokens)
 
 
 # One run's tasks follow one another, so its model is kept for the next.
@@ -367,11 +392,6 @@ def _cut_notes(work: Work, results: Results) -> set[str]:
         for result in results.values()
         for task, share in cut_inputs(result.items).items()
     }
-
-
-def _last_line(error: Exception) -> str:
-    """Return what went wrong in one line: of a traceback its last one."""
-    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
 
 
 class RunProgress:

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import model_validator
 
-from base.errors import unknown_name
+from base.errors import UsageError, unknown_name
 from base.sections import Section, Unlisted
 
 Preset = Literal["native", "lm-eval", "babylm23", "babylm25"]
@@ -26,6 +26,18 @@ LeadingSpace = Literal["none", "one", "task"]
 EndToken = Literal["none", "unscored", "scored"]
 Masking = Literal["original", "within_word_l2r"]
 Overflow = Literal["error", "truncate"]
+
+
+class TooLong(UsageError):  # noqa: N818  said of a text
+    """A text does not fit a model.
+
+    Attributes:
+        positions: How many it needs.
+    """
+
+    def __init__(self, message: str, positions: int = 0) -> None:
+        super().__init__(message)
+        self.positions = positions
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ A unit is data, which costs little to list; a model is loaded when it is measure
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from eval.classification.classification_task import ClassificationTask
-from eval.classification.examples import SPLITS, data_source, read_examples
+from eval.classification.examples import SPLITS, data_source, read_examples, read_task_rows
 from eval.classification.find_tasks import classification_tasks
 from eval.config import EvalConfig
 from eval.finetuning import FinetuneConfig
@@ -151,6 +151,27 @@ def check_sources(config: EvalConfig) -> list[str]:
         for task, split in product(tasks, SPLITS):
             if task.definition.files is not None:
                 read_examples(task, split, config)
+    return notes
+
+
+def check_later_sources(config: EvalConfig) -> list[str]:
+    """Find every task's data as ``check_sources`` does, for runs that are trained before they are scored.
+
+    Returns:
+        As well whose data cannot be had from the hub now, by the first task of each; it is then in the cache.
+    """
+    notes, first = check_sources(config), dict[str, Callable[[], object]]()
+    for task in find_text_tasks(config):
+        if task.source.startswith("hub:"):
+            first.setdefault(task.suite, task.load_rows)
+    for task, *_ in classification_tasks(config):
+        if data_source(task, config, *SPLITS).startswith("hub:"):
+            first.setdefault(task.benchmark, partial(read_task_rows, task, SPLITS[-1], config))
+    for suite, read in first.items():
+        try:
+            read()
+        except UsageError as error:
+            notes.append(f"runs are trained, and {suite} could not be scored as things are: {error}")
     return notes
 
 

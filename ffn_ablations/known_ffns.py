@@ -9,7 +9,7 @@ import pandas as pd
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.own_values import ffn_settings
 from ffn_ablations.runs import as_html
-from ffn_variants.check import CHECKS, D, F, problem_of
+from ffn_variants.check import D, F, problems
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.variant_files import find_variant
 
@@ -53,13 +53,13 @@ def check(ffn: Any, **options: float | bool | str) -> Checks:
         **options: Options of the FFN.
 
     Returns:
-        One row a check: check, passed, and of one that failed the problem and what to do.
+        One row a check: check, passed, and of one that failed the problem and what to do; that of shapes
+        alone, if that fails.
 
     Raises:
         UsageError: If there is no such FFN, or an option does not fit.
     """
     spec = find_variant(ffn_settings(ffn)["ffn"])
     spec.num_params(D, F, **options)
-    problems = {label: problem_of(label, spec, options) for label in CHECKS}
-    rows = [(label, not problem, problem) for label, problem in problems.items()]
+    rows = [(label, not problem, problem) for label, problem in problems(spec, options)]
     return Checks(rows, columns=["check", "passed", "problem"])

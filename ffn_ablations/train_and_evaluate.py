@@ -82,7 +82,7 @@ def train(
             or ``datasets.Dataset`` with a column ``text``.
         learning_rate: Its peak.
         max_steps: Updates, in place of epochs.
-        epochs: Passes over the text; without effect where ``max_steps`` is given.
+        epochs: Passes over the text, in place of the steps that ``config`` names.
         batch_size: Packed rows of a step.
         runs_dir: Folder of all runs.
         trust_remote_code: Run the file of an FFN variant that ``config`` names, which is code. One that

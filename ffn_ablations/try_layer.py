@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field
 from base.command_line import Positional, parse_flags
 from base.config_input import find_config
 from base.errors import UsageError
-from base.files import write_text
+from base.files import ABANDONED_S, remove_leftovers, write_text
 from base.options import check_name
 from base.printing import duration
 from base.sections import Section
@@ -44,7 +44,7 @@ from slurm.arguments import AtLeastOne, SubmitArgs, runs_dir_override
 from slurm.cell_state import logged, read_state
 from slurm.launch import launch
 from slurm.study.cells import RunCell, absolute_variant, trained_cells
-from slurm.study.ffn_levels import canonical
+from slurm.study.ffn_levels import read_level
 from slurm.study.study import Changes, load_study
 from slurm.study_dry_run import CHARACTERS_PER_TOKEN, model_costs
 
@@ -59,6 +59,9 @@ Examples:
 
 It writes try-<layer>.yaml, and goes on with that file where it is there already."""
 STEPS_TIMED = 40
+TIMING = "ffn-try-"
+"""How folders of the timing begin, among temporary ones."""
+_OWN_FLAG = "--data.txt-split", "--txt-split"
 CELLS_PER_JOB = 4
 MOST_EPOCHS = 4
 """Of texts that are enough for the smallest size."""
@@ -92,6 +95,7 @@ class TryArgs(Section):
 def main(args: Sequence[str] | None = None) -> int:
     """Check a layer, plan a study and run it; returns 1 where a check failed or runs are left."""
     started_s = time.monotonic()
+    remove_leftovers(Path(tempfile.gettempdir()), ABANDONED_S, f"{TIMING}*")
     options = parse_flags(TryArgs, args, prog="ffn-ablations try", description=DESCRIPTION)
     spec = load_variant(options.layer)
     study = _study(options, spec.name)
@@ -125,7 +129,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _study(options: TryArgs, layer: str) -> dict[str, Any]:
     """Return what a study's file says, but for what is planned."""
-    others = [load_variant(one).name if names_file(one) else canonical(one) for one in options.against]
+    others = [load_variant(one).name if names_file(one) else str(read_level(one)) for one in options.against]
     data: dict[str, Any] = {"source": "embedded"}
     if options.texts:
         files = files_of(options.texts)
@@ -155,15 +159,18 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
         return
     name, size = next(iter(TEXT_SIZES.items()))
     config = load_config(find_config(Path(name), "config"), overrides={"data": study["config"]["data"]})
-    check_present(config.data)
-    summary = read_through(config.data)
+    try:
+        check_present(config.data)
+        summary = read_through(config.data)
+    except UsageError as error:
+        raise UsageError(str(error).replace(*_OWN_FLAG)) from None
     print(f"texts: {in_one_line(config.data, summary)}")
     tokens = size.steps * config.train.batch_size * config.data.block_size
     epochs = tokens * CHARACTERS_PER_TOKEN / max(1, summary.characters)
     if epochs > MOST_EPOCHS:
         print(f"note: a run reads these texts {epochs:,.0f} times; more text tells more")
     for doubt in doubts(config.data, summary):
-        print(doubt)
+        print(doubt.replace(*_OWN_FLAG))
 
 
 def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **planned: Any) -> str:
@@ -216,7 +223,7 @@ def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[lis
     start = time.monotonic()
     subprocess.run([sys.executable, "-c", "import slurm.worker"], check=True, capture_output=True)
     process_s = time.monotonic() - start
-    with tempfile.TemporaryDirectory(prefix="ffn-try-") as folder:
+    with tempfile.TemporaryDirectory(prefix=TIMING) as folder:
         file, runs = Path(folder, "timing.yaml"), Path(folder, "runs")
         variants = [absolute_variant(one, Path(), "") for one in study["variants"]]
         config = str(find_config(Path(size), "config").absolute())  # perhaps of the user, as in the study

@@ -7,7 +7,7 @@ come from, ``pretrain.resolution`` what they must be for the variant.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -168,7 +168,7 @@ class OptimConfig(Section):
     max_grad_norm: float | None = Field(1.0, gt=0)
     """Clip the gradient's global norm to this; none = never clip."""
     num_train_epochs: float = Field(1.0, gt=0)
-    """Passes over the packed corpus; ignored where max_steps is given."""
+    """Passes over the packed corpus; typed, it goes before a file's max_steps, else max_steps before it."""
     max_steps: int | None = Field(None, gt=0)
     """Optimizer updates; none = num_train_epochs."""
 
@@ -228,16 +228,6 @@ class TrainConfig(Section):
     step's; none = only where it is not finite."""
     tracker: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
     """Also report to this tracker, through Accelerate, evaluations included (docs/trackers.md)."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accumulates_by_itself(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "gradient_accumulation_steps" in values:
-            raise ValueError(
-                "train.gradient_accumulation_steps follows from train.batch_size, the rows of a step, and "
-                "from train.per_device_train_batch_size, the most rows of a pass; leave it out"
-            )
-        return values
 
 
 class SplineConfig(Section):

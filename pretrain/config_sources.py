@@ -19,6 +19,7 @@ from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variant_files import absolute_place, check_consent, is_loaded, load_variant, names_file
 from pretrain.config import ModelConfig
 
+_EPOCHS, _STEPS = ("optim", "num_train_epochs"), ("optim", "max_steps")
 _FFN, _FILE, _SOURCE = ("model", "ffn"), ("model", "ffn_file"), ("model", "ffn_source")
 
 
@@ -59,6 +60,8 @@ def read_sources(
     path = find_config(path, "config") if path else None
     name = str(path) if path else "config"
     typed = _with_typed_file(typed)
+    if _EPOCHS in typed.values and _STEPS not in typed.values:  # else a file's max_steps would win
+        typed = typed.given("--optim.max-steps", _STEPS, None)
     values = deep_merge(read_yaml(path) if path else {}, overrides or {})
     if model := _with_variant_file(values.get("model"), typed, trust_remote_code, path):
         values = deep_merge(values, {"model": model})

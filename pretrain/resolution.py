@@ -14,13 +14,7 @@ from base.families import Budget, get_family
 from base.sections import Typed, check
 from base.text.corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
-from pretrain.config import (
-    ModelConfig,
-    ResolvedConfig,
-    ResolvedModelConfig,
-    RunConfig,
-    SplineConfig,
-)
+from pretrain.config import ModelConfig, ResolvedConfig, ResolvedModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, is_unknown_here, read_sources
 from pretrain.optimizers import get_optimizer
 

@@ -15,7 +15,7 @@ from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
-from eval.work_units import check_sources
+from eval.work_units import check_later_sources
 from ffn_variants.models.devices import check_device
 from pretrain.data.prepare import prepare_data
 from pretrain.train import use_device
@@ -32,14 +32,7 @@ from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trai
 from slurm.study.study import Changes, Study, load_study
 from slurm.study.tune_section import compared_data
 from slurm.study_dry_run import show_dry_run
-from slurm.todo import (
-    Todo,
-    check_archived,
-    check_same_texts,
-    find_todo,
-    sole_submitter,
-    unfinished,
-)
+from slurm.todo import Todo, check_archived, check_same_texts, find_todo, sole_submitter, unfinished
 
 
 def launch(options: SubmitArgs) -> int:
@@ -110,7 +103,7 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
     if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
         if options.cluster == "local" and not options.dry_run:
             check_device(study.config.evaluation.device)  # told here, and not by every cell
-        for note in check_sources(study.config.evaluation):
+        for note in check_later_sources(study.config.evaluation):
             print(f"note: {note}")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,6 +28,7 @@ from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
+from pretrain.data.text_summary import doubts_of_names
 from pretrain.model.build import build, cost_facts
 from pretrain.run.run_folder import is_finished, read_run
 from pretrain.training.dry_run import hub_budget, vocab_size
@@ -80,15 +82,20 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
     print(f"  seeds     {_seeds(study)}")
     if config.tune:
         print(f"  tuning    {describe_tuning(config.tune)}")
-    print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
+    print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation)) or 'held-out loss alone'}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
-    if texts := dict.fromkeys(corpus.describe(cell.config.data) for cell in trained_cells(study.planned)):
+    if texts := {
+        corpus.describe(cell.config.data): cell.config.data for cell in trained_cells(study.planned)
+    }:
         print(f"  texts     {'; '.join(texts)}")
     print(f"  cost      {in_one_line(lines)}")
     print(f"  folder    {study.folder}")
-    for missing in _absent_data(study):
+    absent = _absent_data(study)
+    for missing in absent:
         print(f"needed before it runs: {missing}")
+    for doubt in chain.from_iterable(() if absent else map(doubts_of_names, texts.values())):
+        print(doubt)
     if len(todo.states) > MOST_SHOWN and not list_cells:
         print(f"  cells     {count_states(todo.states.values())}; --list-cells lists them")
     else:

@@ -17,14 +17,7 @@ from eval.classification.classification_task import (
 )
 from eval.classification.schema import HubSource, TaskFile, read_field, text_parts
 from eval.config import EvalConfig
-from eval.data_files import (
-    DATA_SUFFIXES,
-    PARQUET,
-    TABLE_SUFFIXES,
-    fingerprint,
-    list_data_files,
-    read_rows,
-)
+from eval.data_files import DATA_SUFFIXES, PARQUET, TABLE_SUFFIXES, fingerprint, list_data_files, read_rows
 from pretrain.data.embedded import classification_tasks
 
 SPLITS = ("train", "validation")

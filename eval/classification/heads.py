@@ -204,12 +204,7 @@ class SwipeHead(nn.Module):
     """
 
     def __init__(
-        self,
-        hidden_size: int,
-        num_labels: int,
-        pooling: str = "max",
-        num_layers: int = 0,
-        num_heads: int = 4,
+        self, hidden_size: int, num_labels: int, pooling: str = "max", num_layers: int = 0, num_heads: int = 4
     ):
         super().__init__()
         if num_layers and hidden_size % num_heads:

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read_whole
-from eval.protocol import Protocol
+from eval.protocol import Protocol, TooLong
 from eval.scoring.text_batches import ScoredText
 
 Pairs = tuple[tuple[str, str], ...]
@@ -88,10 +88,27 @@ class TextTokenizer:
                     f"nothing to score in {context + continuation!r}: it has no token, or only a first one "
                     "that no prefix stands before"
                 )
-            if len(text.input_ids) > self._limit:
-                text = _shortened(text, self._limit, self._protocol, context + continuation)
             texts.append(text)
-        return tuple(texts)
+        self._refuse_too_long(texts, split)
+        return tuple(_shortened(text, self._limit) for text in texts)
+
+    def _refuse_too_long(self, texts: Sequence[ScoredText], split: Sequence[tuple[str, str]]) -> None:
+        """Refuse texts without room, the longest by name; of a context the beginning may be left out."""
+        scored = [len(text.input_ids) - text.start + 1 for text in texts]
+        may_cut = self._protocol.overflow == "truncate"
+        sizes = scored if may_cut else [len(text.input_ids) for text in texts]
+        place = max(range(len(texts)), key=sizes.__getitem__, default=0)
+        if not texts or sizes[place] <= self._limit:
+            return
+        unread = int(self._protocol.objective == "causal")
+        needed, positions = sizes[place] - unread, self._limit - unread
+        hint = ", or pass --protocol.overflow truncate" * (scored[place] <= self._limit)
+        raise TooLong(
+            f"a text of {len(texts[place].input_ids)} tokens does not fit the model's {positions} positions: "
+            f"{''.join(split[place])[:60]!r}...; leave it out or train with data.block_size {needed} or "
+            f"more{hint}",
+            needed,
+        )
 
     def _ids_and_words(
         self, texts: Sequence[str], with_words: bool
@@ -208,16 +225,10 @@ def _split(context: str, continuation: str, leading_space: str) -> tuple[str, st
     return "", (" " if leading_space == "one" else "") + continuation.lstrip(" ")
 
 
-def _shortened(text: ScoredText, limit: int, protocol: Protocol, shown: str) -> ScoredText:
+def _shortened(text: ScoredText, limit: int) -> ScoredText:
     """Leave out the beginning of a context, the prefix included, as lm-eval does."""
     excess = len(text.input_ids) - limit
-    start = text.start - excess
-    if protocol.overflow == "error" or start < 1:
-        positions = limit - int(protocol.objective == "causal")
-        hint = "" if start < 1 else ", or pass --protocol.overflow truncate"
-        raise UsageError(
-            f"a text of {len(text.input_ids)} tokens does not fit the model's {positions} positions: "
-            f"{shown[:60]!r}...; leave it out or train with more positions, data.block_size{hint}"
-        )
+    if excess <= 0:
+        return text
     words = None if text.words is None else text.words[excess:]
-    return ScoredText(text.input_ids[excess:], start, text.end - excess, words=words)
+    return ScoredText(text.input_ids[excess:], text.start - excess, text.end - excess, words=words)

@@ -97,10 +97,6 @@ class TextScorer(ABC):
         """Tokenise (context, continuation) pairs, of which the continuation is scored."""
         return self.texts.encode(tuple(pairs))
 
-    def count_tokens(self, pairs: Iterable[tuple[str, str]]) -> list[int]:
-        """Return how many tokens of each continuation are scored."""
-        return [text.end - text.start for text in self.encode(pairs)]
-
     def score_documents(self, documents: Sequence[str]) -> list[DocumentScore]:
         """Score whole documents, each token once, in windows of the model's positions.
 

@@ -123,7 +123,7 @@ class HarnessTask:
             "filter": sample["filter"],
             "target": str(sample["target"]),
             "scores": [float(score) for score in scores],
-            "num_tokens": scorer.count_tokens(pairs),
+            "num_tokens": [text.end - text.start for text in scorer.encode(pairs)],
             **{f"metric_{name}": float(value) for name, value in measured.items()},
         }
 

@@ -83,10 +83,14 @@ class ChoiceTask(TextTask):
 
     form: Form = field(default_factory=lambda: PAIRS, compare=False)
 
+    def all_options(self) -> list[tuple[str, str]]:
+        """Return the options of all items, one after the other."""
+        return [option for item in read_items(self) for option in item.options]
+
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         items, form = read_items(self), self.form
         tell(f"{len(items)} items")
-        options = [option for item in items for option in item.options]
+        options = self.all_options()
         scored = scorer.score_continuations(options)
         ends = list(pairwise(accumulate((len(item.options) for item in items), initial=0)))
         scores = form.scores(
@@ -353,6 +357,8 @@ FILES_2025: dict[str, tuple[str, ...]] = {
 _FILE_NAMES = {"wugs_dist_before": "wugs_dist-before", "wugs_dist_in_between": "wugs_dist-in-between"}
 """Of tasks that files spell otherwise."""
 HUB_BLIMP = "nyu-mll/blimp"
+HUB_BLIMP_REVISION = "877fba0801ffb7cbd8c39c1ff314a46f053f6036"
+"""Pinned, so that a change on the hub cannot change a score."""
 BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
     "blimp": (("full", "blimp"),),
     "babylm23": (("filtered", "blimp_filtered"), ("supplement", "supplement_filtered")),
@@ -461,7 +467,7 @@ def _read_hub(uid: str) -> list[dict]:
     from base.hub_datasets import load_split  # a second that nobody else should wait
 
     instead = "without network pass --blimp-dir FOLDER with full/*.jsonl, or use --suites embedded-pairs"
-    return load_split(HUB_BLIMP, "train", instead, uid).to_list()
+    return load_split(HUB_BLIMP, "train", instead, uid, HUB_BLIMP_REVISION).to_list()
 
 
 # The source is in the key, so that a changed file is read again.

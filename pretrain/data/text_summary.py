@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from base.errors import UsageError
 from base.printing import first_few
 from base.text.text_files import END_OF_DOCUMENT, MOST_CHARACTERS, format_of, is_plain_text, names_held_out
 from pretrain.config import DataConfig
@@ -56,7 +57,11 @@ class Counting:
     summary: TextSummary
 
     def documents(self, data: DataConfig) -> Iterator[str]:
-        """Yield the documents to train on; memory holds a number for each that is held out."""
+        """Yield the documents to train on; memory holds a number for each that is held out.
+
+        Raises:
+            UsageError: At the end, where files of held-out text have no other document.
+        """
         trained = corpus.documents(data, "train")
         first = next(trained)  # a mistake in what is trained on is reported first
         held_out = Counter(map(hash, corpus.documents(data, "validation")))
@@ -66,6 +71,11 @@ class Counting:
             train, characters, longest = train + 1, characters + len(text), max(longest, len(text))
             shared += held_out.pop(hash(text), 0)
             yield text
+        if shared == validation and corpus.files(data)["validation"]:
+            raise UsageError(
+                f"all {validation:,} held-out documents are also trained on; give data.validation_files with "
+                "others, or leave it out, and a part of data.train_files is held out"
+            )
         self.summary = TextSummary(
             train=train, validation=validation, characters=characters, longest=longest, shared=shared
         )
@@ -110,9 +120,7 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     cure = _cure(data, files)
     if text.shared:
         yield f"note: {text.shared:,} of {text.validation:,} held-out documents are also trained on"
-    named = [file for file in files if names_held_out(file)]
-    if 0 < len(named) < len(files):
-        yield f"note: {named[0]} is trained on; if it is held out, give it by --data.validation-files alone"
+    yield from doubts_of_names(data)
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"
     if text.characters and text.characters < SHORT_DOCUMENT * text.train:
@@ -124,6 +132,14 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
             flag, now = "max-validation-documents", f"{text.validation}"
         more = f"--data.validation-files or a larger --data.{flag} (now {now})"
         yield f"note: only {text.validation} held out; give more by {more}"
+
+
+def doubts_of_names(data: DataConfig) -> Iterator[str]:
+    """What the names of files alone make doubtful."""
+    files = corpus.files(data)["train"]
+    named = [file for file in files if names_held_out(file)]
+    if 0 < len(named) < len(files):
+        yield f"note: {named[0]} is trained on; if it is held out, give it by --data.validation-files alone"
 
 
 def _cure(data: DataConfig, files: Iterable[Path]) -> str:

@@ -87,10 +87,7 @@ def parameter_groups(weights: Iterable[Weight], optim: OptimConfig) -> list[dict
     Decay is for weights only: it would pull norms and activations towards zero. The first group has the
     model's own learning rate, if any has.
     """
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {
-        (1.0, optim.weight_decay): [],
-        (1.0, 0.0): [],
-    }
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {(1.0, optim.weight_decay): [], (1.0, 0.0): []}
     for weight in weights:
         key = (_rate_factor(weight, optim), _decay(weight, optim))
         groups.setdefault(key, []).append(weight.parameter)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +54,18 @@ def check_usable(config: ResolvedConfig, num_processes: int = 1) -> None:
 
 
 def check_warmup(optim: OptimConfig, max_steps: int) -> None:
-    """Refuse a run that would train nothing, and warn of one that never has its learning rate.
+    """Refuse a warm-up as long as the run, which then never has its learning rate.
 
     Raises:
-        UsageError: If the only update is the first of a warm-up, which has the rate 0.
+        UsageError: Says how much of it the last step has.
     """
     warmup = num_warmup_steps(optim, max_steps)
-    if warmup and max_steps == 1:
+    if warmup >= max(1, max_steps):
         raise UsageError(
-            "the run's one step is the first of its warm-up, whose rate is 0, so it trains nothing; give "
-            "--optim.warmup-steps 0, or more steps"
+            f"a warm-up of {warmup:,} steps outlasts the run of {max_steps:,}, whose rate ends at "
+            f"{(max_steps - 1) / warmup:.0%} of optim.learning_rate; give --optim.warmup-steps below "
+            f"{max_steps:,}, or more steps"
         )
-    if warmup >= max_steps:
-        say_once(
-            f"note: a warm-up of {warmup:,} steps outlasts the run of {max_steps:,}, whose rate ends at "
-            f"{(max_steps - 1) / warmup:.0%} of optim.learning_rate; lower optim.warmup_steps, or add steps"
-        )
-
-
-@lru_cache(maxsize=64)
-def say_once(note: str) -> None:
-    """Tell a user one line on stderr, from one of several processes, however many configs it holds for."""
-    if os.environ.get("RANK", "0") == "0":
-        print(note, file=sys.stderr)
 
 
 def check_all_usable(configs: Iterable[ResolvedConfig], num_processes: int = 1) -> None:
@@ -193,7 +179,7 @@ def _budget(config: ResolvedConfig, summary: dict[str, Any] | None, num_processe
     share, _ = cut_step(config.train, num_processes)
     lines = [
         f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
-        f"{block_size}, {share} for each of {num_processes} processes",
+        f"{block_size}, {share} for each of {num_processes} processes"
     ]
     size = _corpus_size(config, summary)
     if size is None:

@@ -71,14 +71,15 @@ def find_configs(
             raise UsageError(f"--seed {single} is several seeds: --seeds {single}")
         return [resolve_sources(read_sources(path, values, typed, trust_remote_code))]
     seeds = parse_seeds(several, "--seeds", "--seeds 1,2,3")
+    all_seeds = ",".join(map(str, seeds))
     if single is not None:
-        raise UsageError(f"--seed {single} and --seeds {_join(seeds)} were both given; leave one out")
+        raise UsageError(f"--seed {single} and --seeds {all_seeds} were both given; leave one out")
     typed_by_seed = [typed.given("--seed", ("seed",), seed) for seed in seeds]
     configs = [resolve_sources(read_sources(path, values, each, trust_remote_code)) for each in typed_by_seed]
     name = configs[0].output.run_name
     if name is not None and len(seeds) > 1:
         raise UsageError(
-            f"--run-name {name} names the folder of one run, and --seeds {_join(seeds)} are {len(seeds)}: "
+            f"--run-name {name} names the folder of one run, and --seeds {all_seeds} are {len(seeds)}: "
             "leave it out, and each has a folder of its own"
         )
     return configs
@@ -90,7 +91,7 @@ def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedCo
     Several processes end with the first that fails: whether the others failed too is not known to each.
 
     Args:
-        configs: Runs that differ in their seeds.
+        configs: Runs that differ in their seeds, or in their FFN too.
         train: Trains one, continues it, or returns where it is finished.
 
     Raises:
@@ -98,23 +99,20 @@ def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedCo
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, which end all runs.
     """
     failures = []
+    are_seeds = len({config.model.ffn for config in configs}) == 1
     for config in configs:
         try:
             train(config)
         except Exception as error:
             if int(os.environ.get("WORLD_SIZE", "1")) > 1:
                 raise
-            failures.append(config.seed)
+            failures.append(f"{'' if are_seeds else f'{config.model.ffn} seed '}{config.seed}")
             if isinstance(mistake := as_usage_error(error), UsageError):
                 print(f"error: {mistake}", file=sys.stderr, flush=True)
             else:
                 traceback.print_exc()
     if failures:
         raise UsageError(
-            f"{len(failures)} of {len(configs)} seeds failed, for the reasons above: {_join(failures)}; the "
-            "same command leaves out the finished ones"
+            f"{len(failures)} of {len(configs)} {'seeds' if are_seeds else 'runs'} failed, for the reasons "
+            f"above: {', '.join(failures)}; the same command leaves out the finished ones"
         )
-
-
-def _join(seeds: Sequence[int]) -> str:
-    return ",".join(map(str, seeds))

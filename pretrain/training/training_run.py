@@ -47,13 +47,7 @@ from pretrain.training.device import build_accelerator, compiles_kernels, fit_to
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
 from pretrain.training.schedule import total_steps
-from pretrain.training.stopping import (
-    Diverged,
-    StopRequest,
-    describe_failure,
-    mark_failed,
-    stop_requests,
-)
+from pretrain.training.stopping import Diverged, StopRequest, describe_failure, mark_failed, stop_requests
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""

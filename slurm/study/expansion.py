@@ -117,7 +117,7 @@ class Expansion:
     @cached_property
     def _files(self) -> Mapping[str, Path]:
         families = self.config.families.items()
-        return {name: find_config(Path(file), "config", self.path.parent) for name, file in families}
+        return {name: find_config(Path(file), "config", self.path) for name, file in families}
 
 
 def check_folders(path: Path, cells: Sequence[Cell]) -> None:

@@ -246,7 +246,7 @@ def folder_of(path: Path, overrides: Mapping[str, Any] | None = None) -> Path:
 def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path:
     """Find a study's folder without its cells: of the first family's base config, as all have the same."""
     families = list(mapping(values.get("families")).values())
-    base = read_yaml(find_config(Path(str(families[0])), "config", path.parent)) if families else {}
+    base = read_yaml(find_config(Path(str(families[0])), "config", path)) if families else {}
     merged = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
     output = {**mapping(merged.get("output")), "study": values.get("name")}
     config = check(RunConfig, {"output": output}, source=f"{path}: config")

@@ -14,7 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from eval.classification.schema import shipped_task
+from eval.zero_shot.pairs_and_choices import HUB_BLIMP, HUB_BLIMP_REVISION
 from pretrain.data.corpus import TINYSTORIES, TINYSTORIES_REVISION
+from scores.suites import SUITES
 from tests.hub.stand_in import StandIn, Trouble
 
 Rows = Mapping[str, Mapping[str, Sequence[dict]]]
@@ -48,6 +51,7 @@ def read_jsonl(path: Path, limit: int | None = None) -> list[dict]:
         return [json.loads(line) for line, _ in zip(file, range(limit or 10**9), strict=False)]
 
 
+GLUE: Any = shipped_task("rte").hub
 NAME = "someone/some-texts"
 MODEL = "someone/some-model"
 READ = ("tests.hub.read", "split", NAME, "train", "one")
@@ -214,6 +218,25 @@ def test_what_the_hub_does_not_have_is_one_line(models, run, name: str, words: s
     assert f"{name} is no folder, and cannot be loaded from the hub (http://127.0.0.1" in line
     assert words in line
     assert "; name a run, a study, or a folder with a saved model" in line
+
+
+@pytest.mark.parametrize(
+    ("suite", "path", "commit", "splits"),
+    [
+        ("blimp", HUB_BLIMP, HUB_BLIMP_REVISION, {SUITES["blimp"].tasks[0]: ["train"]}),
+        ("rte", GLUE.path, str(GLUE.revision), {"rte": ["train", "validation"]}),
+    ],
+)
+@pytest.mark.ci
+def test_suites_are_read_at_their_pinned_revision(hub: StandIn, run, tmp_path, suite, path, commit, splits):
+    for revision, branch in ((commit, "old"), ("f" * 40, "main")):
+        pairs = [
+            {"sentence_good": revision, "sentence_bad": "b", "sentence1": "", "sentence2": "", "label": 0}
+        ]
+        content = {name: dict.fromkeys(parts, pairs) for name, parts in splits.items()}
+        folder = write_data_set(tmp_path / branch, content)
+        hub.publish("datasets", path, folder, branch=branch, commit=revision)
+    assert [row["sentence_good"] for row in loaded(run("tests.hub.read", "suite", suite))] == [commit]
 
 
 TINY = (

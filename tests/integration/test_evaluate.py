@@ -152,7 +152,7 @@ def test_whether_a_run_is_scored_can_be_asked_of_any_folder(make_run):
     assert is_evaluated(run, PAIRS)
 
 
-def test_faulty_data_keeps_what_was_scored_before(make_run, tmp_path):
+def test_faulty_data_keeps_what_was_scored_before(make_run, tmp_path, capsys):
     run = make_run()
     folder = tmp_path / "blimp" / "full"
     folder.mkdir(parents=True)
@@ -161,9 +161,17 @@ def test_faulty_data_keeps_what_was_scored_before(make_run, tmp_path):
     (folder / "b.jsonl").write_text(good + '{"sentence_bad": "x"}\n')
     config = EvalConfig(suites=("blimp",), blimp_dir=tmp_path / "blimp")
     with pytest.raises(UsageError, match=r"b\.jsonl, row 2: no column 'sentence_good'"):
-        evaluate_run(run, config, progress=False)
+        evaluate_run(run, config)
+    assert "failed: " not in capsys.readouterr().err  # as the error comes next
     assert read_rows(run / "eval" / "rows.parquet")["task"].tolist() == ["a"]
     (folder / "b.jsonl").write_text(good)
+    (folder / "c.jsonl").write_text(good.replace("dog", "dog and the cat" * 30))
+    with pytest.raises(
+        UsageError, match=r"1 of 2 tasks cannot .* a text of \d+ tokens .* data.block_size \d+"
+    ):
+        evaluate_run(run, config, progress=False)
+    assert read_rows(run / "eval" / "rows.parquet")["task"].tolist() == ["a"]  # told before b is scored
+    (folder / "c.jsonl").unlink()
     assert evaluate_run(run, config, progress=False)["task"].tolist() == ["a", "b"]
 
 

@@ -237,7 +237,8 @@ def test_an_own_file_goes_before_and_a_folder_does_not(here: Path) -> None:
     assert find_config(Path("tiny.yaml"), "config") == Path("tiny.yaml")
     (here / "gpt-neo").touch()
     assert find_config(Path("gpt-neo"), "config") == Path("gpt-neo")
-    assert find_config(Path("tiny"), "config", here / "tiny") == CODE_ROOT / "configs/tiny.yaml"
+    assert find_config(Path("tiny"), "config", Path("tiny.yaml")) == CODE_ROOT / "configs/tiny.yaml"
+    assert find_config(Path("tiny"), "config", here / "tiny/study.yaml") == CODE_ROOT / "configs/tiny.yaml"
 
 
 NAMES = [name for kind in FOLDERS for name in shipped(kind)]

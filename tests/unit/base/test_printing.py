@@ -84,11 +84,6 @@ def test_columns_of_words_begin_together_and_the_last_is_not_padded() -> None:
         assert format_table(rows).splitlines() == [f"{first.ljust(5)}  {second}" for first, second in rows]
 
 
-def test_a_table_without_rows_is_its_header() -> None:
-    assert format_table([("study", "state")]) == "study  state"
-    assert format_table([]) == ""
-
-
 # Words for a sentence.
 def test_others_are_counted():
     said = {"": "", "a": "a", "ab": "a; b", "abc": "a; b and 1 more", "wxyz": "w; x and 2 more"}

@@ -1,5 +1,6 @@
 """``ffn-ablations try``: what it refuses, the file that it writes, and what it measures."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def _folder(tmp_path, monkeypatch):
 @pytest.mark.ci
 def test_a_layer_that_fails_a_check_is_not_run(capsys):
     assert main(["mine.py:Endless"]) == 1
-    assert "FAILED  gradients" in capsys.readouterr().out
+    assert "FAILED  shapes" in capsys.readouterr().out
     assert [path.name for path in Path().iterdir()] == ["mine.py"]
 
 
@@ -81,11 +82,23 @@ def test_of_a_study_that_is_there_only_what_was_typed_is_run():
         main(["mine.py:Doubled"])
 
 
-def test_a_mistake_in_the_texts_is_told_before_the_layer_is_checked(capsys):
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--texts notes.txt", r"notes.txt: 1 document in 200 lines, .* needs --txt-split lines"),
+        ("--texts missing", "missing: no such file"),
+        ("--against relu,gelu", "unknown FFN variant 'relu,gelu'"),
+    ],
+)
+def test_a_mistake_is_told_before_the_layer_is_checked(capsys, monkeypatch, tmp_path, flags, told):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    Path("ffn-try-killed").mkdir()
+    os.utime("ffn-try-killed", (0, 0))
     Path("notes.txt").write_text("a line\n" * 200)
-    with pytest.raises(UsageError, match=r"notes.txt: 1 document in 200 lines"):
-        main(["mine.py:Doubled", "--texts", "notes.txt"])
+    with pytest.raises(UsageError, match=told):
+        main(["mine.py:Doubled", *flags.split()])
     assert "shapes" not in capsys.readouterr().out
+    assert not Path("ffn-try-killed").exists()
 
 
 @pytest.mark.slow

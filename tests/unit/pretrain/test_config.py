@@ -1,5 +1,6 @@
 """The configuration: its sources, errors in one line, several seeds, and checks before anything is built."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from pydantic import ValidationError
 from base.command_line import read_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from pretrain.config import ModelConfig, OptimConfig, ResolvedConfig, RunConfig
+from pretrain.config import ModelConfig, ResolvedConfig, RunConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import read_run, run_dir, sole_writer, write_config
 from pretrain.train import TrainArgs
-from pretrain.training.dry_run import check_usable, check_warmup, describe_run, describe_runs, say_once
+from pretrain.training.dry_run import check_usable, describe_run, describe_runs
 from pretrain.training.seeds import configs_of_seeds, train_in_turn
 from pretrain.training.training_run import train
 from pretrain.training.update import build_scheduler
@@ -43,6 +44,14 @@ def test_flags_win_over_overrides_over_yaml_over_defaults(write):
     assert config.optim.learning_rate == 3e-4  # PyYAML reads this as a string
     assert config.optim.weight_decay == 0.3
     assert config.optim.adam_beta1 == 0.6
+
+
+@pytest.mark.parametrize(
+    ("flags", "steps"), [((), 7), (("--epochs=5",), None), (("--epochs=5", "--max-steps=3"), 3)]
+)
+def test_typed_epochs_go_before_the_steps_of_a_file(write, flags, steps):
+    path = write("optim: {max_steps: 7, num_train_epochs: 1}\n")
+    assert load_config(path, flags).optim.max_steps == steps
 
 
 @pytest.mark.parametrize(
@@ -139,13 +148,6 @@ def test_every_field_has_help():
             )
 
 
-def test_a_configuration_without_flags_is_read_without_looking_for_any(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pretrain.resolution.read_flags", None)  # a study reads hundreds
-    assert load_config(None, overrides={"seed": 3}).seed == 3
-
-
 # Which runs a command means, checks before anything is built, and that each seed is what it is alone.
 # Several seeds in one command: which runs it means, and that each is what it is alone.
 @pytest.fixture
@@ -192,7 +194,10 @@ def test_failed_ones_stop_no_others(seeds, capsys):
     record = {"step": 2, "problem": "the loss is nan", "last_good_checkpoint": None}
     (diverged / "FAILED").write_text(json.dumps(record))
     (broken / "provenance.json").write_text('{"sessions": 3}')
-    with sole_writer(locked), pytest.raises(UsageError, match=r"^3 of 4 seeds failed, .* above: 1,2,3; the"):
+    with (
+        sole_writer(locked),
+        pytest.raises(UsageError, match=r"^3 of 4 seeds failed, .* above: 1, 2, 3; the"),
+    ):
         train_in_turn(configs, train)
     told = capsys.readouterr().err
     assert f"error: {diverged} failed: the loss is nan at step 2; lower" in told
@@ -201,7 +206,9 @@ def test_failed_ones_stop_no_others(seeds, capsys):
     assert [config.seed for config in configs if RunFolder(run_dir(config)).has_marker] == [4]
 
 
-def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
+def test_of_several_processes_the_first_failure_ends_all_and_of_several_layers_each_is_named(
+    seeds, monkeypatch
+):
     monkeypatch.setenv("WORLD_SIZE", "2")
     trained = []
 
@@ -212,6 +219,10 @@ def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
     with pytest.raises(UsageError, match=r"^diverged$"):
         train_in_turn(seeds("1,2"), fail)
     assert trained == [1]
+    monkeypatch.delenv("WORLD_SIZE")
+    layers = [*seeds("1", "--ffn", "relu"), *seeds("1", "--ffn", "kan")]
+    with pytest.raises(UsageError, match=r"^2 of 2 runs failed, .* above: relu seed 1, kan seed 1; the"):
+        train_in_turn(layers, fail)
 
 
 @pytest.mark.parametrize("text", ["42", "2", "1", "0", "1-3", "1,3"])
@@ -222,34 +233,26 @@ def test_one_number_is_a_seed_and_not_how_many(text: str, capsys: pytest.Capture
 
 
 # Checks of a run before anything is built.
-@pytest.mark.parametrize("optim", [{"warmup_ratio": 0.05}, {"warmup_steps": 3}])
-def test_one_step_of_a_warm_up_is_refused(optim):
-    config = load_config(None, overrides={"optim": {"max_steps": 1, **optim}})
-    with pytest.raises(UsageError, match="whose rate is 0, so it trains nothing; give --optim"):
-        check_usable(config)
-
-
 @pytest.mark.parametrize(
-    ("warmup", "steps", "share"), [(50, 6, "10%"), (7, 7, "86%"), (6, 7, None), (0, 1, None)]
+    ("warmup", "steps", "share"),
+    [(50, 6, "10%"), (7, 7, "86%"), (6, 7, None), (0, 1, None), (0.05, 1, "0%")],
 )
-def test_a_warm_up_that_outlasts_the_run_is_told(warmup, steps, share, capsys):
+def test_a_warm_up_that_outlasts_the_run_is_refused(warmup, steps, share):
     """The last rate by torch's own scheduler, too."""
-    say_once.cache_clear()
-    optim = OptimConfig(warmup_steps=warmup, learning_rate=1.0)
-    check_warmup(optim, steps)
-    told = capsys.readouterr().err
-    assert ("outlasts the run" in told) is (share is not None)
+    given = {"warmup_ratio" if isinstance(warmup, float) else "warmup_steps": warmup, "max_steps": steps}
+    config = load_config(None, overrides={"optim": {"learning_rate": 1.0, **given}})
     optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=1.0)
-    scheduler = build_scheduler(optimizer, optim, steps)
+    scheduler = build_scheduler(optimizer, config.optim, steps)
     rates = []
     for _ in range(steps):
         rates.append(scheduler.get_last_lr()[0])
         optimizer.step()
         scheduler.step()
     assert (max(rates) < 1) is (share is not None)
-    if share:
-        assert f"ends at {max(rates):.0%} of optim.learning_rate" in told
-        assert share in told
+    told = pytest.raises(UsageError, match=f"ends at {max(rates):.0%} of optim.learning_rate; give --optim")
+    with told if share else contextlib.nullcontext():
+        check_usable(config)
+    assert share in (None, f"{max(rates):.0%}")
 
 
 def test_the_variant_of_a_stored_configuration_is_not_run_without_consent(tmp_path: Path):

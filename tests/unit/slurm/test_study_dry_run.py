@@ -14,7 +14,9 @@ from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from pretrain.data.prepare import prepare_data
 from pretrain.run.run_folder import write_config
+from slurm.arguments import SubmitArgs
 from slurm.cell_state import CellState, write_state
+from slurm.launch import launch
 from slurm.study.study import Study
 from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, num_tokens, render
 
@@ -130,6 +132,26 @@ def test_text_is_counted_by_its_letters(study, tmp_path: Path) -> None:
     (line,) = lines_of(study(config=config))
     assert line.cost.tokens == pytest.approx(3 * sum(map(len, words)) / 4, abs=1)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.ci
+def test_doubts_are_told_before_anything_is_trained(write_study, tmp_path, capsys):
+    for name in ("text", "dev"):
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "a short story"}\n' * 20)
+    data = {"source": "files", "train_files": [str(tmp_path / f"{name}.jsonl") for name in ("text", "dev")]}
+    config = {"data": data, "output": {"runs_dir": str(tmp_path / "runs")}}
+    (tmp_path / "mine.yaml").write_text(
+        "hub: {path: nobody/nothing}\ntext: a\nlabels: [0, 1]\nbenchmark: own\n"
+    )
+    scored = {"suites": [], "classify": [str(tmp_path / "mine.yaml")]}
+    for evaluation, told in (
+        (scored, "own could not be scored as things are: "),
+        ({"suites": []}, "held-out loss"),
+    ):
+        launch(SubmitArgs(study=write_study(config=config, evaluation=evaluation), dry_run=True))
+        said = capsys.readouterr().out
+        assert told in said
+        assert f"note: {tmp_path}/dev.jsonl is trained on; if it is held out" in said
 
 
 def test_what_was_prepared_before_changes_no_forecast(study, tmp_path: Path) -> None:

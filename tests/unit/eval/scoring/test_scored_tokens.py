@@ -103,8 +103,10 @@ def test_a_text_that_does_not_fit_is_named_or_loses_its_beginning(tokenizer):
         assert list(text.input_ids) == expected
         assert text.input_ids[text.start : text.end] == whole.input_ids[whole.start : whole.end]
     # What is scored is never cut.
-    with pytest.raises(UsageError, match=r"leave it out or .*data.block_size$"):
+    with pytest.raises(UsageError, match=r"leave it out or .*data.block_size \d+ or more$") as told:
         encode("truncate", ("", long[0]))
+    room = TextTokenizer(tokenizer, preset_protocol("native", "causal"), told.value.positions)
+    assert len(room.encode((("", long[0]),))[0].input_ids) == told.value.positions + 1
 
 
 @pytest.mark.parametrize(

@@ -200,11 +200,15 @@ def test_the_line_says_that_held_out_documents_are_dropped(tmp_path, most, is_cu
 
 
 def test_files_of_their_own_are_named_as_such(tmp_path):
-    train, held_out = write_corpus(tmp_path, "a.jsonl", TEXTS), write_corpus(tmp_path, "b.jsonl", TEXTS[:12])
+    train = write_corpus(tmp_path, "a.jsonl", TEXTS)
+    held_out = write_corpus(tmp_path, "b.jsonl", [*TEXTS[:11], "new"])
     data = data_of_files(train, validation_files=(str(held_out),))
     assert in_one_line(data, read_through(data)).endswith(f"held out: 12 of {held_out}")
     (doubt,) = doubts(data, read_through(data))
-    assert doubt == "note: 12 of 12 held-out documents are also trained on"
+    assert doubt == "note: 11 of 12 held-out documents are also trained on"
+    write_corpus(tmp_path, "b.jsonl", TEXTS[:12])
+    with pytest.raises(UsageError, match="all 12 held-out documents are also trained on; give"):
+        read_through(data)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,8 @@ def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_
 def test_what_ends_a_document_of_a_txt_is_said(tmp_path, txt_split, documents, words):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("\n\n".join(TEXTS).encode()))
-    data = data_of_files(path, txt_split=txt_split, validation_files=(str(path),))
+    held_out = write_corpus(tmp_path, "b.jsonl", ["new"])
+    data = data_of_files(path, txt_split=txt_split, validation_files=(str(held_out),))
     summary = read_through(data)
     assert summary.train == documents
     assert f" {documents} documents ({words}), " in in_one_line(data, summary)
