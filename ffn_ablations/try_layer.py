@@ -27,8 +27,6 @@ from ffn_ablations.try_plan import (
     EMBEDDED_SIZES,
     SIZES,
     TEXT_SIZES,
-    TUNING_SEEDS,
-    WIDEN,
     Plan,
     Seconds,
     available,
@@ -63,6 +61,8 @@ TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
 _OWN_FLAG = "--data.txt-split", "--txt-split"
 CELLS_PER_JOB = 4
+HELD_OUT = 300
+"""Documents of one's own text; where they are paragraphs, the 60 of a shipped config are few."""
 MOST_EPOCHS = 4
 """Of texts that are enough for the smallest size."""
 
@@ -137,7 +137,7 @@ def _study(options: TryArgs, layer: str) -> dict[str, Any]:
         train = [str(file) for file in files if str(file) not in held_out]
         data = {"source": "files", "train_files": list(map(str, options.texts))}
         data |= {"train_files": train, "validation_files": held_out} if train and held_out else {}
-        data["txt_split"] = options.txt_split
+        data |= {"txt_split": options.txt_split, "max_validation_documents": HELD_OUT}
     return {
         "name": options.name or f"try-{layer}",
         "variants": [*options.against, options.layer],
@@ -181,7 +181,6 @@ def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **plan
         "families": "the model: a config that ships",
         "variants": "by name; of a file by its place beside this one",
         "seeds": "runs of each variant; a wider range adds to what is done",
-        "tune": "each variant gets its own best learning rate; the grid may grow",
         "config": "as many parameters each; steps enough to leave the unigram plateau",
         "report": "differences below the margin, in nats a token, are negligible",
     }
@@ -195,9 +194,8 @@ def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **plan
 
 def _planned_text(study: Mapping[str, Any], plan: Plan) -> str:
     size = SIZES[plan.size]
-    fields = {"optim.learning_rate": size.rates, "seeds": list(TUNING_SEEDS), "widen": WIDEN, "shared": False}
-    tune = {"tune": fields} if plan.is_tuned else {}
-    return _text(study, {"gpt_neo": plan.size}, size.steps, seeds=f"1-{plan.seeds}", **tune)
+    config = {**study["config"], "train": {"eval_steps": size.steps // size.evaluations}}
+    return _text({**study, "config": config}, {"gpt_neo": plan.size}, size.steps, seeds=f"1-{plan.seeds}")
 
 
 def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple[Plan, dict[str, int]]:
@@ -267,17 +265,12 @@ def _seconds(cells: Sequence[RunCell], process_s: float) -> list[Seconds]:
 
 def _describe(file: Path, plan: Plan, parameters: Mapping[str, int], options: TryArgs) -> str:
     """Say what is run, in few lines."""
-    size = SIZES[plan.size]
-    rate = f"{size.learning_rate:g} for all, as there is no time to tune it"
-    if plan.is_tuned:
-        rate = f"each its own, of {', '.join(map(str, size.rates))} at {len(TUNING_SEEDS)} other seeds"
     where = f", as jobs of SLURM ({options.cluster}) at this machine's speed" if options.cluster else ""
     lines = {
         "study": file,
         "variants": ", ".join(f"{name} ({count:,} parameters)" for name, count in parameters.items()),
-        "model": f"{plan.size}, {size.steps:,} steps",
+        "model": f"{plan.size}, {SIZES[plan.size].steps:,} steps, its learning rate for all",
         "seeds": f"{plan.seeds} of each",
-        "rate": rate,
-        "takes": f"at most about {duration(plan.seconds)}, {options.workers} runs at a time{where}",
+        "takes": f"about {duration(plan.seconds)}, {options.workers} runs at a time{where}",
     }
     return "\n".join(f"{name:<10}{value}" for name, value in lines.items())

@@ -41,7 +41,6 @@ def test_a_layer_that_fails_a_check_is_not_run(capsys):
     assert [path.name for path in Path().iterdir()] == ["mine.py"]
 
 
-@pytest.mark.parametrize("is_tuned", [True, False])
 @pytest.mark.parametrize(
     ("texts", "trained", "held_out"),
     [
@@ -50,20 +49,17 @@ def test_a_layer_that_fails_a_check_is_not_run(capsys):
         (["texts/my-dev.txt"], ("texts/my-dev.txt",), ()),
     ],
 )
-def test_what_it_writes_is_the_study_that_was_planned(is_tuned, texts, trained, held_out):
+def test_what_it_writes_is_the_study_that_was_planned(texts, trained, held_out):
     Path("texts").mkdir()
     for name in ("a", "my-dev", "valley"):
         Path(f"texts/{name}.txt").write_text("One.<|endoftext|>Two.")
     options = TryArgs(layer="mine.py:Doubled", texts=texts, name="mine")
     load_variant(options.layer)
-    Path("mine.yaml").write_text(
-        _planned_text(_study(options, "doubled"), Plan("mini-gpt-neo", 4, is_tuned, 1.0))
-    )
+    Path("mine.yaml").write_text(_planned_text(_study(options, "doubled"), Plan("mini-gpt-neo", 4, 1.0)))
     text = Path("mine.yaml").read_text()
     comments = [line for line in text.splitlines() if line.startswith("#")]
     assert len(text.splitlines()) == len(comments) + len(yaml.safe_load(text))
     study = load_study(Path("mine.yaml"), trust_remote_code=True)
-    assert bool(study.config.tune) == is_tuned
     assert [(cell.variant, cell.seed) for cell in study.planned] == [
         (variant, seed) for seed in (1, 2, 3, 4) for variant in ("gelu", "swiglu", "doubled")
     ]
