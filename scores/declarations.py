@@ -11,8 +11,8 @@ import pandas as pd
 
 from base.errors import UsageError, unknown_name
 from scores.metrics import Declared, Metric, Name
-from scores.rows import NO_METRIC
-from scores.suites import USUAL_MARGINS, Unit
+from scores.rows import NO_METRIC, run_name
+from scores.suites import USUAL_MARGINS, Unit, unit_of
 
 Scale = Literal["percent", "fraction"]
 Value = TypeVar("Value")
@@ -235,6 +235,7 @@ def in_percent(
     sizes = tasks.assign(size=tasks["score"].abs())
     are_fractions = is_percent & (said == "fraction")
     _refuse_percentages(sizes[are_fractions], origin)
+    _refuse_outside(sizes[is_percent & ~are_fractions], origin)
     _refuse_mixtures(sizes[is_percent & (said == "")], origin)
     _refuse_fractions(sizes[is_percent], said[is_percent] == "", origin)
     return tasks.assign(score=tasks["score"].where(~are_fractions, 100 * tasks["score"]))
@@ -282,6 +283,19 @@ def _refuse_percentages(fractions: pd.DataFrame, origin: str) -> None:
             f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
             "which is no fraction; write --scale NAME=fraction for each metric that is one, and all scores "
             "of one metric alike"
+        )
+
+
+def _refuse_outside(percentages: pd.DataFrame, origin: str) -> None:
+    """Refuse what is above 100, or below 0 and no correlation."""
+    is_negative = (percentages["score"] < 0) & (percentages["metric"].map(unit_of) != "correlation")
+    outside = percentages[is_negative | (percentages["size"] > 100)]
+    if len(outside):
+        first = outside.iloc[0]
+        raise UsageError(
+            f"{origin}: {first.benchmark} of {run_name((first.family, first.variant, first.seed))} is "
+            f"{first.score:g}, which is no percentage ({len(outside)} such score(s)); correct it, or say in a "
+            "column unit that it is a ratio"
         )
 
 

@@ -96,7 +96,10 @@ def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
     text = column.astype(str).str.strip()
     empty = np.flatnonzero(column.isna() | (text == ""))
     if empty.size:
-        raise UsageError(f"{origin}: {_place(column, empty[0])} has no {name}; every row needs one")
+        raise UsageError(
+            f"{origin}: {_place(column, empty[0])} has no {name}; write it in every row (a merged cell has "
+            "it in its first only)"
+        )
     return text
 
 

@@ -46,6 +46,7 @@ def read_workbook(path: Path, request: Request) -> pd.DataFrame:
         raise UsageError(f"{path}: no sheet has column names with rows below them")
     if len(tables) > 1:
         _refuse_unsaid(tables, request, path)
+    if len(tables) > 1 or request.sheet is not None:
         tables = {name: table.assign(**{SHEET: name}) for name, table in tables.items()}
     return pd.concat(tables.values()).rename_axis(ROW)
 

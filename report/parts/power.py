@@ -232,7 +232,8 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
     if leading.margin is not None:
         margin = amount(leading.margin, leading.comparisons[0])
         is_seen = leading.detectable <= leading.margin
-        sentence += f"; the margin, {margin}, is " + (
+        default = "default " * leading.comparisons[0].metric.is_default_margin
+        sentence += f"; the {default}margin, {margin}, is " + (
             "not smaller" if is_seen else "smaller, so equivalence is out of reach"
         )
     yield f"{sentence}."
