@@ -294,8 +294,8 @@ def _refuse_outside(percentages: pd.DataFrame, origin: str) -> None:
         first = outside.iloc[0]
         raise UsageError(
             f"{origin}: {first.benchmark} of {run_name((first.family, first.variant, first.seed))} is "
-            f"{first.score:g}, which is no percentage ({len(outside)} such score(s)); correct it, or say in a "
-            "column unit that it is a ratio"
+            f"{first.score:g}, which is no percentage ({len(outside)} such score(s)); correct it, or write "
+            "ratio in a column unit"
         )
 
 

@@ -237,7 +237,10 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     of_seeds = [x for x in context.request.scores or table.columns if _OF_SEED.fullmatch(x)]
     if "seed" in table.columns or len(of_seeds) < len(context.request.scores):
         of_seeds = []
-    context.note("not read as scores", [x for x in _told(table, context) if of_seeds and x not in of_seeds])
+    others = _told(table, context) if of_seeds else []
+    context.note(
+        "not read as scores", [x for x in others if x not in of_seeds and _is_number(table[x]).any()]
+    )
     scores = of_seeds or list(context.request.scores) or _score_columns(table, context)
     if not scores:
         return table  # which lacks its scores, as is told next
