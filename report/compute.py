@@ -117,10 +117,8 @@ def read_scores(source: Source, request: Request, fewest: int = 2) -> tuple[Sour
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
     if lost := sorted(set(source.rows.variant) - set(rows.variant)):
-        raise UsageError(
-            f"{source.path}: no score of {lost[0]} is left to compare; {'; '.join(copied)}; keep one of "
-            "each, or name the column that tells them apart: --columns task=COLUMN"
-        )
+        cure = "keep one of each, or name the column that tells them apart: --columns task=COLUMN"
+        raise UsageError(f"{source.path}: no score of {lost[0]} is left; {'; '.join(copied)}; {cure}")
     relabelled, rows = seen_by(source, naming), naming.rows(rows)
     if rows.variant.nunique() < fewest:
         _refuse_one_level(relabelled, rows)

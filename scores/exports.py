@@ -18,9 +18,7 @@ from scores.rows import ROW_COLUMNS, some_of
 SHOWN = 4
 STEP = re.compile(r"(.*[./])?(_?step|global_?step|epoch|iteration)", re.IGNORECASE)
 OF_TRACKER = re.compile(
-    r"(.*[./])?_(runtime|timestamp|wandb.*)|created|updated|runtime|user|tags|notes|state|sweep|hostname"
-    r"|(start|end)[_ ]time|unnamed:.*|",
-    re.IGNORECASE,
+    r"(?i)(.*[./])?_(runtime|timestamp|wandb.*)|created|runtime|user|tags|notes|state|sweep|unnamed:.*|"
 )
 """What trackers write of every run beside what it was told; a column without a name is an index of pandas."""
 _LINE = r"(?P<name>.+) - (?P<metric>.+)"

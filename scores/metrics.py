@@ -167,10 +167,8 @@ def find_metric(
     chance = _first_of(declared.chances, names, spec.chance if len(specs) == 1 else None)
     usual = declared.margin if spec.margin is None and unit in PERCENTAGES else spec.margin
     margin = _first_of(declared.margins, names, usual)
-    is_default_margin = margin is None and unit in USUAL_MARGINS
-    if is_default_margin and unit:
-        margin = USUAL_MARGINS[unit]
-    elif margin is not None and margin in (*declared.margins.values(), declared.margin):
+    default = USUAL_MARGINS.get(unit) if unit and margin is None else None
+    if margin is not None and margin in (*declared.margins.values(), declared.margin):
         _refuse_margin(label, margin, unit, scores)
     is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
     is_declared = (
@@ -181,8 +179,8 @@ def find_metric(
         better=spec.better or "higher",
         unit=unit,
         chance=chance,
-        margin=margin,
-        is_default_margin=is_default_margin,
+        margin=default if margin is None else margin,
+        is_default_margin=default is not None,
         is_relative=is_loss and not is_graded_one and _have_one_sign(scores),
         metrics=tuple(specs),
         is_by_name=not is_declared,

@@ -56,9 +56,9 @@ def _table_of(cells: pd.DataFrame) -> pd.DataFrame:
     cells = cells.set_axis(pd.RangeIndex(1, len(cells) + 1)).fillna("")
     is_filled = cells.astype(str) != ""
     cells = cells.loc[is_filled.any(axis=1), is_filled.any(axis=0)]
-    return (
-        cells.iloc[1:].set_axis(list(cells.iloc[0].astype(str).str.strip()), axis=1) if len(cells) else cells
-    )
+    if cells.empty:
+        return cells
+    return cells.iloc[1:].set_axis(list(cells.iloc[0].astype(str).str.strip()), axis=1)
 
 
 def _refuse_unsaid(tables: dict[str, pd.DataFrame], request: Request, path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, first_line, shown, unknown_name
@@ -134,10 +135,8 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     table = _finished(_as_text(table), context)
     refuse_spreads(table, request.scores, origin)
     if "score" in table.columns and request.scores:
-        raise context.error(
-            " has a column score, so it has a row for each score; leave out --scores, or write --columns "
-            f"score={request.scores[0]}"
-        )
+        cure = f"leave out --scores, or write --columns score={request.scores[0]}"
+        raise context.error(f" has a column score, so it has a row for each score; {cure}")
     table = _as_melted(table, request.scores)
     if "score" not in table.columns:
         table = _wide_to_long(table, context)
@@ -163,10 +162,7 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if absent := [name for name in flags if name not in table.columns]:
         raise unknown_name(f"column in {flags[absent[0]]}", absent[0], list(table.columns))
     if (named := columns.get("benchmark")) and _is_number(table[named]).all():
-        raise context.error(
-            f": --columns benchmark={named} is to be a column of names, and {named} has numbers; where these "
-            f"are scores, write --scores {shlex.quote(named)}"
-        )
+        raise context.error(f": {named} has numbers, no benchmarks; write --scores {shlex.quote(named)}")
     renames = {theirs: ours for ours, theirs in columns.items()}
     by_key = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis)}
     others = [name for name in table.columns if name not in (*renames, *scores)]
@@ -179,14 +175,8 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         is_of_spreads = not {"std", "sem", "var"}.isdisjoint(table.iloc[:1].to_numpy().ravel())
         cure = WHY if is_of_spreads else "name each once; pandas does by table.stack().reset_index()"
         if not twice[0]:
-            raise context.error(
-                " has columns without a name; delete rows above that of the names, as a title"
-            )
+            raise context.error(" has columns without a name; delete rows above the names, as a title")
         raise context.error(f" has the column {twice[0]!r} twice; {cure}")
-    if "higher_is_better" in table.columns and "lower_is_better" not in table.columns:  # as lm-eval has it
-        truths = table["higher_is_better"].astype(str).str.strip().str.lower()
-        opposites = {"true": "false", "yes": "no", "1": "0", "false": "true", "no": "yes", "0": "1"}
-        table = table.assign(lower_is_better=truths.replace(opposites))
     return table
 
 
@@ -237,10 +227,8 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     of_seeds = [x for x in context.request.scores or table.columns if _OF_SEED.fullmatch(x)]
     if "seed" in table.columns or len(of_seeds) < len(context.request.scores):
         of_seeds = []
-    others = _told(table, context) if of_seeds else []
-    context.note(
-        "not read as scores", [x for x in others if x not in of_seeds and _is_number(table[x]).any()]
-    )
+    unread = {*_told(table, context)} - {*of_seeds} if of_seeds else ()
+    context.note("not read as scores", [x for x in table if x in unread and _is_number(table[x]).any()])
     scores = of_seeds or list(context.request.scores) or _score_columns(table, context)
     if not scores:
         return table  # which lacks its scores, as is told next
@@ -303,10 +291,8 @@ def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if template is None:
         if name_column != NAME and "variant" not in table.columns and "seed" not in fields.columns:
             refuse_names_of_runs(table, name_column, context.origin)
-        if "seed" in fields.columns and "seed" in table.columns:
-            fields = _as_seeds_say(fields, names, table["seed"], context)
         if "seed" in fields.columns:
-            _note_other_variants(table, fields["variant"], names, context)
+            fields = _unless_contradicted(fields, names, table, context)
         fields = fields[[name for name in fields.columns if name not in table.columns]]
         context.notes.extend([note] if "seed" in fields.columns else [])
         others = [x for x in table.columns if _key(x) in _NAME_COLUMNS and x != name_column]
@@ -317,30 +303,25 @@ def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     return _numbered(pd.concat([fields.set_axis(table.index), others], axis=1), context)
 
 
-def _as_seeds_say(
-    fields: pd.DataFrame, names: list[str], seeds: pd.Series, context: _Context
+def _unless_contradicted(
+    fields: pd.DataFrame, names: list[str], table: pd.DataFrame, context: _Context
 ) -> pd.DataFrame:
-    """Take names for variants where their numbers are other than the seeds: `gelu-s2` may be of size 2."""
-    runs = pd.DataFrame({"variant": fields["variant"], "seed": seeds.to_numpy(), "name": names})
-    is_other = (_numbers(fields["seed"]).to_numpy() != _numbers(seeds).to_numpy()).tolist()
-    if any(is_other) and runs.drop_duplicates(["name", "seed"])[["name"]].duplicated().any():
-        return runs[["name"]].set_axis(["variant"], axis=1)
-    others = runs[is_other].agg("{0[name]} (seed {0[seed]})".format, axis=1)
-    context.note("names of runs and the column of seeds contradict each other, and the column counts", others)
-    return fields
-
-
-def _note_other_variants(
-    table: pd.DataFrame, variants: pd.Series, names: list[str], context: _Context
-) -> None:
-    """Warn of runs that a column of the same variants calls otherwise than their names."""
-    known = {*variants.str.lower()}
+    """Warn of runs that columns call otherwise than their names; `gelu-s2` at several seeds is a variant."""
+    is_other: dict[str, np.ndarray] = {}
+    if "seed" in table.columns:
+        is_other["seed"] = _numbers(fields["seed"]).to_numpy() != _numbers(table["seed"]).to_numpy()
+        if is_other["seed"].any() and table["seed"].groupby(names).nunique().max() > 1:
+            return pd.DataFrame({"variant": names})
+    variants = fields["variant"].str.lower().to_numpy()
     for column in _told(table, context) if "variant" not in table.columns else ():
         texts = table[column].astype(str).str.strip().str.lower()
-        if {*texts} <= known:
-            is_other = (texts.to_numpy() != variants.str.lower().to_numpy()).tolist()
-            others = [f"{name} ({text})" for name, text, x in zip(names, texts, is_other, strict=True) if x]
-            context.note(f"names of runs and {column} contradict each other, and the names count", others)
+        if {*texts} <= {*variants}:
+            is_other[column] = texts.to_numpy() != variants
+    for column, others in is_other.items():
+        runs = [f"{names[place]} ({table[column].iloc[place]})" for place in np.flatnonzero(others)]
+        counted = "column" if column == "seed" else "name"
+        context.note(f"names of runs and {column} contradict each other, and the {counted} counts", runs)
+    return fields
 
 
 def _name_column(table: pd.DataFrame, request: Request) -> str | None:
@@ -359,24 +340,16 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         if not texts and "score" not in table.columns:
             return table  # which lacks more, as is told next
         if not texts:
-            raise context.error(
-                " has no column variant, and no other that names what is compared; add one, or say which it "
-                "is: --columns variant=COLUMN"
-            )
-        raise context.error(
-            f" has no column variant; say which it is, such as --columns variant={shlex.quote(texts[0])}: "
-            f"there are {some_of(texts, SHOWN)}"
-        )
+            raise context.error(" has no column variant; add one, or name it: --columns variant=COLUMN")
+        cure = f"such as --columns variant={shlex.quote(texts[0])}: there are {some_of(texts, SHOWN)}"
+        raise context.error(f" has no column variant; say which it is, {cure}")
     runs = ("family", "variant", "seed", *context.request.axis)
     groups = [x for x in (*runs, *_PLACE) if x in table.columns]
     _refuse_unread_places(table, groups, context)
     if "seed" in table.columns:
         return table
     number = table.groupby(groups, sort=False).cumcount() + 1
-    context.notes.append(
-        "no column says seeds, and no name as --names {variant}-seed{seed} would: scores of one variant and "
-        "task count as runs in their order, unpaired"
-    )
+    context.notes.append("no column says seeds, nor do names: scores of a task count as runs in their order")
     return table.assign(seed=number.astype(str))
 
 

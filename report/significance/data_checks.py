@@ -162,24 +162,19 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
         baseline: The variant that all others are compared with.
     """
     counts = scores.groupby(["benchmark", *ARM]).size().to_dict()
-    single: dict[str, list[str]] = {}
-    uneven: dict[str, list[str]] = {}
+    notes: dict[str, dict[str, list[str]]] = {}
     for (benchmark, family, variant), n in counts.items():
         base = counts.get((benchmark, family, baseline), 0)
         if n == 1:
-            single.setdefault(f"{family} {variant}", []).append(str(benchmark))
+            text, arm = "one run only, so nothing can be inferred", f"{family} {variant}"
         elif base > 1 and n != base:
-            uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(str(benchmark))
-    notes = []
-    if single:
-        notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
-    if uneven:
-        notes.append(f"runs that differ in number from {baseline}'s: {_names(_with_benchmarks(uneven))}")
-    return notes
-
-
-def _with_benchmarks(arms: dict[str, list[str]]) -> list[str]:
-    return [f"{name} ({', '.join(benchmarks)})" for name, benchmarks in arms.items()]
+            text = f"runs that differ in number from {baseline}'s"
+            arm = f"{family} {variant} {n} against {base}"
+        else:
+            continue
+        notes.setdefault(text, {}).setdefault(arm, []).append(str(benchmark))
+    where = {text: [f"{arm} ({', '.join(x)})" for arm, x in arms.items()] for text, arms in notes.items()}
+    return [f"{text}: {_names(names)}" for text, names in sorted(where.items())]
 
 
 def flat_notes(scores: pd.DataFrame) -> list[str]:

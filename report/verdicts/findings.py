@@ -290,9 +290,9 @@ def tally(findings: Findings, benchmark: Benchmark) -> str:
 
     For instance ``none better, 2 worse, 1 undecided``.
     """
-    first, *others = findings.scopes(benchmark)
-    scopes = (first, *others) if first is not None else (first,)
-    comparisons = [c for scope in scopes for c in findings.of(benchmark, scope)]
+    is_averaged = findings.scopes(benchmark)[0] is None
+    of_metric = (c for c in findings.comparisons if c.benchmark == benchmark)
+    comparisons = [c for c in of_metric if c.family is None or not is_averaged]
     words = Counter(verdict_word(c) for c in comparisons if c.is_primary)
     if not words:
         return ""
