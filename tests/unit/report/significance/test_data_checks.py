@@ -164,3 +164,8 @@ def test_equal_runs_of_one_model_are_one_where_that_is_no_chance(scores, arms, m
     cleaned, notes = data_checks.clean_rows(rows_of_runs(scores, arms, metric))
     assert sorted(cleaned.seed.unique()) == [x for x in range(len(scores)) if x not in lost]
     assert [said in note for note in notes] == [True] * (said is not None)
+
+
+def test_lost_data_is_told_before_how_names_were_read():
+    notes = ("not read as scores: lr", "far from the others", "left out: x", "--axis a: far too narrow")
+    assert data_checks.gravest_first(*notes) == notes[::-1]
