@@ -22,7 +22,7 @@ from report.request import Request
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Level
 from report.significance.comparison import Inference, metrics
-from report.significance.data_checks import clean_rows, notes_on_scores
+from report.significance.data_checks import clean_rows, gravest_first, notes_on_scores
 from report.significance.factor import (
     Contrast,
     Relabelling,
@@ -117,10 +117,8 @@ def read_scores(source: Source, request: Request, fewest: int = 2) -> tuple[Sour
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
     if lost := sorted(set(source.rows.variant) - set(rows.variant)):
-        raise UsageError(
-            f"{source.path}: no score of {lost[0]} is left to compare; {'; '.join(copied)}; keep one of "
-            "each, or name the column that tells them apart: --axis COLUMN"
-        )
+        cure = "keep one of each, or name the column that tells them apart: --columns task=COLUMN"
+        raise UsageError(f"{source.path}: no score of {lost[0]} is left; {'; '.join(copied)}; {cure}")
     relabelled, rows = seen_by(source, naming), naming.rows(rows)
     if rows.variant.nunique() < fewest:
         _refuse_one_level(relabelled, rows)
@@ -266,10 +264,10 @@ def _analysis(
         scores_of_tasks=scores.tasks,
         failures=failures,
         missing=_missing(relabelled, findings, runs),
-        warnings=(
+        warnings=gravest_first(
             *failure_notes(failures, question.inference.level),
             *scores.notes,
-            *notes_on_scores(scores.rows, scores.tasks, runs, runs_of_every_level, scores.metrics, levels[0]),
+            *notes_on_scores(scores.rows, runs, runs_of_every_level, levels[0]),
             *(tuned.notes if tuned else ()),
         ),
     )

@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
+import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
 from scores.metrics import Declared, Metric, Name
-from scores.rows import NO_METRIC
-from scores.suites import USUAL_MARGINS, Unit
+from scores.rows import NO_METRIC, run_name
+from scores.suites import USUAL_MARGINS, Unit, unit_of
 
 Scale = Literal["percent", "fraction"]
 Value = TypeVar("Value")
@@ -29,8 +30,10 @@ def declared_by_columns(table: pd.DataFrame, origin: str) -> Declared:
     Raises:
         UsageError: For a value that is none, or two of one benchmark.
     """
+    higher = _column(table, "higher_is_better", origin, _truth)  # as lm-eval has it
+    lower = {name: not is_higher for name, is_higher in higher.items()}
     return Declared(
-        lower_is_better=_column(table, "lower_is_better", origin, _truth),
+        lower_is_better={**lower, **_column(table, "lower_is_better", origin, _truth)},
         units=_column(table, "unit", origin, _unit),
         chances=_column(table, "chance", origin, number),
     )
@@ -102,9 +105,7 @@ def named_numbers(texts: Iterable[str], flag: str) -> tuple[dict[str, float], fl
         else:
             nameless.append(number(text, f"{flag} without NAME="))
     if len(nameless) > 1:
-        raise UsageError(
-            f"{flag} has {len(nameless)} numbers without a name; write {flag} NAME=NUMBER for each"
-        )
+        raise UsageError(f"{flag} has {len(nameless)} numbers without a name; write NAME=NUMBER for each")
     return by_name, nameless[0] if nameless else None
 
 
@@ -171,16 +172,10 @@ def check_margins(metrics: Iterable[Metric], declared: Declared) -> None:
     if declared.margin is None or (percentages and declared.margin >= LEAST_POINTS):
         return
     first = next((metric for metric in metrics if not metric.is_percentage), metrics[0])
-    if percentages:
-        raise UsageError(
-            f"margin {declared.margin:g} without a name is in percentage points; name the metric that it is "
-            f"of: --margin {shlex.quote(f'{first.name}={declared.margin:g}')}"
-        )
-    unit = f" in {first.unit}" if first.unit else " in its unit"
-    usual = f"{USUAL_MARGINS[first.unit]:g}" if first.unit in USUAL_MARGINS else "NUMBER"
+    usual = declared.margin if percentages else USUAL_MARGINS.get(first.unit or "ratio", "NUMBER")
     raise UsageError(
-        f"margin {declared.margin:g} is in percentage points, and no metric is in percent; name that of "
-        f"each metric{unit}: --margin {first.name}={usual}"
+        f"margin {declared.margin:g} without a name is in percentage points; name the metric that it is of, "
+        f"in its unit: --margin {shlex.quote(f'{first.name}={usual}')}"
     )
 
 
@@ -198,15 +193,8 @@ def check_chances(metrics: Iterable[Metric], declared: Declared) -> None:
         chance = metric.chance
         if chance is None or chance not in declared.chances.values() or not metric.is_percentage:
             continue
-        if abs(chance) > 100 or (metric.unit == "percent" and chance < 0):
-            raise UsageError(
-                f"chance {chance:g} of {metric.name} is no percentage; it is what guessing scores, as 50"
-            )
-        if 0 < abs(chance) < 1:
-            raise UsageError(
-                f"chance {chance:g} of {metric.name} is a fraction; write it in percent, {100 * chance:g}, "
-                "whatever the scale of the scores"
-            )
+        if 0 < abs(chance) < 1 or abs(chance) > 100 or (metric.unit == "percent" and chance < 0):
+            raise UsageError(f"chance {chance:g} of {metric.name} is none in percent; write it so, as 50")
 
 
 ARM, TASK = ["benchmark", "family", "variant"], ["benchmark", "task", "metric"]
@@ -234,10 +222,11 @@ def in_percent(
     _refuse_other_names(tasks, is_percent, scales, origin)
     sizes = tasks.assign(size=tasks["score"].abs())
     are_fractions = is_percent & (said == "fraction")
-    _refuse_percentages(sizes[are_fractions], origin)
     _refuse_mixtures(sizes[is_percent & (said == "")], origin)
     _refuse_fractions(sizes[is_percent], said[is_percent] == "", origin)
-    return tasks.assign(score=tasks["score"].where(~are_fractions, 100 * tasks["score"]))
+    tasks = tasks.assign(score=tasks["score"].where(~are_fractions, 100 * tasks["score"]))
+    _refuse_outside(tasks[is_percent], origin)
+    return tasks
 
 
 def said_scales(rows: pd.DataFrame, scales: Mapping[str, Scale]) -> pd.Series:
@@ -266,22 +255,17 @@ def _refuse_other_names(
         if name and name not in {name for *place, _ in places for name in _names_of(*place)}:
             raise unknown_name("metric in --scale", name, sorted({str(place[0]) for place in places}))
         if name not in percentages and (name or not percentages):
-            flag = f"--scale {f'{name}={scale}' if name else scale}"
-            raise UsageError(
-                f"{origin}: {name or 'no score'} is {'no' if name else 'a'} percentage, which {flag} is "
-                "about; leave it out"
-            )
+            what = f"{name} is no percentage" if name else "no score is a percentage"
+            raise UsageError(f"{origin}: {what}; leave out --scale {f'{name}={scale}' if name else scale}")
 
 
-def _refuse_percentages(fractions: pd.DataFrame, origin: str) -> None:
-    if fractions.empty:
-        return
-    largest = fractions.loc[fractions["size"].idxmax()]
-    if largest["size"] > 1:
+def _refuse_outside(percentages: pd.DataFrame, origin: str) -> None:
+    """Refuse what is above 100, or below 0 and no correlation."""
+    lowest = np.where(percentages["metric"].map(unit_of) == "correlation", -100, 0)
+    for _, row in percentages[~percentages["score"].between(lowest, 100)].head(1).iterrows():
         raise UsageError(
-            f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
-            "which is no fraction; write --scale NAME=fraction for each metric that is one, and all scores "
-            "of one metric alike"
+            f"{origin}: {row.benchmark} of {run_name((row.family, row.variant, row.seed))} is {row.score:g} "
+            "percent; correct it, name in --scale what is a fraction, or write ratio in a column unit"
         )
 
 
@@ -293,9 +277,8 @@ def _refuse_fractions(percentages: pd.DataFrame, is_unsaid: pd.Series, origin: s
         for names in largest[(largest > 0) & (largest <= 1)].index[:1]:
             name = "" if of_all else f"{shlex.quote(str(names[0]))}="
             raise UsageError(
-                f"{origin}: no score of {' '.join(map(str, names))} is above 1; are these fractions? Scores "
-                f"are percentages: add --scale {name}fraction to have {'all of ' * of_all}them times 100, or "
-                f"--scale {name}percent if they are that small"
+                f"{origin}: no score of {' '.join(map(str, names))} is above 1; write --scale {name}fraction "
+                f"to have {'all of ' * of_all}them times 100, or --scale {name}percent if they are that small"
             )
 
 

@@ -17,6 +17,10 @@ from scores.rows import ROW_COLUMNS, some_of
 
 SHOWN = 4
 STEP = re.compile(r"(.*[./])?(_?step|global_?step|epoch|iteration)", re.IGNORECASE)
+OF_TRACKER = re.compile(
+    r"(?i)(.*[./])?_(runtime|timestamp|wandb.*)|created|runtime|user|tags|notes|state|sweep|unnamed:.*|"
+)
+"""What trackers write of every run beside what it was told; a column without a name is an index of pandas."""
 _LINE = r"(?P<name>.+) - (?P<metric>.+)"
 _RUN = {"run_id", "run id", "run", "name", "run_name", "seed"}
 """Columns of a history that tell runs apart, in small letters."""
@@ -101,9 +105,9 @@ def refuse_names_of_runs(table: pd.DataFrame, column: str, origin: str) -> None:
     """
     runs = table.drop_duplicates([x for x in (column, "seed") if x in table.columns])
     has_seeds = "seed" not in runs.columns or 1 < runs["seed"].nunique() < len(runs)
-    others = [x for x in runs.columns if x not in (*ROW_COLUMNS, column) and runs[x].nunique() > 1]
+    others = [x for x in runs.columns if x not in (*ROW_COLUMNS, column) and not OF_TRACKER.fullmatch(x)]
     texts = [x for x in others if pd.to_numeric(runs[x], errors="coerce").isna().all()]
-    several = [x for x in texts if runs[x].value_counts().min() > 1]
+    several = [x for x in texts if runs[x].nunique() > 1 and runs[x].value_counts().min() > 1]
     if several and has_seeds and not runs[column].duplicated().any():
         raise UsageError(
             f"{origin}: each name in {column} is of one run ({shown(runs[column].iloc[0])}); say which "

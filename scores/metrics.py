@@ -81,8 +81,9 @@ class Metric:
         better: Which scores are better.
         unit: Of the scores; None where nobody said.
         chance: What guessing scores, in the unit; None where that is not known.
-        margin: The largest difference that is negligible, in the unit; None where nobody named one, and then
+        margin: The largest difference that is negligible, in the unit; None where there is none, and then
             nothing is called equivalent.
+        is_default_margin: Whether it is that of its unit, as nobody named one.
         is_relative: Whether families may differ in scale, as losses of different objectives do, so that what
             is averaged over them are ratios. Every score then has one sign.
         metrics: Those that stand for its tasks.
@@ -95,6 +96,7 @@ class Metric:
     unit: Unit | None = "percent"
     chance: float | None = None
     margin: float | None = None
+    is_default_margin: bool = field(default=False, compare=False)
     is_relative: bool = False
     metrics: tuple[str, ...] = field(default=(), compare=False)
     is_by_name: bool = field(default=False, compare=False)
@@ -163,12 +165,9 @@ def find_metric(
     names = tuple(dict.fromkeys(name for metric in specs for name in _names(benchmark, metric, label)))
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _first_of(declared.chances, names, spec.chance if len(specs) == 1 else None)
-    usual = USUAL_MARGINS.get(unit) if unit else None
-    if spec.margin is not None:
-        usual = spec.margin
-    elif declared.margin is not None and unit in PERCENTAGES:
-        usual = declared.margin
+    usual = declared.margin if spec.margin is None and unit in PERCENTAGES else spec.margin
     margin = _first_of(declared.margins, names, usual)
+    default = USUAL_MARGINS.get(unit) if unit and margin is None else None
     if margin is not None and margin in (*declared.margins.values(), declared.margin):
         _refuse_margin(label, margin, unit, scores)
     is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
@@ -180,7 +179,8 @@ def find_metric(
         better=spec.better or "higher",
         unit=unit,
         chance=chance,
-        margin=margin,
+        margin=default if margin is None else margin,
+        is_default_margin=default is not None,
         is_relative=is_loss and not is_graded_one and _have_one_sign(scores),
         metrics=tuple(specs),
         is_by_name=not is_declared,

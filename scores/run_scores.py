@@ -96,7 +96,10 @@ def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
     text = column.astype(str).str.strip()
     empty = np.flatnonzero(column.isna() | (text == ""))
     if empty.size:
-        raise UsageError(f"{origin}: {_place(column, empty[0])} has no {name}; every row needs one")
+        raise UsageError(
+            f"{origin}: {_place(column, empty[0])} has no {name}; write it in every row (a merged cell has "
+            "it in its first only)"
+        )
     return text
 
 
@@ -145,13 +148,10 @@ def _refuse_second_runs(rows: pd.DataFrame, origin: str, axes: Sequence[str]) ->
     twice = runs[runs.duplicated(key, keep=False)]
     if len(twice):
         first = twice.iloc[0]
-        same = (twice[key] == first[key]).all(axis=1)
-        where = " ".join([first.family, *(f"{name} {first[name]}" for name in axes), first.variant])
-        raise UsageError(
-            f"{origin}: {where} seed {first.seed} has {same.sum()} runs "
-            f"({', '.join(twice[same].run_id)}); a report compares runs of one configuration: "
-            "move the others out of the folder"
-        )
+        same = twice[(twice[key] == first[key]).all(axis=1)].run_id
+        at = " ".join([first.family, *(f"{name} {first[name]}" for name in axes), first.variant])
+        cure = "a report compares runs of one configuration: move the others out of the folder"
+        raise UsageError(f"{origin}: {at} seed {first.seed} has {len(same)} runs ({', '.join(same)}); {cure}")
 
 
 def task_scores(rows: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from scores.rows import ROW_COLUMNS
 
 _NUMBER = r"[-+]?\d*[.,]?\d+%?[*_]*"
 _SPREAD = re.compile(
-    rf"\W*{_NUMBER}\s*(?:(?:±|\+/-|\+-|\$?_?\{{?\\pm)\s*{_NUMBER}\}}?\$?|[(\[]±?\s*{_NUMBER}[)\]])\W*"
+    rf"\W*{_NUMBER}\s*(?:(?:±|\+/-|\+-|\$?_?\{{?\\pm\$?)\s*{_NUMBER}\}}?\$?|[(\[]±?\s*{_NUMBER}[)\]])\W*"
 )
 _OF_SPREAD = re.compile(r"(.+?)[\W_]+(std|sd|std_?dev|sem|ci(95)?)\W*", re.IGNORECASE)
 WHY = (

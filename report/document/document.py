@@ -95,7 +95,8 @@ def write_document(document: Document, folder: Path, name: str = "report") -> Pa
     files |= {f"{FIGURES}/{figure}.png": to_png(plot) for figure, (plot, _) in document.figures.items()}
     files |= {f"{TABLES}/{table}.csv": to_csv(rows) for table, rows in document.tables.items()}
     files[f"{name}.json"] = document.json
-    files[f"{name}.html"] = to_html(document.markdown, document.title, images)
+    apart = f"\n`{TABLES}/` is in the folder of the report, `docs/` is that of ffn-ablations.\n"
+    files[f"{name}.html"] = to_html(document.markdown + apart, document.title, images)
     files[f"{name}.md"] = document.markdown  # last: whoever sees it finds the others
     write_files(folder, files)
     return folder / f"{name}.md"

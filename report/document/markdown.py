@@ -63,11 +63,10 @@ def amount(value: float | None, comparison: Comparison) -> str:
 
 
 def margin(comparison: Comparison) -> str:
-    """Write what counts as negligible, in the scale of a comparison."""
-    if comparison.margin is None:
-        return "none named"
+    """Write what counts as negligible, in the scale of a comparison that has a margin."""
     unit = unit_name(comparison.unit)
-    return f"{comparison.margin:g} {unit.removesuffix('s') if comparison.margin == 1 else unit}".strip()
+    size = f"{comparison.margin:g} {unit.removesuffix('s') if comparison.margin == 1 else unit}".strip()
+    return "the default margin, " * comparison.metric.is_default_margin + size
 
 
 def arrow(outcome: Metric) -> str:

@@ -183,7 +183,8 @@ def _shown(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Comparis
 
 def _handles(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Any]:
     styles, shown = family_styles(analysis.families), _shown(analysis, benchmarks)
-    scopes = [None, *analysis.families] if len(analysis.families) > 1 else list(analysis.families)
+    drawn = {c.family for c in shown if c.estimate is not None}
+    scopes = [scope for scope in (None, *analysis.families) if scope in drawn]
     handles: list[Any] = [
         Line2D([], [], color=styles[s][0], marker=styles[s][1], ms=5, lw=1.4, label=family_label(s))
         for s in scopes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -133,7 +134,9 @@ def source_of_frame(table: pd.DataFrame, request: Request | None = None) -> Sour
 
 
 def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
-    rows, levels = with_settings(normalise_rows(table.table, str(path), axes), axes)
+    rows = normalise_rows(table.table, str(path), axes)
+    repeated = _repeated_at_levels(rows, axes) if "run_id" not in table.table.columns else []
+    rows, levels = with_settings(rows, axes)
     for column in ("variant", "benchmark"):
         names = rows[column].drop_duplicates()
         if (alike := names[names.str.lower().duplicated(keep=False)]).size:
@@ -145,10 +148,21 @@ def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
         title=path.resolve().stem if path.is_dir() else path.stem,
         rows=rows,
         design=design_from(rows),
-        notes=table.notes,
+        notes=(*repeated, *table.notes),
         axes=levels,
         declared=declared_by_columns(table.table, str(path)),
     )
+
+
+def _repeated_at_levels(rows: pd.DataFrame, axes: Sequence[str]) -> list[str]:
+    """Warn of axes at whose levels the same seeds stand, which may be one run scored several times."""
+    runs = rows[["family", "variant", "seed", *axes]].drop_duplicates()
+    return [
+        f"--axis {axis} counts scores of one seed at its levels as runs trained apart; if they are of one "
+        f"run, intervals are far too narrow: write --columns {shlex.quote(f'task={axis}')} instead"
+        for axis in axes
+        if runs.drop(columns=axis).duplicated().any()
+    ]
 
 
 def _read_study(folder: Path) -> Source:

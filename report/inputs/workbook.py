@@ -46,6 +46,7 @@ def read_workbook(path: Path, request: Request) -> pd.DataFrame:
         raise UsageError(f"{path}: no sheet has column names with rows below them")
     if len(tables) > 1:
         _refuse_unsaid(tables, request, path)
+    if len(tables) > 1 or request.sheet is not None:
         tables = {name: table.assign(**{SHEET: name}) for name, table in tables.items()}
     return pd.concat(tables.values()).rename_axis(ROW)
 
@@ -55,9 +56,9 @@ def _table_of(cells: pd.DataFrame) -> pd.DataFrame:
     cells = cells.set_axis(pd.RangeIndex(1, len(cells) + 1)).fillna("")
     is_filled = cells.astype(str) != ""
     cells = cells.loc[is_filled.any(axis=1), is_filled.any(axis=0)]
-    return (
-        cells.iloc[1:].set_axis(list(cells.iloc[0].astype(str).str.strip()), axis=1) if len(cells) else cells
-    )
+    if cells.empty:
+        return cells
+    return cells.iloc[1:].set_axis(list(cells.iloc[0].astype(str).str.strip()), axis=1)
 
 
 def _refuse_unsaid(tables: dict[str, pd.DataFrame], request: Request, path: Path) -> None:

@@ -75,6 +75,7 @@ def _margins(analysis: Analysis) -> str:
     for benchmark in analysis.benchmarks:
         outcome = analysis.metric(benchmark)
         size = "none" if outcome.margin is None else f"{outcome.margin:g} {unit_name(outcome.unit)}".strip()
+        size = "the default margin, " * outcome.is_default_margin + size
         groups.setdefault(size, []).append(str(benchmark))
     return "; ".join(f"{size} on {listed(names)}" for size, names in groups.items())
 

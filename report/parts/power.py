@@ -228,11 +228,13 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
     leading = _primary(analysis, rows)[0]
     if leading.detectable is None or leading.is_at_chance:
         return
-    sentence = f"A{_found(analysis, leading)}"
+    on = f" on {_label(analysis, leading.comparisons[0])}" if len(analysis.primary) > 1 else ""
+    sentence = f"A{_found(analysis, leading, on)}"
     if leading.margin is not None:
         margin = amount(leading.margin, leading.comparisons[0])
         is_seen = leading.detectable <= leading.margin
-        sentence += f"; the margin, {margin}, is " + (
+        default = "default " * leading.comparisons[0].metric.is_default_margin
+        sentence += f"; the {default}margin, {margin}, is " + (
             "not smaller" if is_seen else "smaller, so equivalence is out of reach"
         )
     yield f"{sentence}."

@@ -101,11 +101,11 @@ def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
     for axes, place in zip(grid, places, strict=True):
         _panel(axes, analysis, *place)
     _label_variants(grid[0], analysis)
-    style.add_legend(figure, _handles(analysis))
+    style.add_legend(figure, handles := _handles(analysis, places))
     return figure, (
         f"Dot plots: every seed's score, one row per {analysis.noun}, one panel for each outcome and family: "
         f"{', '.join(map(title, by_standing(analysis)))}; bars are means, the dashed line is the mean of "
-        f"{analysis.baseline}, the dotted one chance"
+        f"{analysis.baseline}{', the dotted one chance' if handles[3:] else ''}"
     )
 
 
@@ -116,7 +116,8 @@ def seeds_panel(analysis: Analysis, benchmark: Benchmark, family: Family) -> sty
         _panel(axes, analysis, benchmark, family)
         _label_variants(axes, analysis)
 
-    return style.Panel(draw, _handles(analysis), _height(analysis, [_title(analysis, benchmark, family)]))
+    place = benchmark, family
+    return style.Panel(draw, _handles(analysis, [place]), _height(analysis, [_title(analysis, *place)]))
 
 
 def _height(analysis: Analysis, titles: Iterable[str]) -> float:
@@ -151,28 +152,34 @@ def _columns(titles: Sequence[str], families: int) -> int:
 
 
 def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family) -> None:
-    limits = _limits(analysis, benchmark, family)
     scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
     colour = style.family_styles(analysis.families)[family][0]
     for place, variant in enumerate(analysis.variants):
         by_seed = scores[scores.variant == variant].sort_values("seed")
         _dots(axes, np.asarray(by_seed.score), place, colour, variant == analysis.baseline)
-    chance = analysis.metric(benchmark).chance
-    if chance is not None and limits[0] <= chance <= limits[1]:
+    if (chance := _drawn_chance(analysis, benchmark, family)) is not None:
         axes.axvline(chance, color=style.GREY, lw=1.1, ls=":", zorder=1)
     axes.set_title(_title(analysis, benchmark, family), fontsize=TITLE)
-    axes.set_xlim(*limits)
+    axes.set_xlim(*_limits(analysis, benchmark, family))
     axes.locator_params(axis="x", nbins=3)
     axes.grid(axis="y", color="#e6e6e6", lw=0.6)
     axes.set_axisbelow(True)
 
 
-def _handles(analysis: Analysis) -> list[Any]:
+def _drawn_chance(analysis: Analysis, benchmark: Benchmark, family: Family) -> float | None:
+    """Return what guessing scores, where that is within a panel."""
+    (low, high), chance = _limits(analysis, benchmark, family), analysis.metric(benchmark).chance
+    return chance if chance is not None and low <= chance <= high else None
+
+
+def _handles(analysis: Analysis, places: Sequence[tuple[Benchmark, Family]]) -> list[Any]:
+    chance = Line2D([], [], color=style.GREY, lw=1.1, ls=":", label="chance")
+    has_chance = any(_drawn_chance(analysis, *place) is not None for place in places)
     return [
         Line2D([], [], color=style.GREY, marker="o", lw=0, ms=4.5, label="a seed"),
         Line2D([], [], color=style.AVERAGE_COLOUR, lw=1.8, label="mean"),
         Line2D([], [], color=style.GREY, lw=0.9, ls="--", label=f"mean of {analysis.baseline}"),
-        Line2D([], [], color=style.GREY, lw=1.1, ls=":", label="chance"),
+        *[chance] * has_chance,
     ]
 
 

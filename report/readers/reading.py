@@ -95,8 +95,5 @@ def _compile(template: str, fields: Sequence[str]) -> re.Pattern[str]:
     except re.error:  # a field is there twice, or is no plain word
         pattern = None
     if pattern is None or "variant" not in pattern.groupindex:
-        raise UsageError(
-            f"--names {template!r} needs {{variant}}, and no field twice; write, such as, "
-            "{variant}-seed{seed}"
-        )
+        raise UsageError(f"--names {template!r} needs {{variant}}, and no field twice: {{variant}}-{{seed}}")
     return pattern

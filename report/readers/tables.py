@@ -14,14 +14,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, first_line, shown, unknown_name
 from report.readers.reading import ONLY_FAMILY, SHOWN, TableOfRows, split_names
 from report.request import DECLARATIONS, NAME, Request
-from scores.exports import refuse_names_of_runs, runs_of_export
+from scores.exports import OF_TRACKER, STEP, refuse_names_of_runs, runs_of_export
 from scores.metrics import is_beside_scores, is_known_score
-from scores.rows import ROW_COLUMNS, some_of, unmark
+from scores.rows import NO_METRIC, ROW_COLUMNS, some_of, unmark
 from scores.spreads import WHY, refuse_spreads
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -29,15 +30,13 @@ ROW = "row"
 """What the index of a table is called whose labels are rows of its file, counted from 1."""
 _NAME_COLUMNS = ("model", "model_name", "method", "name", "run", "run_name")
 """Where a table names its runs, if ``--columns`` does not say it: the first beside seeds, else the last."""
-_BOOKKEEPING = re.compile(
-    r"(.*[./])?(_(step|runtime|timestamp|wandb.*)|(global_)?step|epoch)|created|runtime|unnamed:.*|"
-)
-"""What trackers write beside scores; a column without a name is an index of pandas."""
+_SUMMARY = r"(?i)(grand )?(average|avg|mean|median|std|std\.? ?dev|sd|sem|total|overall)\.?"
+"""What rows below a table are called that sum up the others."""
 _STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)|(is_|has_)?(finished|completed?|succeeded)")
 _FINISHED = r"finished|completed?|success|succeeded|done|terminated|inactive|ok|passed|true|yes"
 _UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
-_OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
-"""A column that holds the scores of one seed, ``seed_1`` or ``blimp seed 1``."""
+_OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run|s)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
+"""A column that holds the scores of one seed, ``seed_1``, ``s1`` or ``blimp seed 1``."""
 _PLACE = ("benchmark", "task", "group", "metric", "head")
 """What one run has several scores of."""
 
@@ -136,14 +135,12 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     table = _finished(_as_text(table), context)
     refuse_spreads(table, request.scores, origin)
     if "score" in table.columns and request.scores:
-        raise context.error(
-            " has a column score, so it has a row for each score; leave out --scores, or write --columns "
-            f"score={request.scores[0]}"
-        )
+        cure = f"leave out --scores, or write --columns score={request.scores[0]}"
+        raise context.error(f" has a column score, so it has a row for each score; {cure}")
     table = _as_melted(table, request.scores)
     if "score" not in table.columns:
         table = _wide_to_long(table, context)
-    table = _identified(table, context)
+    table = _without_summaries(_identified(table, context), context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
     if {"score", "variant"} <= {*table.columns} and not pd.api.types.is_numeric_dtype(table["score"]):
@@ -165,24 +162,21 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if absent := [name for name in flags if name not in table.columns]:
         raise unknown_name(f"column in {flags[absent[0]]}", absent[0], list(table.columns))
     if (named := columns.get("benchmark")) and _is_number(table[named]).all():
-        raise context.error(
-            f": --columns benchmark={named} is to be a column of names, and {named} has numbers; where these "
-            f"are scores, write --scores {shlex.quote(named)}"
-        )
+        raise context.error(f": {named} has numbers, no benchmarks; write --scores {shlex.quote(named)}")
     renames = {theirs: ours for ours, theirs in columns.items()}
     by_key = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis)}
     others = [name for name in table.columns if name not in (*renames, *scores)]
     by_letters = {name: by_key.get(_key(name), name) for name in others}
+    if "seed" not in {*columns, *by_letters.values()}:  # W&B and Hydra write it with its section
+        by_letters |= {name: "seed" for name in others if _key(name) in ("config.seed", "config/seed")}
     replaced = [name for name in others if by_letters[name] in columns]
     table = table.drop(columns=replaced).rename(columns=by_letters | renames)
     if (twice := table.columns[table.columns.duplicated()]).size:
         is_of_spreads = not {"std", "sem", "var"}.isdisjoint(table.iloc[:1].to_numpy().ravel())
         cure = WHY if is_of_spreads else "name each once; pandas does by table.stack().reset_index()"
+        if not twice[0]:
+            raise context.error(" has columns without a name; delete rows above the names, as a title")
         raise context.error(f" has the column {twice[0]!r} twice; {cure}")
-    if "higher_is_better" in table.columns and "lower_is_better" not in table.columns:  # as lm-eval has it
-        truths = table["higher_is_better"].astype(str).str.strip().str.lower()
-        opposites = {"true": "false", "yes": "no", "1": "0", "false": "true", "no": "yes", "0": "1"}
-        table = table.assign(lower_is_better=truths.replace(opposites))
     return table
 
 
@@ -233,6 +227,8 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     of_seeds = [x for x in context.request.scores or table.columns if _OF_SEED.fullmatch(x)]
     if "seed" in table.columns or len(of_seeds) < len(context.request.scores):
         of_seeds = []
+    unread = {*_told(table, context)} - {*of_seeds} if of_seeds else ()
+    context.note("not read as scores", [x for x in table if x in unread and _is_number(table[x]).any()])
     scores = of_seeds or list(context.request.scores) or _score_columns(table, context)
     if not scores:
         return table  # which lacks its scores, as is told next
@@ -242,6 +238,8 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     fields = long["column"].str.extract(_OF_SEED if of_seeds else "(?P<benchmark>.*)").dropna(axis=1)
     if "benchmark" in others:
         fields = fields.rename(columns={"benchmark": "metric"})
+    elif "benchmark" not in fields:
+        fields["benchmark"] = long["sheet"] if "sheet" in others else NO_METRIC
     if "metric" in {*others} & {*fields.columns}:
         raise context.error(f" has benchmark and metric; write --columns score={shlex.quote(scores[0])}")
     return (
@@ -251,9 +249,14 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     )
 
 
+def _told(table: pd.DataFrame, context: _Context) -> list[str]:
+    """Name the columns that neither rows have nor trackers write of every run."""
+    known = {*map(_key, (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis)), *_NAME_COLUMNS}
+    return [x for x in table.columns if _key(x) not in known and not OF_TRACKER.fullmatch(x)]
+
+
 def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
-    no_scores = {_key(name) for name in (*ROW_COLUMNS, *DECLARATIONS, *context.request.axis, *_NAME_COLUMNS)}
-    others = [x for x in table.columns if _key(x) not in no_scores and not _BOOKKEEPING.fullmatch(_key(x))]
+    others = [x for x in _told(table, context) if not STEP.fullmatch(x)]
     is_known = {x: is_known_score(x) for x in others}
     has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
     numeric = [x for x in others if _is_number(table[x]).any() or (is_known[x] and has_figures[x])]
@@ -288,9 +291,8 @@ def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if template is None:
         if name_column != NAME and "variant" not in table.columns and "seed" not in fields.columns:
             refuse_names_of_runs(table, name_column, context.origin)
-        is_of_both = "seed" in fields.columns and "seed" in table.columns
-        if is_of_both and (_numbers(fields["seed"]).to_numpy() != _numbers(table["seed"]).to_numpy()).any():
-            fields = pd.DataFrame({"variant": names})  # `gelu-s2` may be of size 2
+        if "seed" in fields.columns:
+            fields = _unless_contradicted(fields, names, table, context)
         fields = fields[[name for name in fields.columns if name not in table.columns]]
         context.notes.extend([note] if "seed" in fields.columns else [])
         others = [x for x in table.columns if _key(x) in _NAME_COLUMNS and x != name_column]
@@ -299,6 +301,27 @@ def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         )
     others = table.drop(columns=[*{*fields.columns} & {*table.columns}, name_column])
     return _numbered(pd.concat([fields.set_axis(table.index), others], axis=1), context)
+
+
+def _unless_contradicted(
+    fields: pd.DataFrame, names: list[str], table: pd.DataFrame, context: _Context
+) -> pd.DataFrame:
+    """Warn of runs that columns call otherwise than their names; `gelu-s2` at several seeds is a variant."""
+    is_other: dict[str, np.ndarray] = {}
+    if "seed" in table.columns:
+        is_other["seed"] = _numbers(fields["seed"]).to_numpy() != _numbers(table["seed"]).to_numpy()
+        if is_other["seed"].any() and table["seed"].groupby(names).nunique().max() > 1:
+            return pd.DataFrame({"variant": names})
+    variants = fields["variant"].str.lower().to_numpy()
+    for column in _told(table, context) if "variant" not in table.columns else ():
+        texts = table[column].astype(str).str.strip().str.lower()
+        if {*texts} <= {*variants}:
+            is_other[column] = texts.to_numpy() != variants
+    for column, others in is_other.items():
+        runs = [f"{names[place]} ({table[column].iloc[place]})" for place in np.flatnonzero(others)]
+        counted = "column" if column == "seed" else "name"
+        context.note(f"names of runs and {column} contradict each other, and the {counted} counts", runs)
+    return fields
 
 
 def _name_column(table: pd.DataFrame, request: Request) -> str | None:
@@ -313,42 +336,42 @@ def _name_column(table: pd.DataFrame, request: Request) -> str | None:
 def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     """Number the runs of a variant where nothing says their seeds."""
     if "variant" not in table.columns:
-        texts = [x for x in table.columns if x not in ROW_COLUMNS and not _is_number(table[x]).any()]
+        texts = [x for x in _told(table, context) if not _is_number(table[x]).any()]
         if not texts and "score" not in table.columns:
             return table  # which lacks more, as is told next
         if not texts:
-            raise context.error(
-                " has no column variant, and no other that names what is compared; add one, or say which it "
-                "is: --columns variant=COLUMN"
-            )
-        raise context.error(
-            f" has no column variant; say which it is, such as --columns variant={shlex.quote(texts[0])}: "
-            f"there are {some_of(texts, SHOWN)}"
-        )
+            raise context.error(" has no column variant; add one, or name it: --columns variant=COLUMN")
+        cure = f"such as --columns variant={shlex.quote(texts[0])}: there are {some_of(texts, SHOWN)}"
+        raise context.error(f" has no column variant; say which it is, {cure}")
+    runs = ("family", "variant", "seed", *context.request.axis)
+    groups = [x for x in (*runs, *_PLACE) if x in table.columns]
+    _refuse_unread_places(table, groups, context)
     if "seed" in table.columns:
         return table
-    groups = [x for x in ("family", "variant", *_PLACE) if x in table.columns]
-    _refuse_unread_places(table, groups, context)
     number = table.groupby(groups, sort=False).cumcount() + 1
-    context.notes.append(
-        "no column says seeds, and no name as --names {variant}-seed{seed} would: scores of one variant and "
-        "task count as runs in their order, unpaired"
-    )
+    context.notes.append("no column says seeds, nor do names: scores of a task count as runs in their order")
     return table.assign(seed=number.astype(str))
 
 
 def _refuse_unread_places(table: pd.DataFrame, groups: list[str], context: _Context) -> None:
     """Refuse rows of which a column that is not read, as ``dataset``, has each value once in every arm."""
     num_rows = table.groupby(groups).size().max()
-    read = {*ROW_COLUMNS, *DECLARATIONS, *context.request.axis, *_NAME_COLUMNS, ""}
-    unread = [
-        x for x in table.columns if read.isdisjoint((x, _key(x))) and table[x].nunique() == num_rows > 1
-    ]
+    unread = [x for x in _told(table, context) if table[x].nunique() == num_rows > 1]
     if apart := [x for x in unread if not table.duplicated([*groups, x]).any()]:
+        what, others = ("run", "benchmark") if "seed" in groups else ("variant", "seed, benchmark")
         raise context.error(
-            f": rows of one variant differ in {apart[0]}, and nothing says what it is; write --columns "
-            f"{shlex.quote(f'task={apart[0]}')} (or seed, benchmark), or leave the column out"
+            f": rows of one {what} differ in {apart[0]}, and nothing says what it is; write --columns "
+            f"{shlex.quote(f'task={apart[0]}')} (or {others}), or leave the column out"
         )
+
+
+def _without_summaries(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Leave out rows whose variant or seed is called as what sums up the others."""
+    names = table.reindex(columns=["variant", "seed"]).astype(str).apply(lambda column: column.str.strip())
+    is_summary = names.apply(lambda column: column.str.fullmatch(_SUMMARY))
+    text = "left out, as a summary of other rows and no run (rename what is none)"
+    context.note(text, names[is_summary].stack().dropna())
+    return table[~is_summary.any(axis=1)]
 
 
 def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:

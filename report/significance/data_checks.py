@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
 from base.printing import first_few
-from report.significance.axes import Benchmark, Level
+from report.significance.axes import Level
 from report.statistics.welch import NO_SPREAD
-from scores.metrics import Metric
 from scores.rows import RunKey, run_name
-from scores.suites import HELD_OUT, is_percentage, unit_of
+from scores.suites import HELD_OUT, is_percentage
 
 RUN = ["family", "variant", "seed"]
 SCORE = ["benchmark", "task", "metric", "head"]
@@ -59,9 +59,7 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
         notes.append(f"repeated rows, counted once: {_names(map(_row_name, _rows(rows[same])))}")
     if in_conflict.any():
         names = dict.fromkeys(map(_row_name, _rows(rows[in_conflict])))
-        notes.append(
-            f"duplicates with different scores, all left out (--axis tells them apart): {_names(names)}"
-        )
+        notes.append(f"duplicates with different scores, all left out: {_names(names)}")
     return rows[~same & ~in_conflict].reset_index(drop=True), notes
 
 
@@ -126,46 +124,34 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     return dict(sorted(equal_runs.items()))
 
 
+def gravest_first(*notes: str) -> tuple[str, ...]:
+    """Put warnings of what may be counted falsely first, then of lost data, and last how names were read."""
+    gravest = (
+        "far too narrow|contradict each other",
+        "left out|not scored|counted once",
+        "^(?!.*(by the name|read))",
+    )
+    return tuple(sorted(notes, key=lambda note: [not re.search(pattern, note) for pattern in gravest]))
+
+
 def notes_on_scores(
     rows: pd.DataFrame,
-    tasks: pd.DataFrame,
     runs: pd.DataFrame,
     runs_of_all: pd.DataFrame,
-    metrics: Mapping[Benchmark, Metric],
     baseline: Level,
 ) -> Iterator[str]:
     """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
 
     Args:
         rows: What ``clean_rows`` returns.
-        tasks: What ``comparable_scores`` returns of them.
-        runs: What ``mean_scores`` returns of these: one score a run and benchmark.
+        runs: What ``mean_scores`` returns of them: one score a run and benchmark.
         runs_of_all: Those of them that every variant was to have.
-        metrics: What the scores of each benchmark are.
         baseline: The variant that all others are compared with.
     """
-    yield from range_notes(tasks, metrics)
     yield from balance_notes(runs_of_all, baseline)
     yield from outlier_notes(find_outliers(runs))
     yield from item_notes(rows)
     yield from flat_notes(runs)
-
-
-def range_notes(tasks: pd.DataFrame, metrics: Mapping[Benchmark, Metric]) -> list[str]:
-    """Point out percentages that are none.
-
-    Args:
-        tasks: What ``comparable_scores`` returns.
-        metrics: What the scores of each benchmark are.
-    """
-    doubtful = tasks[(tasks.score < 0) | (tasks.score > 100)]
-    is_percent = np.array([metrics[name].is_percentage for name in doubtful["benchmark"]], bool)
-    is_correlation = np.array([unit_of(metric) == "correlation" for metric in doubtful["metric"]], bool)
-    outside = doubtful[is_percent & ~(is_correlation & doubtful.score.between(-100, 100).to_numpy())]
-    if outside.empty:
-        return []
-    names = [f"{_row_name(row)} ({row.score:g})" for row in _rows(outside)]
-    return [f"scores outside 0 to 100 percent: {_names(names)}"]
 
 
 def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
@@ -176,24 +162,19 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
         baseline: The variant that all others are compared with.
     """
     counts = scores.groupby(["benchmark", *ARM]).size().to_dict()
-    single: dict[str, list[str]] = {}
-    uneven: dict[str, list[str]] = {}
+    notes: dict[str, dict[str, list[str]]] = {}
     for (benchmark, family, variant), n in counts.items():
         base = counts.get((benchmark, family, baseline), 0)
         if n == 1:
-            single.setdefault(f"{family} {variant}", []).append(str(benchmark))
+            text, arm = "one run only, so nothing can be inferred", f"{family} {variant}"
         elif base > 1 and n != base:
-            uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(str(benchmark))
-    notes = []
-    if single:
-        notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
-    if uneven:
-        notes.append(f"runs that differ in number from {baseline}'s: {_names(_with_benchmarks(uneven))}")
-    return notes
-
-
-def _with_benchmarks(arms: dict[str, list[str]]) -> list[str]:
-    return [f"{name} ({', '.join(benchmarks)})" for name, benchmarks in arms.items()]
+            text = f"runs that differ in number from {baseline}'s"
+            arm = f"{family} {variant} {n} against {base}"
+        else:
+            continue
+        notes.setdefault(text, {}).setdefault(arm, []).append(str(benchmark))
+    where = {text: [f"{arm} ({', '.join(x)})" for arm, x in arms.items()] for text, arms in notes.items()}
+    return [f"{text}: {_names(names)}" for text, names in sorted(where.items())]
 
 
 def flat_notes(scores: pd.DataFrame) -> list[str]:

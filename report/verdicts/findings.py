@@ -286,16 +286,18 @@ def place(findings: Findings, benchmark: Benchmark) -> str:
 
 
 def tally(findings: Findings, benchmark: Benchmark) -> str:
-    """Count the verdicts on a metric, averaged over families where it can be; empty without claims on it.
+    """Count the verdicts on a metric: on average, or of all families without one; empty without claims.
 
     For instance ``none better, 2 worse, 1 undecided``.
     """
-    comparisons = findings.of(benchmark, findings.scopes(benchmark)[0])
+    is_averaged = findings.scopes(benchmark)[0] is None
+    of_metric = (c for c in findings.comparisons if c.benchmark == benchmark)
+    comparisons = [c for c in of_metric if c.family is None or not is_averaged]
     words = Counter(verdict_word(c) for c in comparisons if c.is_primary)
     if not words:
         return ""
-    first = [f"{words.pop(word, 'none')} {word}" for word in ("better", "worse")]
-    return ", ".join([*first, *(f"{number} {word}" for word, number in words.most_common())])
+    sides = [f"{words.pop(word, 'none')} {word}" for word in ("better", "worse")]
+    return ", ".join([*sides, *(f"{number} {word}" for word, number in words.most_common())])
 
 
 def can_tell(findings: Findings, benchmark: Benchmark) -> bool:

@@ -20,7 +20,7 @@ def source(tmp_path: Path, text: str, **request: Any) -> Source:
     ("cell", "is_mean"),
     [
         *((cell, True) for cell in ("45.2 ± 0.7", "45.2±.7", "45.2 +/- 0.7", "45.2 (0.7)", "45.2% ± 0.7%")),
-        *((cell, True) for cell in (r"$45.2_{\pm 0.7}$", r"$45.2 \pm 0.7$", "**45.2** ± 0.7", "45.2 (±0.7)")),
+        *((cell, True) for cell in (r"$45.2_{\pm 0.7}$", r"45.2 $\pm$ 0.7", "**45.2** ± 0.7", "45.2 (±0.7)")),
         *((cell, False) for cell in ("45.2*", "45.2pts", "~45", "45 (best) 3")),
     ],
 )

@@ -222,7 +222,7 @@ def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
 def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(with_losses: Analysis):
     figure, alt = draw_forests(with_losses)
     loss, blimp = figure.axes
-    assert titles_of(figure)[0] == "held-out loss\n2 better, none worse"
+    assert titles_of(figure)[0] == "held-out loss\n3 better, none worse, 1\nnot estimable"
     assert loss.get_xlabel() == "difference to gelu\n(nats)\n← better"
     assert blimp.get_xlabel().endswith("points)\nbetter →")
     rows = with_losses.source.rows

@@ -6,12 +6,7 @@ import pytest
 from scipy import stats
 
 from report.significance import data_checks
-from report.significance.axes import Benchmark
-from report.significance.comparison import metrics
-from report.significance.factor import Relabelling
-from scores.metrics import Declared
-from scores.run_scores import comparable_scores, normalise_rows, run_scores
-from tests.cases import listed
+from scores.run_scores import normalise_rows, run_scores
 from tests.unit.report.studies import compare, table
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
@@ -42,18 +37,8 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
     assert found == [("a", 1, 50.0), ("a", 2, 51.0), ("b", 2, 54.0)]
     assert notes == [
         "repeated rows, counted once: f a seed 1 blimp x",
-        "duplicates with different scores, all left out (--axis tells them apart): f b seed 1 blimp x",
+        "duplicates with different scores, all left out: f b seed 1 blimp x",
     ]
-
-
-@pytest.mark.parametrize(("metric", "scores", "said"), listed(__file__, "ranges"))
-def test_ranges(metric: str, scores: list[float], said: str | None):
-    rows = pd.DataFrame([("f", "a", seed, "x", metric, s) for seed, s in enumerate(scores, start=1)],
-                        columns=["family", "variant", "seed", "benchmark", "metric", "score"])  # fmt: skip
-    rows = normalise_rows(rows)
-    tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
-    known = metrics(tasks, Declared(), [Benchmark("x")])
-    assert data_checks.range_notes(tasks, known) == ([said] if said else [])
 
 
 def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
@@ -179,3 +164,8 @@ def test_equal_runs_of_one_model_are_one_where_that_is_no_chance(scores, arms, m
     cleaned, notes = data_checks.clean_rows(rows_of_runs(scores, arms, metric))
     assert sorted(cleaned.seed.unique()) == [x for x in range(len(scores)) if x not in lost]
     assert [said in note for note in notes] == [True] * (said is not None)
+
+
+def test_lost_data_is_told_before_how_names_were_read():
+    notes = ("not read as scores: lr", "far from the others", "left out: x", "--axis a: far too narrow")
+    assert data_checks.gravest_first(*notes) == notes[::-1]
