@@ -67,9 +67,7 @@ JACOBI_KAN = KANLayer(
 )
 HERMITE_KAN = KANLayer(
     reference="HermiteKAN, Boris-73-TA/OrthogPolyKANs 2024",
-    options={
-        "degree": Option(default=4, minimum=1, maximum=30, help="highest degree of the polynomials"),
-    },
+    options={"degree": Option(default=4, minimum=1, maximum=30, help="highest degree of the polynomials")},
 )
 SINE_KAN = KANLayer(
     reference="SineKAN, Reinhardt et al. 2024, arXiv:2407.04149; ereinha/SineKAN",

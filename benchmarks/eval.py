@@ -33,12 +33,7 @@ import pandas as pd
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.data_files import read_rows
 from eval.memory import Budget

@@ -206,7 +206,7 @@ def measure(study: Path, rounds: int) -> None:
         {
             "statistics": lambda: compare_with_baseline(
                 ArmTable.of_scores(of_benchmark, benchmark), "gelu", others, Inference()
-            ),
+            )
         },
         rounds,
     )

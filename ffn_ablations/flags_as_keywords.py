@@ -105,10 +105,7 @@ def _key(name: str) -> str:
 
 
 def _flat(
-    keywords: Mapping[str, Any],
-    paths: Mapping[str, FieldPath],
-    section: str = "",
-    others: Iterable[str] = (),
+    keywords: Mapping[str, Any], paths: Mapping[str, FieldPath], section: str = "", others: Iterable[str] = ()
 ) -> Iterator[tuple[str, Any]]:
     """List settings by their whole names, those in mappings of sections too."""
     for keyword, value in keywords.items():

@@ -22,12 +22,7 @@ from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
-from ffn_ablations.flags_as_keywords import (
-    brief_in_notebooks,
-    one_line_errors,
-    read_keywords,
-    typed_values,
-)
+from ffn_ablations.flags_as_keywords import brief_in_notebooks, one_line_errors, read_keywords, typed_values
 from ffn_ablations.own_values import ffn_settings, text_settings
 from ffn_ablations.runs import Run, Runs, as_runs
 from ffn_variants.spec import FFNSpec

@@ -18,14 +18,7 @@ from base.errors import UsageError, unknown_name
 from base.run.folder_names import REPORT_NAME
 from report.analysis import Analysis
 from report.compute import analyse
-from report.document.document import (
-    Document,
-    Drawing,
-    refuse_file,
-    shown_path,
-    write_document,
-    write_files,
-)
+from report.document.document import Document, Drawing, refuse_file, shown_path, write_document, write_files
 from report.figures.forest import forest_panel
 from report.figures.style import STYLE, Panel, settle
 from report.inputs.sources import read_source

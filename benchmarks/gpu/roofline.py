@@ -99,10 +99,7 @@ NAMES = (
     (OPTIMIZER, re.compile(r"adam|adafactor|foreach|vector_norm|optimizer|clip_grad", re.IGNORECASE)),
     (ATTENTION, re.compile(r"attention|flash|flex|varlen|\bb?addbmm|::bmm", re.IGNORECASE)),
     (SOFTMAX, re.compile(r"softmax|probabilities|cross_entropy|nll_loss", re.IGNORECASE)),
-    (
-        FFN,
-        re.compile(r"basis|feature|slope|gelu|silu|relu|threshold|swish|elementwise", re.IGNORECASE),
-    ),
+    (FFN, re.compile(r"basis|feature|slope|gelu|silu|relu|threshold|swish|elementwise", re.IGNORECASE)),
 )
 PRODUCTS = re.compile(r"(^|::)(mm|addmm|addmm_|_addmm_activation|matmul|linear)(\.|$)")
 

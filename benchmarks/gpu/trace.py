@@ -229,13 +229,7 @@ class Trace(TorchDispatchMode):
         return out
 
     def _record_launch(
-        self,
-        name: str,
-        inputs: list[Tensor],
-        outputs: list[Tensor],
-        num_bytes: int,
-        flops: int,
-        site: str,
+        self, name: str, inputs: list[Tensor], outputs: list[Tensor], num_bytes: int, flops: int, site: str
     ) -> None:
         self.launches.append(
             Launch(

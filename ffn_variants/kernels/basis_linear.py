@@ -203,12 +203,7 @@ def _values(x: Tensor, weight: Tensor, basis: Basis, constants: Sequence[Tensor]
 
 
 def _gradients(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    basis: Basis,
-    constants: Sequence[Tensor],
-    needs: Sequence[bool],
+    grad: Tensor, x: Tensor, weight: Tensor, basis: Basis, constants: Sequence[Tensor], needs: Sequence[bool]
 ) -> list[Tensor | None]:
     """Those of x, of the weights and of the constants, as needed, from (N, O) of the result."""
     # One buffer of (block, K, I) numbers serves twice: for the features, which the gradient of the weights is

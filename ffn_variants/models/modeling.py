@@ -34,9 +34,7 @@ from transformers import (
     T5ForSequenceClassification,
     T5Model,
 )
-from transformers import (
-    initialization as init,
-)
+from transformers import initialization as init
 from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
 from transformers.utils.generic import can_return_tuple

@@ -355,14 +355,8 @@ def _polycom(function: Function, formula: str) -> FFNSpec:
 
 
 POLYCOM_SPECS = (
-    _polycom(
-        polyrelu,
-        "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer",
-    ),
-    _polycom(
-        polynorm,
-        "a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3), n divides by the RMS over F; a of a layer",
-    ),
+    _polycom(polyrelu, "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer"),
+    _polycom(polynorm, "a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3), n divides by the RMS over F; a of a layer"),
 )
 
 

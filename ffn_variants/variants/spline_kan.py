@@ -55,11 +55,7 @@ class FeatureSplines(SplineLayer):
     knot_range = KNOT_RANGE
 
     def __init__(
-        self,
-        num_features: int,
-        num_knots: int = 10,
-        splines: str = "dense",
-        initialisation: str = "scaled",
+        self, num_features: int, num_knots: int = 10, splines: str = "dense", initialisation: str = "scaled"
     ):
         super().__init__()
         low, high = self.knot_range

@@ -14,13 +14,7 @@ from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
 from report.inputs.logged_runs import SUMMARY, read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
-from report.inputs.study_checks import (
-    FailedRun,
-    failed_notes,
-    failed_runs,
-    protocol_notes,
-    source_notes,
-)
+from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, protocol_notes, source_notes
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.inputs.workbook import SUFFIX as EXCEL
 from report.inputs.workbook import read_workbook

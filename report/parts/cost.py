@@ -78,11 +78,7 @@ def compute(analysis: Analysis) -> Cost | None:
     if arms.empty or arms[MEASURED].isna().all(axis=None):
         return None
     trained = {x.run_id: x for runs in (*analysis.source.stages.values(), analysis.facts) for x in runs}
-    return Cost(
-        arms=arms,
-        num_runs=len(trained),
-        hours=sum(x.train_hours or 0.0 for x in trained.values()),
-    )
+    return Cost(arms=arms, num_runs=len(trained), hours=sum(x.train_hours or 0.0 for x in trained.values()))
 
 
 def _arms(analysis: Analysis) -> Iterator[dict[str, Any]]:

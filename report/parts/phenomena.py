@@ -115,10 +115,7 @@ def section(analysis: Analysis, differences: Differences, page: Page) -> Section
     names, folds = figure_names("heat-map", analysis.benchmarks), []
     for benchmark, comparisons in differences.items():
         unit = unit_name(analysis.metric(benchmark).unit) or "its own unit"
-        body = [
-            page.figure(names[benchmark]),
-            _differences(comparisons),
-        ]
+        body = [page.figure(names[benchmark]), _differences(comparisons)]
         folds.append(details(f"{title(benchmark)}: differences in {unit}", "\n\n".join(filter(None, body))))
     folds += [fold for benchmark in _with_tasks(analysis) for fold in _tasks(analysis, benchmark)]
     average = f", averaged over {analysis.strata}" if len(analysis.families) > 1 else ""

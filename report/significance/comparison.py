@@ -288,10 +288,7 @@ def _equivalence_of(result: Welch, margin: float) -> float:
 
 
 def compare_with_baseline(
-    arms: ArmTable,
-    baseline: Level,
-    variants: Sequence[Level],
-    inference: Inference,
+    arms: ArmTable, baseline: Level, variants: Sequence[Level], inference: Inference
 ) -> list[Comparison]:
     """Compare every variant with the baseline in every scope, each by itself, without any correction.
 

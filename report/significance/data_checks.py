@@ -135,10 +135,7 @@ def gravest_first(*notes: str) -> tuple[str, ...]:
 
 
 def notes_on_scores(
-    rows: pd.DataFrame,
-    runs: pd.DataFrame,
-    runs_of_all: pd.DataFrame,
-    baseline: Level,
+    rows: pd.DataFrame, runs: pd.DataFrame, runs_of_all: pd.DataFrame, baseline: Level
 ) -> Iterator[str]:
     """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
 

@@ -306,12 +306,7 @@ def _root(correlation: np.ndarray) -> np.ndarray:
     return root / np.maximum(np.sqrt((root**2).sum(1, keepdims=True)), 1e-9)
 
 
-def _studentized(
-    cells: Cells,
-    sums: np.ndarray,
-    about_mean: np.ndarray,
-    added: np.ndarray,
-) -> Draws:
+def _studentized(cells: Cells, sums: np.ndarray, about_mean: np.ndarray, added: np.ndarray) -> Draws:
     """Judge every comparison of every study.
 
     Args:

@@ -231,11 +231,7 @@ def _unlikeness(variances: np.ndarray, df: np.ndarray) -> np.ndarray:
 
 
 def equivalence_p(
-    estimate: ArrayLike,
-    standard_error: ArrayLike,
-    df: ArrayLike,
-    margin: float,
-    regret: ArrayLike = 0.0,
+    estimate: ArrayLike, standard_error: ArrayLike, df: ArrayLike, margin: float, regret: ArrayLike = 0.0
 ) -> np.ndarray:
     """Return the larger p of the tests that the difference is above -margin and below +margin.
 

@@ -234,8 +234,7 @@ def test_one_number_is_a_seed_and_not_how_many(text: str, capsys: pytest.Capture
 
 # Checks of a run before anything is built.
 @pytest.mark.parametrize(
-    ("warmup", "steps", "share"),
-    [(50, 6, "10%"), (7, 7, "86%"), (6, 7, None), (0, 1, None), (0.05, 1, "0%")],
+    ("warmup", "steps", "share"), [(50, 6, "10%"), (7, 7, "86%"), (6, 7, None), (0, 1, None), (0.05, 1, "0%")]
 )
 def test_a_warm_up_that_outlasts_the_run_is_refused(warmup, steps, share):
     """The last rate by torch's own scheduler, too."""
