@@ -152,7 +152,24 @@ def _source_of_runs(runs: Runs, frame: pd.DataFrame, request: Request) -> Source
         settings.setting(run.family, tuple((axis, run.places[axis]) for axis in source.axes)) for run in runs
     ]
     facts = (replace(run.facts, family=family) for run, family in zip(runs, families, strict=True))
-    return replace(source, facts=tuple(facts))
+    return replace(source, facts=tuple(facts), notes=(*_other_training(runs, source.axes), *source.notes))
+
+
+def _other_training(runs: Runs, axes: Iterable[str]) -> list[str]:
+    """Say in which fields of text and training runs of one family differ, beside their study's axes."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        config = run.config
+        fields = {
+            f"{part}.{name}": value for part in ("data", "optim") for name, value in config[part].items()
+        }
+        for name, value in (fields | {"train.batch_size": config["train"]["batch_size"]}).items():
+            values.setdefault((run.family, name), set()).add(shown_briefly(value))
+    return [
+        f"the runs of {family} differ in {name} ({', '.join(sorted(some)[:4])}), which may be the difference"
+        for (family, name), some in values.items()
+        if len(some) > 1 and name not in axes
+    ]
 
 
 def _cell(value: Any) -> str:

@@ -14,6 +14,7 @@ from report.document.markdown import difference, family_label, p_value, records_
 from report.part import Page, Part, Section
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
 from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons
+from report.statistics.power import FEWEST_RUNS
 from report.verdicts.findings import named, place, verdict_word
 from scores.rows import run_name
 
@@ -41,6 +42,11 @@ class Sensitivity:
     def gains(self) -> bool:
         """Whether nothing is shown, and would be without some run."""
         return bool(self.changed) and self.comparison.verdict not in SHOWN
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether something is shown, and an arm of two runs cannot spare one."""
+        return self.comparison.verdict in SHOWN and self.comparison.fewest_runs == FEWEST_RUNS
 
 
 def sensitivities(claims: MultipleComparisons, comparisons: Sequence[Comparison]) -> list[Sensitivity]:
@@ -127,12 +133,18 @@ def checks(analysis: Analysis, results: Sensitivities) -> Iterable[str]:
         yield f"Not robust to leaving one run out: {lost}."
     if gained:
         yield f"Shown only without one run: {gained}."
-    if results and not lost and not gained:
+    unknown = [named(analysis, x.comparison) for x in results if x.is_unknown]
+    if unknown:
+        told = first_few(unknown, NAMED)
+        yield f"Of two runs none can be left out, so whether one decides is not known: {told}."
+    elif results and not lost and not gained:
         yield f"Every verdict is robust to leaving any one {'main ' * analysis.is_tuned}run out."
 
 
 def _summary(results: Sensitivities) -> str:
     lost, gained = sum(x.loses for x in results), sum(x.gains for x in results)
+    if unknown := sum(x.is_unknown for x in results):
+        return f"of {unknown} of {len(results)} verdicts not known, as an arm has two runs"
     if not lost and not gained:
         return "every verdict holds without any one run"
     return f"{lost} of {len(results)} verdicts are lost without some run, {gained} more would be shown"
@@ -160,6 +172,8 @@ def _range(x: Sensitivity) -> str:
 
 
 def _changes(x: Sensitivity) -> str:
+    if x.is_unknown:
+        return "not known: an arm has two runs"
     if not x.changed:
         return f"holds in all {x.num_left_out}"
     word = verdict_word(x.changed[0][1])

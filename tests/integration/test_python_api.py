@@ -252,6 +252,12 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
             call()
 
 
+def test_runs_of_other_training_are_told_of(runs: ffa.Runs, tmp_path: Path) -> None:
+    other = ffa.train(CONFIG, ffn="relu", max_steps=1, runs_dir=tmp_path)
+    assert "differ in optim.max_steps" in repr(ffa.compare(runs + other))
+    assert "differ in" not in repr(ffa.compare(runs))
+
+
 def test_learning_curves_are_drawn_and_saved(runs: ffa.Runs, tmp_path: Path) -> None:
     axes = runs.plot()
     for line, run in zip(axes.lines, runs, strict=True):

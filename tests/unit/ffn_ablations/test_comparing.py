@@ -175,7 +175,7 @@ def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.C
         (lambda scores: scores.iloc[:0], "the data frame: holds no rows"),
         (lambda scores: scores.assign(score=float("nan")), "score 'nan' in data row 1 is not a number"),
         (lambda scores: scores.assign(seed="one"), "seed 'one' in data row 1 is not a number"),
-        (lambda scores: scores.assign(variant="gelu"), "no score of gelu is left to compare; duplicates"),
+        (lambda scores: scores.assign(variant="gelu"), "no score of gelu is left; duplicates"),
         (lambda scores: pd.concat([scores] * 2, axis=1), "has the column 'family' twice"),
         (lambda _: 3, "3 holds no scores: give a data frame"),
         (lambda _: "nowhere.csv", "nowhere.csv does not exist"),
@@ -248,3 +248,11 @@ def test_comparing_needs_no_torch_and_importing_takes_no_time():
 def test_axes_of_runs_are_those_that_all_of_them_have():
     runs = [SimpleNamespace(places={"size": "1M", "depth": "2"}), SimpleNamespace(places={"size": "2M"})]
     assert Runs(runs).axes == ("size",)  # type: ignore[arg-type]
+
+
+def test_of_two_runs_none_is_left_out() -> None:
+    losses = {"gelu": 3.0, "swish": 3.5, "relu": 3.0}
+    rows = [(name, seed, loss + 0.01 * seed) for name, loss in losses.items() for seed in (1, 2)]
+    card = repr(ffa.compare(pd.DataFrame(rows, columns=["variant", "seed", "val_loss"])))
+    assert "whether one decides is not known: `swish`" in card
+    assert "robust" not in card

@@ -212,10 +212,8 @@ def test_columns_of_a_table_are_axes_where_that_is_asked_for(found: Analysis, tm
     own = {(str(c.contrast), c.family): c.estimate for c in of_table.comparisons}
     of_losses = [c for c in found.comparisons if c.benchmark == LOSS]
     assert own == pytest.approx({(str(c.contrast), c.family): c.estimate for c in of_losses})
-    with pytest.raises(UsageError, match=r"no score of \S+ is left to compare; duplicates .* --axis COLUMN"):
+    with pytest.raises(UsageError, match=r"rows of one run differ in size, .* --columns task=size"):
         analysed(tmp_path / "scores.csv")
-    with pytest.raises(UsageError, match="unknown factor"):
-        analysed(tmp_path / "scores.csv", factor="size")
 
 
 def test_losses_of_two_families_have_no_average_and_one_sentence(found: Analysis):
