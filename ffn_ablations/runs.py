@@ -168,6 +168,10 @@ class Run:
     def __add__(self, other: Run | Iterable[Run]) -> Runs:
         return Runs([self]) + other
 
+    def __fspath__(self) -> str:
+        """Return the folder of its model, which ``from_pretrained`` of transformers takes."""
+        return os.fspath(model_folder(self.folder))
+
     def __getattr__(self, name: str) -> Any:
         offered = ", ".join(each for each in dir(self) if not each.startswith("_"))
         raise AttributeError(f"a run has no {name}, but {offered}; load() gives model and tokenizer")
@@ -186,8 +190,8 @@ _COLUMNS = ("family", "variant", "seed", "loss", "parameters")
 class Runs(list[Run]):
     """Several runs: a list that shows itself, and has what its ``frame`` has, such as ``runs.groupby``.
 
-    ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant, ``runs[["gelu", "swish"]]`` of two, and
-    ``runs[runs.loss < 3]`` those with such a loss.
+    ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant, ``runs[["gelu", "swish"]]`` of two,
+    ``runs[runs.loss < 3]`` those with such a loss, and ``runs["loss"]`` a column of the frame.
     """
 
     @property
@@ -233,6 +237,8 @@ class Runs(list[Run]):
         if isinstance(key, list | pd.Series | np.ndarray):
             if len(key) == len(self) and all(isinstance(each, bool | np.bool_) for each in key):
                 return Runs(compress(self, key))
+            if {*key} <= {*self.frame.columns}:
+                return self.frame[list(key)]
             return Runs(run for each in key for run in as_runs(self[each]))
         if isinstance(key, tuple):
             if found := self.where(**dict(zip(("variant", "seed"), key, strict=False))):
@@ -241,6 +247,8 @@ class Runs(list[Run]):
         if isinstance(key, str):
             if found := Runs(run for run in self if run.variant == key):
                 return found
+            if key in (frame := self.frame):
+                return frame[key]
             raise KeyError(str(unknown_name("variant", key, dict.fromkeys(run.variant for run in self))))
         found = super().__getitem__(key)
         return Runs(found) if isinstance(key, slice) else found

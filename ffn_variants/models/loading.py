@@ -81,6 +81,8 @@ def load_pretrained(
     try:
         with quiet_transformers():
             return auto.from_pretrained(folder, **how, **config)
+    except UsageError:
+        raise
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
         raise UsageError(f"cannot load the model in {folder}: {first_line(error)}") from error
 
