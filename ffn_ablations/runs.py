@@ -168,10 +168,6 @@ class Run:
     def __add__(self, other: Run | Iterable[Run]) -> Runs:
         return Runs([self]) + other
 
-    def __fspath__(self) -> str:
-        """Return the folder of its model, which ``from_pretrained`` of transformers takes."""
-        return os.fspath(model_folder(self.folder))
-
     def __getattr__(self, name: str) -> Any:
         offered = ", ".join(each for each in dir(self) if not each.startswith("_"))
         raise AttributeError(f"a run has no {name}, but {offered}; load() gives model and tokenizer")
