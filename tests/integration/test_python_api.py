@@ -18,6 +18,7 @@ import torch
 import yaml
 from datasets import Dataset
 from matplotlib import pyplot
+from transformers import AutoModelForCausalLM
 
 import ffn_ablations as ffa
 from ffn_variants import FFN_VARIANTS, FFNSpec
