@@ -16,6 +16,7 @@ from ffn_variants.models.layers import ffn_modules
 from ffn_variants.spec import out_first
 from pretrain.config import OptimConfig
 from pretrain.muon import View
+from pretrain.optimizers import get_optimizer
 
 SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
 """How names of parameters end that weight decay spares, whatever their shape: a wavelet is divided by its
@@ -100,8 +101,8 @@ def parameter_groups(weights: Iterable[Weight], optim: OptimConfig) -> list[dict
 def _decay(weight: Weight, optim: OptimConfig) -> float:
     if not weight.decays:
         return 0.0
-    is_own = weight.is_ffn and optim.ffn_weight_decay is not None
-    return optim.ffn_weight_decay if is_own else optim.weight_decay  # type: ignore[bad-return]
+    own = optim.ffn_weight_decay if weight.is_ffn else None
+    return optim.weight_decay if own is None else own
 
 
 def _rate_factor(weight: Weight, optim: OptimConfig) -> float:
@@ -112,6 +113,6 @@ def _rate_factor(weight: Weight, optim: OptimConfig) -> float:
     # An update should change outputs by as much at every width: its spectral norm is to go as
     # sqrt(outputs / inputs) (Yang et al. 2023, arXiv:2310.17813). That of AdamW's, of equal entries and low
     # rank, goes as sqrt(outputs x inputs), that of Muon's as sqrt(max(outputs, inputs)).
-    if optim.optimizer == "muon":
+    if get_optimizer(optim.optimizer).only_matrices:
         return own * math.sqrt(MUP_FAN_IN * outputs / inputs / max(outputs, inputs))
     return own * MUP_FAN_IN / inputs

@@ -106,14 +106,13 @@ def compute(analysis: Analysis) -> Recipes | None:
 def _judge(analysis: Analysis, seen: MetricPower, margin: float) -> Recipe:
     runs = analysis.runs[(analysis.runs.benchmark == seen.benchmark) & (analysis.runs.family == seen.family)]
     costs = cost.PART.of(analysis)
-    of_setting = costs.arms[costs.arms.family == seen.family] if costs else pd.DataFrame()
-    hours = of_setting[cost.TIME].dropna() if len(of_setting) else of_setting
+    hours = costs.arms.loc[costs.arms.family == seen.family, cost.TIME].dropna() if costs else ()
     return Recipe(
         seen=seen,
         baseline_score=float(runs.score[runs.variant == analysis.baseline].mean()),
         late=_late_runs(runs, seen.comparisons[0].metric.sign, margin),
         num_runs=len(runs),
-        run_hours=float(hours.mean()) if len(hours) else None,
+        run_hours=float(np.mean(hours)) if len(hours) else None,
         seeds_to_tell=_seeds_to_tell(analysis, seen, margin),
     )
 
