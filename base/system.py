@@ -29,6 +29,23 @@ def peak_memory_mb() -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, Linux KiB
 
 
+def cpu_facts() -> dict[str, str]:
+    """Return the model of the CPU and its instruction set, as Linux lists them; empty elsewhere."""
+    file = Path("/proc/cpuinfo")
+    if not file.is_file():
+        return {}
+    first, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n\n")
+    values = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    return {"model": values.get("model name", ""), "flags": values.get("flags", "")}
+
+
+def multiplies_bf16() -> bool:
+    """Whether the CPU has instructions that multiply in bf16, which is then faster than in float32."""
+    return bool({"avx512_bf16", "amx_bf16"} & set(cpu_facts().get("flags", "").split()))
+
+
 def cpp_compiler() -> str:
     """Return the C++ compiler that torch compiles with on a CPU, as it looks for it; empty without one."""
     name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")

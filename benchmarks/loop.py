@@ -55,7 +55,7 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.device import build_accelerator, with_rows_per_pass
+from pretrain.training.device import build_accelerator, choose_precision, join_processes, with_rows_per_pass
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import Timer
 from pretrain.training.update import build_optimizer
@@ -148,7 +148,8 @@ def now() -> float:
 
 def set_up(config: ResolvedConfig, data: PreparedData, path: Path) -> tuple[ComparedLoop, BareUpdates]:
     """Set up a run as train.py does, and bare updates of a copy of its model."""
-    accelerator = build_accelerator(config, path)
+    join_processes(config.train)
+    accelerator = build_accelerator(config, path, choose_precision(config.train.mixed_precision))
     use_compiled_kernels(config.train.torch_compile is not False)  # as in a long run
     set_seed(config.seed)
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))

@@ -53,7 +53,7 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.device import build_accelerator, with_rows_per_pass
+from pretrain.training.device import build_accelerator, choose_precision, join_processes, with_rows_per_pass
 from pretrain.training.loop import Loop
 
 TRAINERS = {"trainer": False, "trainer-packed": True}
@@ -64,7 +64,8 @@ class OurCase:
     """Updates of this project's loop."""
 
     def __init__(self, config: ResolvedConfig, data: PreparedData, path: Path):
-        accelerator = build_accelerator(config, path)
+        join_processes(config.train)
+        accelerator = build_accelerator(config, path, choose_precision(config.train.mixed_precision))
         config = with_rows_per_pass(config, cut_step(config.train, 1, torch.cuda.is_available())[1])
         set_seed(config.seed)
         network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
@@ -75,7 +76,7 @@ class OurCase:
         self.loop = Loop(
             config,
             accelerator,
-            build_loss(network, config.family, config.train.compile_model),
+            build_loss(network, config.family, config.train.compile_model is True),
             source,
             data,
             path,

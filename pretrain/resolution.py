@@ -121,7 +121,7 @@ def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | No
 
 def _check_span_corruption(config: RunConfig) -> None:
     train = config.train
-    if train.compile_model:
+    if train.compile_model is True:
         raise UsageError(
             f"train.compile_model compiles one stack of layers for one shape, and {config.family} has two "
             "of several shapes; leave it out"

@@ -23,7 +23,7 @@ from pretrain.data.step_batches import BatchSource
 from pretrain.model.build import build
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
-from pretrain.training.device import build_accelerator
+from pretrain.training.device import build_accelerator, choose_precision, join_processes
 from pretrain.training.loop import Loop
 
 ROOT = Path(__file__).parents[2]
@@ -120,12 +120,14 @@ def build_loop(
     """The project's own loop of a configuration, on the accelerator's device and on random rows."""
     vocab_size = config.data.vocab_size
     rows = packed_rows(3 * config.train.batch_size, config.data.block_size, vocab_size)
-    accelerator = accelerator or build_accelerator(config, folder)
+    if accelerator is None:
+        join_processes(config.train)
+        accelerator = build_accelerator(config, folder, choose_precision(config.train.mixed_precision))
     masker, on_gpu = masker_of(config.family, vocab_size), accelerator.device.type == "cuda"
     return Loop(
         config,
         accelerator,
-        build_loss(network, config.family, config.train.compile_model),
+        build_loss(network, config.family, config.train.compile_model is True),
         BatchSource(config, masker, 0, fixed_shapes=on_gpu),
         SimpleNamespace(train=rows, validation=rows),  # type: ignore[arg-type]
         folder,

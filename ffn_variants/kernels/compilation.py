@@ -204,6 +204,11 @@ def _compile_errors() -> tuple[type[Exception], ...]:
     return UnsupportedError, TorchDynamoException, FailOnRecompileLimitHit, OSError
 
 
+def is_compile_error(error: Exception) -> bool:
+    """Whether torch's compiler raised it, not what runs; by its place, as importing that takes a second."""
+    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+
+
 _FAULTS = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
 """Of memory and of the device: no fault of compiling, though it may have met them first."""
 

@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import socket
 import sys
@@ -18,6 +19,7 @@ from base.files import write_atomically
 from base.records import read_record, write_record
 from base.run.folder_names import RunFolder
 from base.run.manifest import recorded_source
+from base.system import cpu_facts
 from base.system import peak_memory_mb as peak_of_process
 from ffn_variants.registry import get_variant
 from ffn_variants.source_fingerprint import (
@@ -51,6 +53,7 @@ def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
         "git": git_state(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
+        "cpu": _cpu(),
     }
     _write(path, {**facts, "sessions": [*read(path).get("sessions", []), session]})
 
@@ -115,6 +118,17 @@ def peak_memory_mb(device: torch.device) -> float | None:
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
     peak = peak_of_process()
     return None if peak is None else round(peak, 1)
+
+
+def _cpu() -> dict[str, Any]:
+    """What decides the last digits of what a CPU computes."""
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    return {
+        "model": cpu_facts().get("model"),
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "blas": blas and blas[1],
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _version(package: str) -> str | None:

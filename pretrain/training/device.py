@@ -11,13 +11,13 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import InitProcessGroupKwargs
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils.memory import clear_device_cache
 
 from base.errors import UsageError
+from base.families import get_family
 from base.run.folder_names import RunFolder
-from base.system import cpp_compiler
+from base.system import cpp_compiler, multiplies_bf16
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
 from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.step_batches import cut_step
@@ -26,6 +26,9 @@ WORTH_COMPILING = 1e11
 """FLOPs of a training on a CPU: about 10 s of a core. Compiling, or reading back what was compiled, costs 5 s
 a process; of that long a training, kan takes half the time with it."""
 
+LONG_RUN = 1e12
+"""FLOPs of a training on a CPU, about 20 s of a core: one of twice that earns back the compiling of a model."""
+
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""
 
@@ -33,8 +36,8 @@ LACKS_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocat
 """In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
 
 
-def build_accelerator(config: ResolvedConfig, path: Path) -> Accelerator:
-    """Devices, precision and trackers.
+def join_processes(train: TrainConfig) -> PartialState:
+    """The processes that share a run and the device of this one, with numerics set.
 
     Raises:
         UsageError: If there is a GPU that torch cannot use, or the device lacks what is asked for: bf16, a
@@ -42,27 +45,32 @@ def build_accelerator(config: ResolvedConfig, path: Path) -> Accelerator:
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
-    set_numerics(config.train.deterministic)
+    set_numerics(train.deterministic)
     keep_freed_memory()
     if device := os.environ.get("ACCELERATE_TORCH_DEVICE"):  # which Accelerate would take as it is
         check_device(device)
-    AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
-    tracker = None if config.train.tracker == "none" else config.train.tracker
-    accelerator = Accelerator(
-        mixed_precision=choose_precision(config.train.mixed_precision),
-        log_with=tracker,
-        project_dir=RunFolder(path).logs_dir,
-        # Accelerate would take a Mac's GPU, where no run was ever compared with one on a CPU.
-        cpu=torch.backends.mps.is_available(),
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=PROCESSES_WAIT)],
-    )
-    choose_device(str(accelerator.device))
-    if config.train.compile_model and accelerator.device.type == "cpu" and not cpp_compiler():
+    # Accelerate would take a Mac's GPU, where no run was ever compared with one on a CPU.
+    processes = PartialState(cpu=torch.backends.mps.is_available(), timeout=PROCESSES_WAIT)
+    device_type = torch.device(choose_device(str(processes.device))).type
+    choose_precision(train.mixed_precision)
+    if train.compile_model is True and device_type == "cpu" and not cpp_compiler():
         raise UsageError(
             "train.compile_model needs a C++ compiler, and there is none; install g++ (on a Mac: "
             "xcode-select --install), name another in CXX, or leave --train.compile-model out"
         )
-    return accelerator
+    return processes
+
+
+def build_accelerator(config: ResolvedConfig, path: Path, precision: str) -> Accelerator:
+    """Precision and trackers of a run, in the processes that were joined."""
+    AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
+    tracker = None if config.train.tracker == "none" else config.train.tracker
+    return Accelerator(
+        mixed_precision=precision,
+        log_with=tracker,
+        project_dir=RunFolder(path).logs_dir,
+        cpu=torch.backends.mps.is_available(),
+    )
 
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
@@ -81,11 +89,31 @@ def keep_freed_memory() -> None:
         mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
-def choose_precision(precision: str) -> str:
-    """Accelerate's name of a precision, where ``auto`` is bf16 on GPUs that have it.
+def is_long(config: ResolvedConfig, num_steps: int) -> bool:
+    """Whether a training on a CPU is long enough to be compiled as a whole, and in bf16 where the CPU has it.
+
+    Runs that differ in their FFN alone must not differ in precision, so that every FFN counts as a stock one:
+    6 FLOPs a token for each of 12 d^2 weights a layer and of the head (Kaplan et al. 2020, table 1).
+
+    Args:
+        config: The run.
+        num_steps: Its optimizer updates.
+    """
+    model, data = config.model, config.data
+    weights = 12 * model.num_hidden_layers * model.hidden_size**2 + data.vocab_size * model.hidden_size
+    return 6 * weights * num_steps * config.train.batch_size * data.block_size >= LONG_RUN
+
+
+def choose_precision(precision: str, is_long: bool = False, earlier: str | None = None) -> str:
+    """Accelerate's name of a precision: ``auto`` is bf16 on GPUs that have it, and in long runs on CPUs.
 
     There is no fp16: its gradients need a scale that is looked for by updates that overflow, which the host
     has to notice and to leave out.
+
+    Args:
+        precision: What is asked for.
+        is_long: Whether the run is, as of ``is_long``.
+        earlier: What an earlier session of the run chose on such a device; a run keeps its precision.
 
     Raises:
         UsageError: If bf16 is given, and the GPU lacks it.
@@ -94,9 +122,33 @@ def choose_precision(precision: str) -> str:
     supported = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "bf16" and on_gpu and not supported:
         raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")
-    if precision == "auto":
-        return "bf16" if supported else "no"
-    return precision
+    if precision != "auto":
+        return precision
+    if earlier:
+        return earlier
+    return "bf16" if supported or (not on_gpu and is_long and multiplies_bf16()) else "no"
+
+
+def compiles_model(config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier: bool | None = None) -> bool:
+    """Whether a run compiles its whole model: what it is told, or ``auto``'s choice.
+
+    On a CPU no graph can draw what is dropped out, and one cut at each dropout gains nothing.
+
+    Args:
+        config: The run.
+        is_long: Whether it is, as of the function of that name.
+        on_gpu: Whether it runs on GPUs.
+        earlier: What an earlier session of it chose.
+    """
+    train, model, splines = config.train, config.model, config.splines
+    if train.compile_model != "auto":
+        return train.compile_model
+    if earlier is not None:
+        return earlier
+    has_one_stack = get_family(config.family).objective != "span_corruption"
+    keeps_layers = has_one_stack and not (splines.knot_updates or splines.prune_below)
+    is_plain = keeps_layers and not (model.hidden_dropout or model.attention_dropout)
+    return is_plain and is_long and not on_gpu and train.torch_compile is not False and bool(cpp_compiler())
 
 
 def set_numerics(deterministic: bool) -> None:
@@ -170,7 +222,12 @@ def with_rows_per_pass(
     sizes = {"per_device_train_batch_size": rows}
     if evaluation_rows is not None:
         sizes["per_device_eval_batch_size"] = evaluation_rows
-    return config.model_copy(update={"train": config.train.model_copy(update=sizes)})
+    return with_train(config, **sizes)
+
+
+def with_train(config: ResolvedConfig, **fields: object) -> ResolvedConfig:
+    """A configuration with other fields of ``train``."""
+    return config.model_copy(update={"train": config.train.model_copy(update=fields)})
 
 
 def compiles_kernels(train: TrainConfig, device: torch.device, flops: float) -> bool:

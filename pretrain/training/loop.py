@@ -199,7 +199,7 @@ class Loop:
         before, start = compile_seconds(), time.perf_counter()
         yield
         spent = compile_seconds() - before
-        if self.config.train.compile_model and part not in self._compiled_parts:
+        if self.config.train.compile_model is True and part not in self._compiled_parts:
             spent = time.perf_counter() - start  # backward passes are compiled at a time of torch's choosing
         self._compiled_parts.add(part)
         self.state.compile_s += spent

@@ -21,7 +21,8 @@ from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from base.text.tokens import as_prompts
-from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
+from ffn_variants.kernels.compilation import compile_failure, is_compile_error, use_compiled_kernels
+from ffn_variants.models.devices import use_gpu
 from ffn_variants.source_fingerprint import source_fingerprint
 from pretrain.config import ResolvedConfig
 from pretrain.config_sources import load_own_variant
@@ -43,7 +44,16 @@ from pretrain.run.run_folder import (
 )
 from pretrain.sampling import generation_config, sample_section
 from pretrain.training.checkpoints import newest_step
-from pretrain.training.device import build_accelerator, compiles_kernels, fit_to_memory
+from pretrain.training.device import (
+    build_accelerator,
+    choose_precision,
+    compiles_kernels,
+    compiles_model,
+    fit_to_memory,
+    is_long,
+    join_processes,
+    with_train,
+)
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
 from pretrain.training.schedule import total_steps
@@ -65,6 +75,7 @@ class Session:
         path: Its folder.
         data: The packed corpus.
         accelerator: Devices, processes, precision and trackers.
+        is_compiled: Whether the whole model is compiled.
         stop: The signal to stop that the process got, if any.
         build_scorer: Makes what scores the model on its way.
     """
@@ -73,6 +84,7 @@ class Session:
     path: Path
     data: PreparedData
     accelerator: Accelerator
+    is_compiled: bool
     stop: StopRequest
     build_scorer: ScorerBuilder | None
 
@@ -100,20 +112,20 @@ def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> 
     if _is_finished(path, config):
         return path
     check_usable(config, int(os.environ.get("WORLD_SIZE", "1")))
-    accelerator = build_accelerator(config, path)
-    with accelerator.main_process_first():
+    processes = join_processes(config.train)
+    with processes.main_process_first():
         data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
     check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
-    main = accelerator.is_main_process
+    main = processes.is_main_process
     with sole_writer(path) if main else contextlib.nullcontext(), naming(path), stop_requests() as stop:
         _check_same_data(path, data)
         if main:
             prepare_folder(path, config)
             provenance.keep_variant_file(path, config.model.ffn)
-        accelerator.wait_for_everyone()
+        processes.wait_for_everyone()
         # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
-        if accelerator.num_processes > 1 or not _is_finished(path, config):
-            _run(Session(config, path, data, accelerator, stop, build_scorer))
+        if processes.num_processes > 1 or not _is_finished(path, config):
+            _run(_session(config, path, data, stop, build_scorer))
     return path
 
 
@@ -147,6 +159,28 @@ def _check_same_data(path: Path, data: PreparedData) -> None:
         )
 
 
+def _session(
+    config: ResolvedConfig,
+    path: Path,
+    data: PreparedData,
+    stop: StopRequest,
+    build_scorer: ScorerBuilder | None,
+) -> Session:
+    """Begin or continue a run, in the precision and with the compiled model that it was begun with."""
+    record, on_gpu = provenance.read(path), use_gpu()
+    is_same_kind = str(record.get("device", "")).startswith("cpu") != on_gpu
+    earlier = record if record and is_same_kind else {}
+    long = is_long(config, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
+    precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
+    # A record of before this was chosen says nothing, and nothing was compiled.
+    is_compiled = compiles_model(
+        config, long, on_gpu, earlier.get("compile_model", False) if earlier else None
+    )
+    return Session(
+        config, path, data, build_accelerator(config, path, precision), is_compiled, stop, build_scorer
+    )
+
+
 def _run(session: Session) -> None:
     """Everything between claiming the run folder and the completion marker."""
     accelerator = session.accelerator
@@ -154,8 +188,8 @@ def _run(session: Session) -> None:
     device = provenance.device_name(accelerator.device)
     record = provenance.read(session.path)
     fit_to_memory(
-        lambda config: _pretrain(session, config),
-        session.config,
+        lambda config: _pretrain_compiled(session, config),
+        with_train(session.config, compile_model=session.is_compiled),
         accelerator.num_processes,
         accelerator.device.type == "cuda",
         record.get("per_device_train_batch_size") if record.get("device") == device else None,
@@ -191,13 +225,28 @@ def _start_tracker(config: ResolvedConfig, accelerator: Accelerator, path: Path)
         ) from error
 
 
+def _pretrain_compiled(session: Session, config: ResolvedConfig) -> None:
+    """Train, and without a compiled model where nobody asked for one and it cannot be compiled."""
+    try:
+        _pretrain(session, config)
+        return
+    except Exception as error:
+        if session.config.train.compile_model != "auto" or not is_compile_error(error):
+            raise
+        failure = f"{type(error).__name__}: {first_line(error)}"
+    print(f"the model cannot be compiled ({failure}); training goes on without", flush=True)
+    _pretrain(session, with_train(config, compile_model=False))
+    if session.accelerator.is_main_process:
+        provenance.note(session.path, {"torch_compile_failure": failure})
+
+
 def _pretrain(session: Session, config: ResolvedConfig) -> None:
     """Build, train and save; ``config`` may cut a step into other forward passes than the session's."""
     data, path, accelerator = session.data, session.path, session.accelerator
     main = accelerator.is_main_process
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
-    loss = build_loss(network, config.family, config.train.compile_model)
+    loss = build_loss(network, config.family, config.train.compile_model is True)
     facts = _facts(session, config) | cost_facts(config, network)
     score = None
     if main and config.train.eval_every and session.build_scorer is not None:
@@ -264,6 +313,7 @@ def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
         "device": provenance.device_name(accelerator.device),
         "num_processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        "compile_model": config.train.compile_model,
         "batch_size": config.train.batch_size,
         "per_device_train_batch_size": config.train.per_device_train_batch_size,
         "config_hash": config_hash(session.config),
@@ -289,6 +339,7 @@ def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Pat
     """What is trained, on what, where to, in four lines."""
     counts, split = facts["parameters"], loop.data.train
     precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
+    compiling = ", the whole model compiled" if facts["compile_model"] else ""
     per_step = round(_tokens_per_step(loop))
     resumed = f", continued at step {loop.state.step:,}" if loop.state.step else ""
     return "\n".join(
@@ -298,7 +349,7 @@ def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Pat
             f"data    {in_one_line(config.data, loop.data.text)}; {split.num_tokens:,} tokens in "
             f"{len(split.input_ids):,} packed rows of {config.data.block_size}",
             f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
-            f"device  {facts['device']}, {precision}",
+            f"device  {facts['device']}, {precision}{compiling}",
             f"folder  {path}",
         ]
     )

@@ -13,15 +13,19 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 
+from base.config_input import deep_merge
 from base.errors import UsageError
 from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.resolution import load_config
+from pretrain.training import device
 from pretrain.training.device import (
-    build_accelerator,
     choose_precision,
     compiles_kernels,
+    compiles_model,
     fit_to_memory,
+    is_long,
     is_out_of_memory,
+    join_processes,
     set_numerics,
 )
 from pretrain.training.loop import Loop
@@ -57,27 +61,27 @@ def fresh() -> Iterator[None]:
         os.environ.pop(name, None)
 
 
-def test_a_mac_trains_on_its_cpu(fresh, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_mac_trains_on_its_cpu(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     """Accelerate alone would take its GPU, on which no result was ever compared."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mps, "is_built", lambda: True)
     assert Accelerator().device.type == "mps"
     PartialState._reset_state()
-    assert build_accelerator(load_config(None), tmp_path).device.type == "cpu"
+    assert join_processes(TrainConfig()).device.type == "cpu"
 
 
 def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = load_config(None, ["--train.compile-model"])
+    config = TrainConfig(compile_model=True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("CXX", sys.executable)  # is there
-    assert build_accelerator(config, tmp_path).device.type == "cpu"
+    assert join_processes(config).device.type == "cpu"
     monkeypatch.setenv("CXX", str(tmp_path / "absent"))
     with pytest.raises(UsageError, match=r"train\.compile_model needs a C\+\+ compiler, and there is none"):
-        build_accelerator(config, tmp_path)
+        join_processes(config)
 
 
-def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path) -> None:
+def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch) -> None:
     """NCCL gives up after 10 minutes; reading a hub's corpus may take an hour."""
 
     class ReachedError(Exception):
@@ -92,7 +96,7 @@ def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path
     for name, value in (place | {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ReachedError):
-        build_accelerator(load_config(None), tmp_path)
+        join_processes(TrainConfig())
 
 
 @pytest.fixture
@@ -121,11 +125,64 @@ def test_bf16_needs_a_gpu_that_has_it_and_is_used(gpu, monkeypatch) -> None:
     assert choose_precision("auto") == "no"
 
 
+@pytest.fixture
+def bf16_cpu(monkeypatch) -> Callable[[bool], None]:
+    """Compute on a CPU that multiplies bf16 or not."""
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    return lambda has: monkeypatch.setattr(device, "multiplies_bf16", lambda: has)
+
+
+@pytest.mark.parametrize(
+    ("has", "long", "earlier", "chosen"),
+    [
+        (True, True, None, "bf16"),
+        (False, True, None, "no"),
+        (True, False, None, "no"),
+        (True, True, "no", "no"),  # begun before, or where another precision was chosen
+        (False, True, "bf16", "bf16"),
+    ],
+)
+def test_the_precision_of_a_cpu(bf16_cpu, has, long, earlier, chosen) -> None:
+    bf16_cpu(has)
+    assert choose_precision("auto", long, earlier) == chosen
+    assert choose_precision("no", long, earlier) == "no"
+
+
+def test_runs_are_long_or_not_whatever_their_ffn() -> None:
+    zoo = {"model": {"hidden_size": 96, "intermediate_size": 384}}
+    configs = [
+        load_config(Path("mini-gpt-neo"), overrides=deep_merge(zoo, {"model": {"ffn": ffn}}))
+        for ffn in ("gelu", "no-ffn")
+    ]
+    assert [is_long(config, 1000) for config in configs] == [True, True]
+    assert not is_long(configs[0], 300)
+    assert not is_long(load_config(Path("mini-gpt-neo")), 300)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({}, True),
+        ({"train": {"compile_model": False}}, False),
+        ({"train": {"torch_compile": False}}, False),
+        ({"model": {"hidden_dropout": 0.1, "attention_dropout": 0.1}}, False),
+        ({"family": "t5"}, False),
+        ({"model": {"ffn": "kan"}, "splines": {"knot_updates": [0.1]}}, False),
+    ],
+)
+def test_what_a_long_run_compiles(overrides, expected) -> None:
+    config = load_config(None, overrides=overrides)
+    assert compiles_model(config, is_long=True, on_gpu=False) is expected
+    assert not compiles_model(config, is_long=False, on_gpu=False)
+    assert not compiles_model(config, is_long=True, on_gpu=True)
+    assert not compiles_model(config, is_long=True, on_gpu=False, earlier=False)
+
+
 @pytest.mark.parametrize("name", ["cuda:7", "foo"])
-def test_a_device_of_accelerates_variable_is_checked(fresh, monkeypatch, tmp_path, name) -> None:
+def test_a_device_of_accelerates_variable_is_checked(fresh, monkeypatch, name) -> None:
     monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", name)
     with pytest.raises(UsageError, match=f"{name}' (is no device|cannot be used here)"):
-        build_accelerator(load_config(None), tmp_path)
+        join_processes(TrainConfig())
 
 
 def test_sums_of_narrow_products_are_wide(fresh) -> None:
