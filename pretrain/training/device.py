@@ -27,7 +27,7 @@ WORTH_COMPILING = 1e11
 a process; of that long a training, kan takes half the time with it."""
 
 LONG_RUN = 1e12
-"""FLOPs of a training on a CPU, about 20 s of a core: one of twice that earns back the compiling of a model."""
+"""FLOPs of a training on a CPU, about 20 s of a core; one of twice that earns back its compiling."""
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""

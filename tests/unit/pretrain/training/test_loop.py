@@ -25,6 +25,7 @@ from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.run.run_folder import run_dir
+from pretrain.training import device
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import MetricsFile
 from pretrain.training.schedule import total_steps
@@ -253,6 +254,43 @@ def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, monkeypatch):
     other = train(tiny("--seed", "5"))
     assert not any("torch_compile_failed" in line for line in lines(other))
     assert not read_facts(RunFolder(other), "run").is_compile_failed
+
+
+@pytest.fixture
+def long_run(monkeypatch) -> pytest.MonkeyPatch:
+    """Every run is long, on a CPU that multiplies bf16."""
+    monkeypatch.setattr(device, "multiplies_bf16", lambda: True)
+    monkeypatch.setattr(device, "LONG_RUN", 0)
+    return monkeypatch
+
+
+def test_a_run_goes_on_in_the_precision_that_it_began_with(tiny, long_run):
+    whole = train(tiny("--run-name", "whole"))
+    train_until(3, tiny())
+    long_run.setattr(device, "LONG_RUN", 1e30)
+    path = train(tiny())
+    assert same_weights(path, whole)
+    for one in (path, whole):
+        assert read_record(one / "provenance.json", dict)["mixed_precision"] == "bf16"
+    short = train(tiny("--run-name", "short"))
+    assert (a := weights(whole)).keys() == (b := weights(short)).keys()
+    assert max((a[name] - b[name]).abs().max() for name in a) > 1e-5  # float32 is another run
+
+
+@pytest.mark.ci
+def test_a_long_run_whose_model_cannot_be_compiled_is_trained_without(tiny, long_run, capsys):
+    def graph(*args, **inputs):
+        raise InductorError(OSError("no compiler"), None)
+
+    long_run.setattr(torch, "compile", lambda function, **_: graph)
+    long_run.setattr(device, "multiplies_bf16", lambda: False)
+    path = train(device.with_train(tiny(), torch_compile="auto"))
+    assert "the model cannot be compiled (InductorError" in capsys.readouterr().out
+    record = read_record(path / "provenance.json", dict)
+    assert record["compile_model"] is False
+    assert "no compiler" in record["sessions"][-1]["torch_compile_failure"]
+    long_run.undo()
+    assert same_weights(path, train(tiny("--run-name", "short")))
 
 
 @pytest.mark.ci
