@@ -1,13 +1,15 @@
 """Training throughput: this project's loop against transformers.Trainer, and variants against each other.
 
-python -m benchmarks.pretrain configs/gpt-neo.yaml --cases trainer trainer-packed gelu
+python -m benchmarks.pretrain configs/gpt-neo.yaml --cases trainer trainer-packed@bf16+compiled gelu gelu@no
 python -m benchmarks.pretrain configs/gpt-neo.yaml --cases gelu kan:grid_size=3 --data.source embedded
 
 Every case but two is a run of the configuration: its model, its packed batches, loss, clipping and optimizer.
 ``trainer`` is the stock model in transformers.Trainer as the source study set it up: each document padded to
 block_size, the model's default attention, Trainer's defaults for the rest. ``trainer-packed`` is that on
 texts put one behind the other and cut into rows of block_size (run_clm's group_texts): nothing is padded, and
-attention sees what lies before in a row, of whichever document. Each round does a few updates of every case,
+attention sees what lies before in a row, of whichever document. A case ends in ``@`` and words joined by +
+where it is not what a long run is by default: ``no`` or ``bf16`` for its precision, ``compiled`` for the whole
+model by torch.compile, as in ``trainer-packed@bf16+compiled`` or ``gelu@no``. Each round does a few updates of every case,
 one case after the other, so that whatever else the machine does falls on all of them. A ratio is the median
 over the rounds of a case's real tokens per second (padding is not counted) over the first one's in the same
 round. All other flags are those of train.py. Prints markdown.
@@ -53,7 +55,14 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.device import build_accelerator, choose_precision, join_processes, with_rows_per_pass
+from pretrain.training.device import (
+    build_accelerator,
+    choose_precision,
+    compiles_model,
+    join_processes,
+    with_rows_per_pass,
+    with_train,
+)
 from pretrain.training.loop import Loop
 
 TRAINERS = {"trainer": False, "trainer-packed": True}
@@ -65,13 +74,15 @@ class OurCase:
 
     def __init__(self, config: ResolvedConfig, data: PreparedData, path: Path):
         join_processes(config.train)
-        accelerator = build_accelerator(config, path, choose_precision(config.train.mixed_precision))
-        config = with_rows_per_pass(config, cut_step(config.train, 1, torch.cuda.is_available())[1])
+        precision = choose_precision(config.train.mixed_precision, is_long=True)
+        accelerator = build_accelerator(config, path, precision)
+        on_gpu = accelerator.device.type == "cuda"
+        config = with_rows_per_pass(config, cut_step(config.train, 1, on_gpu)[1])
+        config = with_train(config, compile_model=compiles_model(config, True, on_gpu))
         set_seed(config.seed)
         network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
         masker = build_masker(config, data.tokenizer)
         pad_token_id: int = data.tokenizer.pad_token_id  # type: ignore[assignment]
-        on_gpu = accelerator.device.type == "cuda"
         source = BatchSource(config, masker, pad_token_id, fixed_shapes=on_gpu)
         self.loop = Loop(
             config,
@@ -133,14 +144,14 @@ class TrainerCase:
         share, rows = cut_step(config.train, num_processes=1, on_gpu=torch.cuda.is_available())
         self.batches_per_update = -(-share // rows)
         self.used = 0
-        bf16 = config.train.mixed_precision == "bf16"
         arguments = TrainingArguments(
             output_dir=str(path),
             per_device_train_batch_size=rows,
             gradient_accumulation_steps=self.batches_per_update,
             learning_rate=config.optim.learning_rate,
             num_train_epochs=100,
-            bf16=bf16,
+            bf16=config.train.mixed_precision == "bf16",
+            torch_compile=config.train.compile_model is True,
             use_cpu=not torch.cuda.is_available(),
             save_strategy="no",
             report_to="none",
@@ -199,14 +210,19 @@ def padded_documents(config: ResolvedConfig, data: PreparedData) -> Dataset:
     return Dataset.from_dict({"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]})
 
 
-def parse_case(text: str) -> dict[str, Any]:
-    """Read ``name:option=value,option=value`` as the model section of a configuration."""
+def parse_case(text: str) -> tuple[str, dict[str, Any]]:
+    """Read ``name:option=value,option=value@word+word`` as a name, and as sections of a configuration."""
+    text, _, words = text.partition("@")
     name, _, rest = text.partition(":")
     options: dict[str, float | str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
         options[key] = float(value) if value.replace(".", "", 1).isdigit() else value
-    return {"model": {"ffn": name, "ffn_options": options or None}}
+    model = {} if name in TRAINERS else {"ffn": name, "ffn_options": options or None}
+    train: dict[str, Any] = {"compile_model": "compiled" in words.split("+")} if words else {}
+    for precision in {"no", "bf16"} & set(words.split("+")):
+        train["mixed_precision"] = precision
+    return name, {"model": model, "train": train}
 
 
 def main() -> None:
@@ -225,18 +241,19 @@ def main() -> None:
     rates: dict[str, list[float]] = {text: [] for text in args.cases}
     with tempfile.TemporaryDirectory() as folder:
         for text in args.cases:
-            is_ours = text not in TRAINERS
-            config = load_config(args.config, flags, parse_case(text) if is_ours else {})
+            name, sections = parse_case(text)
+            config = load_config(args.config, flags, sections)
             data, path = prepare_data(config), Path(folder) / text
+            is_ours = name not in TRAINERS
             cases[text] = (
-                OurCase(config, data, path) if is_ours else TrainerCase(config, data, path, TRAINERS[text])
+                OurCase(config, data, path) if is_ours else TrainerCase(config, data, path, TRAINERS[name])
             )
-        for number in range(args.rounds + 1):
-            print(f"\rround {number}/{args.rounds}", end="", file=sys.stderr, flush=True)
+        for number in range(args.rounds + 2):
+            print(f"\rround {max(0, number - 1)}/{args.rounds}", end="", file=sys.stderr, flush=True)
             for text, case in cases.items():
                 start = time.perf_counter()
                 tokens = case.update(args.updates)
-                if number:  # the first one compiles
+                if number > 1:  # the first two compile
                     rates[text].append(tokens / (time.perf_counter() - start))
         print(file=sys.stderr)
     first, device = args.cases[0], torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -14,6 +14,7 @@ the statistical top-k of Spark Transformer (2025, arXiv:2506.06644; its abstract
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -42,7 +43,19 @@ class GELU(nn.Module):
         self.approximate = "tanh" if approximate == "auto" else approximate
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.approximate == "tanh" and x.device.type == "cpu" and torch.compiler.is_compiling():
+            return gelu_by_sigmoid(x)
         return F.gelu(x, approximate=self.approximate)
+
+
+def gelu_by_sigmoid(x: Tensor) -> Tensor:
+    """Tanh-GELU as x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the same function up to rounding.
+
+    On a CPU Inductor's exponential takes a quarter of the time of its tanh.
+    """
+    exact = x.to(torch.promote_types(x.dtype, torch.float32))
+    u = math.sqrt(2 / math.pi) * (exact + 0.044715 * exact**3)
+    return (exact * torch.sigmoid(2 * u)).to(x.dtype)
 
 
 class PerChannel(nn.Module):

@@ -26,8 +26,8 @@ WORTH_COMPILING = 1e11
 """FLOPs of a training on a CPU: about 10 s of a core. Compiling, or reading back what was compiled, costs 5 s
 a process; of that long a training, kan takes half the time with it."""
 
-LONG_RUN = 1e12
-"""FLOPs of a training on a CPU, about 20 s of a core; one of twice that earns back its compiling."""
+LONG_RUN = 1.5e12
+"""FLOPs of a training on a CPU, about 30 s of a core, which earn back compiling."""
 
 PROCESSES_WAIT = datetime.timedelta(hours=24)
 """For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""
