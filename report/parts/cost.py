@@ -128,13 +128,18 @@ def _table(analysis: Analysis, cost: Cost) -> str:
                 name: _number(arm[field] / divisor, digits)
                 for name, (field, divisor, digits) in COLUMNS.items()
             },
-            "training time": "-" if np.isnan(arm[TIME]) else duration(3600 * arm[TIME]),
+            "training time": hours_text(arm[TIME]),
             f"parameters against `{analysis.baseline}`": _percent(arm["parameters_ratio"]),
             "FLOPs": _percent(arm["flops_ratio"]),
             "matched in": ", ".join(arm["matched_in"]) or "-",
         }
         for arm in cost.arms.to_dict("records")
     )
+
+
+def hours_text(hours: float) -> str:
+    """Write hours; those that are not known, NaN, as a dash."""
+    return "-" if np.isnan(hours) else duration(3600 * hours)
 
 
 def _number(value: float, digits: int) -> str:
