@@ -1,3 +1,3 @@
-"""Hugging Face models that carry a variant in their config; importing this registers them with transformers."""
+"""Hugging Face models that carry a variant in their config; this import registers them with transformers."""
 
 import ffn_variants.models.family_models  # noqa: F401
