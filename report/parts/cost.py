@@ -20,7 +20,6 @@ from report.inputs.run_facts import SHOWN
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Benchmark, Level
 from report.verdicts.findings import by_standing
-from scores.rows import some_of
 from scores.suites import HELD_OUT
 
 TOLERANCE = 0.01
@@ -161,7 +160,9 @@ def _text(analysis: Analysis) -> str:
     )
     eager = [x.run_id for x in analysis.facts if x.is_compile_failed]
     if eager:
-        text += f" Compiling failed in {some_of(eager, SHOWN)}, so that their times are those of eager runs."
+        text += (
+            f" Compiling failed in {first_few(eager, SHOWN)}, so that their times are those of eager runs."
+        )
     return text
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import amount, bold, family_label, records_table, title
 from report.part import Page, Part, Section
@@ -21,7 +22,6 @@ from report.parts.power import MetricPower, seeds_text
 from report.significance.axes import RECIPE, Family, places_of, plain
 from report.statistics.power import POWER
 from report.verdicts.findings import shown_first
-from scores.rows import some_of
 
 FAR_BEHIND = 6.0
 """Robust deviations behind the median of its arm at which a run counts as late."""
@@ -113,7 +113,7 @@ def section(analysis: Analysis, recipes: pd.DataFrame, page: Page) -> Section:
         "difference, of the recipes without a late run."
     )
     if late := " ".join(recipes.late_runs).split():
-        text += f" Late: {some_of(late, 4)}."
+        text += f" Late: {first_few(late, 4)}."
     return Section(
         title="Which recipe sees most?",
         summary="; ".join(map(family_label, recipes.family[recipes.is_recommended])),
