@@ -143,10 +143,6 @@ class _Flags:
         # Not by cli_shortcuts, which leaves out a short name that a section has, as --protocol.
         if path in self._kind.short_names:
             names = (*names, f"--{self._kind.short_names[path]}")
-        for name, other in self._kind.other_names.items():
-            if other == path:
-                hidden = {"dest": settings["dest"], "default": SUPPRESS, "help": SUPPRESS}
-                self.parser.add_argument(f"--{name}", **hidden)
         if settings.get("action") is BooleanOptionalAction:
             settings |= {"action": "store", "metavar": "bool"}  # True, False, or None
         if origins & {tuple, dict}:

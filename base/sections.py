@@ -32,8 +32,6 @@ class Section(BaseModel):
 
     short_names: ClassVar[Mapping[FieldPath, str]] = {}
     """Fields that have a second, shorter name, such as ``ffn`` for ``model.ffn``."""
-    other_names: ClassVar[Mapping[str, FieldPath]] = {}
-    """Flags that people type for some fields, as they know them from elsewhere; help does not list them."""
     hints: ClassVar[Mapping[str, str]] = {}
     """Flags that mean something else elsewhere: what to type here."""
     common: ClassVar[tuple[str, ...]] = ()

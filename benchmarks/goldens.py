@@ -350,7 +350,7 @@ def reloaded_logits(run: Path) -> list[float]:
     import torch
     import transformers
 
-    import ffn_variants  # noqa: F401 - registers the model types
+    import ffn_variants.models  # noqa: F401 - registers the model types
 
     kinds = {"roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM"}
     kind = next((kinds[name] for name in kinds if name in run.parts), "AutoModelForCausalLM")

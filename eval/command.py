@@ -42,7 +42,6 @@ class EvaluateArgs(EvalConfig):
         *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
     )
 
-    other_names: ClassVar = {"limit": ("max_pairs",)}
     hints: ClassVar = {"model": "write a run's folder first, as in: eval runs/STUDY"}
 
     runs: Positional[tuple[Path, ...]]

@@ -169,7 +169,7 @@ def _use(config: ResolvedConfig, repo: str) -> str:
     installed = (
         "`trust_remote_code=True` is needed there too, for the variant's own file."
         if config.model.ffn_file is not None
-        else "`import ffn_variants` before the load then takes its classes, and runs no code from here."
+        else "`import ffn_variants.models` before the load takes its classes, and runs no code from here."
     )
     return f"""## Use
 

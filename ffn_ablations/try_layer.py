@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import yaml
@@ -25,26 +24,28 @@ from base.sections import Section
 from base.text.text_files import TextSplit, files_of, names_held_out
 from ffn_ablations.try_plan import (
     EMBEDDED_SIZES,
-    SIZES,
+    LARGER_TAKES,
+    SEEDS,
+    STEPS,
     TEXT_SIZES,
     Plan,
-    Seconds,
     available,
     choose,
-    may_fit_larger,
+    study_seconds,
 )
 from ffn_variants.check import passes_all
 from ffn_variants.variant_files import load_variant, names_file
 from pretrain.data.corpus import check_present
 from pretrain.data.text_summary import doubts, in_one_line, read_through
 from pretrain.resolution import load_config
+from pretrain.run import provenance
 from slurm.arguments import AtLeastOne, SubmitArgs, runs_dir_override
-from slurm.cell_state import logged, read_state
+from slurm.cell_state import read_state
 from slurm.launch import launch
 from slurm.study.cells import RunCell, absolute_variant, trained_cells
 from slurm.study.ffn_levels import read_level
 from slurm.study.study import Changes, load_study
-from slurm.study_dry_run import CHARACTERS_PER_TOKEN, model_costs
+from slurm.study_dry_run import CHARACTERS_PER_TOKEN
 
 DESCRIPTION = """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
 
@@ -56,7 +57,8 @@ Examples:
   ffn-ablations try mine.py:MyFFN --texts stories.jsonl.gz --minutes 60
 
 It writes try-<layer>.yaml, and goes on with that file where it is there already."""
-STEPS_TIMED = 40
+EVALUATIONS = 10
+"""Of a run; what is timed is training up to the first, a tenth of all."""
 TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
 _OWN_FLAG = "--data.txt-split", "--txt-split"
@@ -157,7 +159,7 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
     if not options.texts:
         print("texts: none given, so a generated corpus: it shows that the layer works, and ranks nothing")
         return
-    name, size = next(iter(TEXT_SIZES.items()))
+    name, steps = next(iter(TEXT_SIZES.items()))
     config = load_config(find_config(Path(name), "config"), overrides={"data": study["config"]["data"]})
     try:
         check_present(config.data)
@@ -165,7 +167,7 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
     except UsageError as error:
         raise UsageError(str(error).replace(*_OWN_FLAG)) from None
     print(f"texts: {in_one_line(config.data, summary)}")
-    tokens = size.steps * config.train.batch_size * config.data.block_size
+    tokens = steps * config.train.batch_size * config.data.block_size
     epochs = tokens * CHARACTERS_PER_TOKEN / max(1, summary.characters)
     if epochs > MOST_EPOCHS:
         print(f"note: a run reads these texts {epochs:,.0f} times; more text tells more")
@@ -173,10 +175,16 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
         print(doubt.replace(*_OWN_FLAG))
 
 
-def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **planned: Any) -> str:
+def _text(study: Mapping[str, Any], size: str, steps: int, eval_steps: int, seeds: str) -> str:
     """Write a study's file, a line for each key."""
-    config = {**study["config"], "optim": {"max_steps": steps}}
-    content = {"name": study["name"], "families": families, **study, **planned, "config": config}
+    config = {**study["config"], "optim": {"max_steps": steps}, "train": {"eval_steps": eval_steps}}
+    content = {
+        "name": study["name"],
+        "families": {"gpt_neo": size},
+        **study,
+        "seeds": seeds,
+        "config": config,
+    }
     comments = {
         "families": "the model: a config that ships",
         "variants": "by name; of a file by its place beside this one",
@@ -193,84 +201,77 @@ def _text(study: Mapping[str, Any], families: dict[str, str], steps: int, **plan
 
 
 def _planned_text(study: Mapping[str, Any], plan: Plan) -> str:
-    size = SIZES[plan.size]
-    config = {**study["config"], "train": {"eval_steps": size.steps // size.evaluations}}
-    return _text({**study, "config": config}, {"gpt_neo": plan.size}, size.steps, seeds=f"1-{plan.seeds}")
+    steps = STEPS[plan.size]
+    return _text(study, plan.size, steps, steps // EVALUATIONS, f"1-{plan.seeds}")
 
 
 def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple[Plan, dict[str, int]]:
     """Time the sizes that may fit, and choose; returns the parameters of each variant's model as well."""
-    measured: dict[str, list[Seconds]] = {}
+    seconds: dict[str, float] = {}
     parameters: dict[str, dict[str, int]] = {}
+    num_arms = len(study["variants"])
     for size in TEXT_SIZES if options.texts else EMBEDDED_SIZES:
-        print(f"timing {STEPS_TIMED} steps of {size} with each variant", flush=True)
-        measured[size], parameters[size] = _measure(study, size, options)
+        print(f"timing {STEPS[size] // EVALUATIONS} steps of {size} with each variant", flush=True)
+        seconds[size], parameters[size] = _measure(study, size, options)
         left = available(options.minutes, time.monotonic() - started_s)
-        if not may_fit_larger(measured[size], size, left, options.workers):
+        if LARGER_TAKES * study_seconds(seconds[size], SEEDS * num_arms, options.workers) > left:
             break
-    plan = choose(measured, options.minutes, options.workers, time.monotonic() - started_s)
+    plan = choose(seconds, num_arms, options.minutes, options.workers, time.monotonic() - started_s)
     return plan, parameters[plan.size]
 
 
-def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[list[Seconds], dict[str, int]]:
-    """Train every variant for some steps, as many at once as in the study, in a folder that is then removed.
+def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[float, dict[str, int]]:
+    """Train every variant for a tenth of its steps, as many at once as in the study, in a temporary folder.
+
+    Returns:
+        The seconds of a whole run, the mean over variants; and by variant the parameters of its model.
 
     Raises:
         UsageError: If one fails.
     """
-    start = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import slurm.worker"], check=True, capture_output=True)
-    process_s = time.monotonic() - start
     with tempfile.TemporaryDirectory(prefix=TIMING) as folder:
         file, runs = Path(folder, "timing.yaml"), Path(folder, "runs")
         variants = [absolute_variant(one, Path(), "") for one in study["variants"]]
         config = str(find_config(Path(size), "config").absolute())  # perhaps of the user, as in the study
-        write_text(file, _text({**study, "variants": variants}, {"gpt_neo": config}, STEPS_TIMED, seeds=[1]))
-        short = SubmitArgs(study=file, runs_dir=runs, workers=options.workers, add=variants, report=False)
+        steps = STEPS[size] // EVALUATIONS
+        write_text(file, _text({**study, "variants": variants}, config, steps, steps, "1"))
         if not options.dry_run:  # the study finds its texts prepared
             cache = Path("runs", ".cache").absolute()
             cache.mkdir(parents=True, exist_ok=True)
             runs.mkdir()
             (runs / ".cache").symlink_to(cache)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            is_undone = launch(short)
-        changes = Changes(add=short.add)
+            launch(SubmitArgs(study=file, runs_dir=runs, workers=options.workers, add=variants, report=False))
+        changes = Changes(add=tuple(variants))
         cells = trained_cells(load_study(file, runs_dir_override(runs), changes=changes).planned)
-        errors = [f"{one.variant}: {read_state(one.study_dir, one.run_id).error}" for one in cells]
-        if is_undone:
-            error = next(each for each in errors if not each.endswith(": "))
-            raise UsageError(f"{STEPS_TIMED} steps of {size} failed; {error}")
-        return _seconds(cells, process_s), {cell.variant: model_costs(cell.config)[0] for cell in cells}
+        for cell in cells:
+            if error := read_state(cell.study_dir, cell.run_id).error:
+                raise UsageError(f"{steps} steps of {size} failed; {cell.variant}: {error}")
+        records = {cell.variant: provenance.read(cell.run_dir) for cell in cells}
+        parameters = {variant: record["parameters"]["total"] for variant, record in records.items()}
+        return _run_seconds(cells), parameters
 
 
-def _seconds(cells: Sequence[RunCell], process_s: float) -> list[Seconds]:
-    """Read what finished runs took; what is compiled is kept, so that later runs take the least of it."""
-    found, compiling = [], []
+def _run_seconds(cells: Sequence[RunCell]) -> float:
+    """Forecast a run; what is compiled is kept, so that later runs take the least of it."""
+    seconds, compiling = [], []
     for cell in cells:
-        state, lines = read_state(cell.study_dir, cell.run_id), list(logged(cell.run_dir))
-        steps = [line for line in lines if "tokens_per_s" in line]
-        # Both are of the last step, an evaluation coming after the line of its step.
-        evaluated = next(line["time_s"] for line in reversed(lines) if "eval_loss" in line)
-        compiling.append(steps[-1]["compile_s"])
-        pace = sum(1 / line["tokens_per_s"] for line in steps) / len(steps)
-        found.append(
-            Seconds(
-                start=state.finished_s - state.started_s - evaluated + process_s / CELLS_PER_JOB,
-                step=pace * steps[-1]["tokens"] / STEPS_TIMED,
-                evaluation=evaluated - steps[-1]["time_s"],
-            )
-        )
-    return [Seconds(each.start + min(compiling), each.step, each.evaluation) for each in found]
+        state, results = read_state(cell.study_dir, cell.run_id), provenance.read(cell.run_dir)["results"]
+        training = results["time_s"] - results["compile_s"]
+        beside = state.finished_s - state.started_s - results["time_s"]
+        seconds.append(beside + EVALUATIONS * training)
+        compiling.append(results["compile_s"])
+    return fmean(seconds) + min(compiling)
 
 
 def _describe(file: Path, plan: Plan, parameters: Mapping[str, int], options: TryArgs) -> str:
     """Say what is run, in few lines."""
     where = f", as jobs of SLURM ({options.cluster}) at this machine's speed" if options.cluster else ""
-    lines = {
-        "study": file,
-        "variants": ", ".join(f"{name} ({count:,} parameters)" for name, count in parameters.items()),
-        "model": f"{plan.size}, {SIZES[plan.size].steps:,} steps, its learning rate for all",
-        "seeds": f"{plan.seeds} of each",
-        "takes": f"about {duration(plan.seconds)}, {options.workers} runs at a time{where}",
-    }
-    return "\n".join(f"{name:<10}{value}" for name, value in lines.items())
+    variants = ", ".join(f"{name} ({count:,} parameters)" for name, count in parameters.items())
+    return (
+        f"study     {file}\n"
+        f"variants  {variants}\n"
+        f"model     {plan.size}, {STEPS[plan.size]:,} steps, its learning rate for all\n"
+        f"seeds     {plan.seeds} of each\n"
+        f"takes     about {duration(plan.seconds)}, {options.workers} runs at a time{where}"
+    )

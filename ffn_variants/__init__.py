@@ -1,7 +1,7 @@
-"""Feed-forward variants of small language models; importing this registers the models with transformers.
+"""Feed-forward variants of small language models.
 
-They are registered when transformers is imported as well, before or after: it takes seconds, which the
-registry of variants does without.
+``import ffn_variants.models`` registers the models with transformers: it takes seconds, which the registry of
+variants does without.
 
 To read it: ``spec`` says what a variant is, ``variants/gated`` and ``variants/activations`` are the plainest,
 ``registry`` lists all of them. ``variants/kan`` needs ``splines/b_splines``, whose functions
@@ -14,12 +14,6 @@ all else.
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from base.errors import UsageError
@@ -74,37 +68,3 @@ def __getattr__(name: str) -> Any:
     module = "configuration" if name in _CONFIGS else "family_models"
     globals()[name] = value = getattr(importlib.import_module(f"ffn_variants.models.{module}"), name)
     return value
-
-
-def _register_models() -> None:
-    importlib.import_module("ffn_variants.models.family_models")
-
-
-class _WithTransformers(MetaPathFinder):
-    """Registers the models at the end of the import of transformers, before whoever imports it goes on."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != "transformers":
-            return None
-        sys.meta_path.remove(self)
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            sys.meta_path.insert(0, self)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_register(module: ModuleType) -> None:
-                execute(module)
-                _register_models()
-
-            spec.loader.exec_module = execute_and_register
-        return spec
-
-
-if "transformers" in sys.modules:
-    _register_models()
-else:
-    sys.meta_path.insert(0, _WithTransformers())

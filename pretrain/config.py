@@ -284,14 +284,6 @@ class RunConfig(Section):
         ("output", "run_name"): "run-name",
     }
 
-    other_names: ClassVar = {
-        "learning-rate": ("optim", "learning_rate"),
-        "num-train-epochs": ("optim", "num_train_epochs"),
-        "weight-decay": ("optim", "weight_decay"),
-        "warmup-steps": ("optim", "warmup_steps"),
-        "output-dir": ("output", "runs_dir"),
-        "ffn-variant": ("model", "ffn"),
-    }
     hints: ClassVar = {
         "per-device-train-batch-size": "--batch-size N are the rows of a step, over all passes and devices; "
         "--train.per-device-train-batch-size N the most rows of one forward pass",

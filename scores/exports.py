@@ -13,7 +13,8 @@ from collections.abc import Collection
 import pandas as pd
 
 from base.errors import UsageError, shown
-from scores.rows import ROW_COLUMNS, some_of
+from base.printing import first_few
+from scores.rows import ROW_COLUMNS
 
 SHOWN = 4
 STEP = re.compile(r"(.*[./])?(_?step|global_?step|epoch|iteration)", re.IGNORECASE)
@@ -93,7 +94,7 @@ def _last_of_runs(
     ends = last[steps[0]]
     early = last[keys].astype(str).agg(" ".join, axis=1)[ends < ends.max()].to_list()
     notes = [f"its rows are steps of {len(last)} runs: of each column the last value counts"]
-    notes += [f"ended before {steps[0]} {ends.max():g}: {some_of(early, SHOWN)}"] if early else []
+    notes += [f"ended before {steps[0]} {ends.max():g}: {first_few(early, SHOWN)}"] if early else []
     return last.astype(object).where(last.notna(), ""), notes
 
 
@@ -112,5 +113,5 @@ def refuse_names_of_runs(table: pd.DataFrame, column: str, origin: str) -> None:
         raise UsageError(
             f"{origin}: each name in {column} is of one run ({shown(runs[column].iloc[0])}); say which "
             f"column has the variants, such as --columns variant={shlex.quote(several[0])} (there are "
-            f"{some_of(several, SHOWN)}), or that names are: --columns name={shlex.quote(column)}"
+            f"{first_few(several, SHOWN)}), or that names are: --columns name={shlex.quote(column)}"
         )

@@ -32,7 +32,7 @@ from tqdm import tqdm
 from base.errors import UsageError
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
-from scores.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
+from scores.rows import NO_HEAD, ROW_COLUMNS, read_table
 from scores.suites import SUITES
 
 _ABSENT, _OLDER = "which has no items", "whose items are from before they held what it is made of"
@@ -109,7 +109,7 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     table = _as_rows(graded, scored) if graded else rows.iloc[:0]
     is_graded_anywhere = set(zip(table["benchmark"], table["metric"], strict=True))
     notes = [
-        f"{benchmark}: no {metric} of {some_of(runs, _SHOWN)}, {reason}"
+        f"{benchmark}: no {metric} of {first_few(runs, _SHOWN)}, {reason}"
         for (benchmark, metric, reason), runs in reasons.items()
         if (benchmark, metric) in is_graded_anywhere or reason not in (_ABSENT, _OLDER)
     ]
@@ -132,7 +132,7 @@ def _grade(
         items = read_table(path, present, read_dictionary=["task"]) if present else None
     except (OSError, pa.ArrowInvalid, UsageError):
         items = pa.table({})
-    foreign = some_of(foreign_tasks(items, rows), _SHOWN) if items is not None else ""
+    foreign = first_few(foreign_tasks(items, rows), _SHOWN) if items is not None else ""
     num_items = dict(zip(rows["task"], rows["n_items"], strict=True))
     for metric in metrics:
         if items is None:
@@ -179,7 +179,7 @@ def _means(items: pa.Table, grade: Grade, num_items: Mapping[str, int]) -> tuple
     size = np.bincount(codes[is_finite], minlength=len(tasks))
     is_scored = np.isin(tasks, list(num_items))
     is_whole = is_scored & (size == [num_items.get(task, 0) for task in tasks])
-    bad = some_of(sorted(tasks[is_scored & ~is_whole]), _SHOWN)
+    bad = first_few(sorted(tasks[is_scored & ~is_whole]), _SHOWN)
     reason = (
         f"whose items of {bad} are not all there with a finite {' or '.join(grade.columns)}" if bad else ""
     )

@@ -71,12 +71,6 @@ def check_axis(name: str, source: str) -> str:
     return name
 
 
-def some_of(names: Sequence[str], shown: int) -> str:
-    """List names as messages do: not more of them than are read, and how many are left."""
-    more = [f"{len(names) - shown} more"] if len(names) > shown else []
-    return ", ".join([*names[:shown], *more])
-
-
 def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
     """Return the rows with exactly the columns of ``ROW_COLUMNS``, in that order and with fixed types.
 

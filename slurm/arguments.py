@@ -10,6 +10,7 @@ from pydantic import Field
 from base.command_line import Positional
 from base.errors import UsageError
 from base.sections import Section
+from base.text.text_files import TextSplit
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 
@@ -43,7 +44,7 @@ class SubmitArgs(Section):
     full. They belong to the study as its config does: give them each time."""
     validation_texts: tuple[str, ...] = ()
     """Held-out files or folders for --texts (default: a share of the training documents)."""
-    txt_split: Literal["endoftext", "lines", "blank-lines", "file"] | None = None
+    txt_split: TextSplit | None = None
     """What ends a document of a .txt of --texts: endoftext, lines, blank-lines or file (the file alone)."""
     runs_dir: Path | None = None
     """Folder for all runs, instead of the one in the config (runs/)."""

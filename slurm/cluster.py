@@ -49,9 +49,6 @@ class ClusterPreset(Section):
     """Loaded with ``module load`` before Python starts."""
     setup: tuple[str, ...] = ()
     """Further shell lines before Python starts; a failing one ends the job."""
-    environment: dict[str, str] = Field(default_factory=dict)
-    """Variables for every job, such as HF_HOME. ``$SCRATCH`` and ``${SCRATCH}`` are those of the job, where
-    nothing else is expanded and no command runs; a dollar that is one is written ``\\$``."""
     signal_delay_s: Annotated[int, Field(ge=1)] = 120
     """Seconds before the time limit at which a job is told to save."""
     max_timeouts: Annotated[int, Field(ge=0)] = 50

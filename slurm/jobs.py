@@ -7,7 +7,6 @@ are finished, and ends. What a killed command left out is handed in by the same 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import time
@@ -48,8 +47,6 @@ REPORT_MINUTES = 120
 MAX_ROUNDS = 2
 """How often what died without a word is submitted again before a user has to look."""
 SUBMITTER_WAIT_S = 900.0
-_SPECIAL = re.compile(r"(\\\$|\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\})|[\\$`\"]")
-"""What a shell heeds between double quotes; in the group what is meant so."""
 
 
 class SlurmSubmitter:
@@ -185,13 +182,12 @@ class SlurmSubmitter:
     def _setup(self) -> list[str]:
         # Since SLURM 22.05 srun does not take the cores of a task from the job.
         cores = dict.fromkeys(("OMP_NUM_THREADS", "SRUN_CPUS_PER_TASK"), "${SLURM_CPUS_PER_TASK:-1}")
-        site = {name: in_the_job(value) for name, value in self.preset.environment.items()}
         code = {name: shlex.quote(value) for name, value in snapshot_environment(self.snapshot).items()}
         return [
             "set -e  # a failing line ends the job",
             *(f"module load {shlex.quote(name)}" for name in self.preset.modules),
             *self.preset.setup,
-            *(f"export {name}={value}" for name, value in (cores | site | code).items()),
+            *(f"export {name}={value}" for name, value in (cores | code).items()),
         ]
 
 
@@ -248,11 +244,6 @@ class ReportJob:
             print(f"{len(cells)} cells are submitted for what comes next", flush=True)
         if submitter.submit_report() is None:
             end_stage(study)
-
-
-def in_the_job(value: str) -> str:
-    """Write a value for the job's shell, which puts variables in and nothing else: ``$SCRATCH/hf``."""
-    return '"' + _SPECIAL.sub(lambda found: found[1] or rf"\{found[0]}", value) + '"'
 
 
 def _load_own(study: Study) -> None:

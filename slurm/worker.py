@@ -181,7 +181,7 @@ class CellJob:
 
 def _join_processes() -> None:
     """Tell Accelerate of the job's other processes."""
-    # Where node names do not resolve, the preset's environment names an address.
+    # Where node names do not resolve, the preset's setup exports an address.
     address = os.environ.get("MASTER_ADDR")
     # CUDA_VISIBLE_DEVICES stays, as Accelerate chooses by LOCAL_RANK.
     TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)

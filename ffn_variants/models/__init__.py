@@ -1,3 +1,3 @@
-"""Hugging Face models that carry a variant in their config."""
+"""Hugging Face models that carry a variant in their config; this import registers them with transformers."""
 
-import transformers  # noqa: F401 - whose import registers the models, each module of which needs it
+import ffn_variants.models.family_models  # noqa: F401

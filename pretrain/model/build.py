@@ -11,7 +11,7 @@ import ffn_variants
 from base.families import BASELINE, get_family
 from base.text.corruption import Masker, SpanCorruptor, corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import ModelConfig, ResolvedConfig
+from pretrain.config import ResolvedConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.parameter_groups import learnable_weights
 
@@ -112,19 +112,14 @@ def cost_facts(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, An
             "intermediate_size": model.intermediate_size,
             "baseline_intermediate_size": model.paired_intermediate_size or model.intermediate_size,
             "parameters_per_layer": parameters["ffn"] // num_ffns,
-            "active_parameters_per_layer": _active(parameters["ffn"] // num_ffns, spec, model),
+            "active_parameters_per_layer": spec.num_active_params(
+                model.hidden_size, model.intermediate_size, **options
+            ),
             "flops_per_token_per_layer": spec.flops_per_token(
                 model.hidden_size, model.intermediate_size, **options
             ),
         },
     }
-
-
-def _active(parameters: int, spec: ffn_variants.FFNSpec, model: ModelConfig) -> int:
-    """Of one FFN's parameters those that a token meets; of most variants all."""
-    if spec.active_params is None:
-        return parameters
-    return spec.num_active_params(model.hidden_size, model.intermediate_size, **(model.ffn_options or {}))
 
 
 def _flops_per_token(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, int]:

@@ -11,11 +11,11 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
+from base.printing import first_few
 from base.records import read_json
 from report.readers.reading import SHOWN, TableOfRows
 from report.readers.tables import to_rows
 from report.request import Request
-from scores.rows import some_of
 
 EVENTS, SUMMARY = "events.out.tfevents.*", "wandb-summary.json"
 _STEP = "_step"
@@ -53,7 +53,7 @@ def read_logged_runs(path: Path, request: Request) -> TableOfRows | None:
     table = pd.DataFrame(list(runs.values()))
     ends = table[_STEP] if _STEP in table.columns else pd.Series(0, table.index)
     early = [f"{name} ({end:g})" for name, end in zip(names, ends, strict=True) if end < ends.max()]
-    notes = [f"ended before step {ends.max():g}: {some_of(early, SHOWN)}"] if early else []
+    notes = [f"ended before step {ends.max():g}: {first_few(early, SHOWN)}"] if early else []
     table = table.astype(object).where(table.notna(), "").assign(run_name=names)
     rows = to_rows(table, request, str(path))
     return TableOfRows(table=rows.table, notes=(*notes, *rows.notes))

@@ -9,9 +9,9 @@ from zipfile import BadZipFile
 import pandas as pd
 
 from base.errors import UsageError, first_line, unknown_name
+from base.printing import first_few
 from report.readers.tables import ROW
 from report.request import Request
-from scores.rows import some_of
 
 SUFFIX, SHEET = ".xlsx", "sheet"
 
@@ -63,7 +63,7 @@ def _table_of(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _refuse_unsaid(tables: dict[str, pd.DataFrame], request: Request, path: Path) -> None:
     """Refuse sheets that are no one table, or of which nobody said what tells them apart."""
-    listed, most = some_of(list(tables), 8), shlex.quote(max(tables, key=lambda name: tables[name].size))
+    listed, most = first_few(list(tables), 8), shlex.quote(max(tables, key=lambda name: tables[name].size))
     if len({tuple(sorted(table.columns)) for table in tables.values()}) > 1:
         raise UsageError(f"{path} has sheets with different columns ({listed}); choose: --sheet {most}")
     if SHEET not in (*request.names_of_columns.values(), *request.axis):

@@ -20,7 +20,6 @@ from report.inputs.run_facts import SHOWN
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.axes import Benchmark, Level
 from report.verdicts.findings import by_standing
-from scores.rows import some_of
 from scores.suites import HELD_OUT
 
 TOLERANCE = 0.01
@@ -128,13 +127,18 @@ def _table(analysis: Analysis, cost: Cost) -> str:
                 name: _number(arm[field] / divisor, digits)
                 for name, (field, divisor, digits) in COLUMNS.items()
             },
-            "training time": "-" if np.isnan(arm[TIME]) else duration(3600 * arm[TIME]),
+            "training time": hours_text(arm[TIME]),
             f"parameters against `{analysis.baseline}`": _percent(arm["parameters_ratio"]),
             "FLOPs": _percent(arm["flops_ratio"]),
             "matched in": ", ".join(arm["matched_in"]) or "-",
         }
         for arm in cost.arms.to_dict("records")
     )
+
+
+def hours_text(hours: float) -> str:
+    """Write hours; those that are not known, NaN, as a dash."""
+    return "-" if np.isnan(hours) else duration(3600 * hours)
 
 
 def _number(value: float, digits: int) -> str:
@@ -156,7 +160,9 @@ def _text(analysis: Analysis) -> str:
     )
     eager = [x.run_id for x in analysis.facts if x.is_compile_failed]
     if eager:
-        text += f" Compiling failed in {some_of(eager, SHOWN)}, so that their times are those of eager runs."
+        text += (
+            f" Compiling failed in {first_few(eager, SHOWN)}, so that their times are those of eager runs."
+        )
     return text
 
 

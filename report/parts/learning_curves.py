@@ -28,7 +28,6 @@ from report.inputs.run_facts import RunFacts
 from report.part import Draw, Drawing, Page, Part, Section
 from report.significance.arms import Key
 from report.significance.axes import Family, Level
-from report.statistics.welch import NO_SPREAD
 
 MOST_PLACES = 40
 """Places of a curve; studies evaluate a run about ten times."""
@@ -170,32 +169,13 @@ def _of_those_that_fell(departures: pd.DataFrame) -> str:
     num_runs, staying = len(departures), departures[departures.tokens.isna()]
     if staying.empty:
         latest = (departures.tokens / departures.end).max()
-        shares = [x for _, runs in departures.groupby("family") if not np.isnan(x := share_explained(runs))]
-        sentence = f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training."
-        if shares:
-            sentence += f" When a run left explains {span(shares, '.0%')} of the variance between seeds."
-        return sentence
+        return f"All {num_runs} runs left {plateau}, the last after {latest:.0%} of training."
     counts = staying.variant.astype(str).value_counts().items()
     names = first_few([f"`{variant}` {number}" for variant, number in counts], NAMED)
     return (
         f"{len(staying)} of {num_runs} runs ({names}) did not leave {plateau}: losses tell who leaves first, "
         "not where a variant ends."
     )
-
-
-def share_explained(departures: pd.DataFrame) -> float:
-    """Share of the variance of final losses within variants that goes with when runs left, of one family.
-
-    r² by log tokens, both less the mean of their variant: differences between variants are no luck of a
-    seed. Runs that did not leave are counted at their end; nan for fewer than three runs, or without spread.
-    """
-    both = pd.DataFrame(
-        {"left": np.log(departures.tokens.fillna(departures.end)), "final": departures.final_loss}
-    )
-    both -= both.groupby(departures.variant.to_numpy()).transform("mean")
-    if len(both) < 3 or (both.abs().max() < NO_SPREAD).any():
-        return np.nan
-    return float(np.corrcoef(both.left, both.final)[0, 1] ** 2)
 
 
 def checks(analysis: Analysis, result: LearningCurves) -> Iterable[str]:

@@ -45,6 +45,8 @@ class Power:
     """The smallest true difference that is found with as many seeds as there are."""
     seeds_to_detect_estimate: int | None
     """To find a true difference as large as the one seen."""
+    seeds_to_detect_margin: int | None
+    """To find a true difference as large as the margin."""
     seeds_for_equivalence: int | None
     """To show equivalence at the margin, in every family and by itself, where there is no difference."""
 
@@ -74,14 +76,18 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
     effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
     level = comparison.level_simultaneous or inference.level / num_tests
     detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
+    margin = comparison.margin
+
+    def seeds_to_detect(difference: float) -> int | None:
+        return runs_to_detect(difference, variances, sample.weights, level, choice=sample.choice)
+
     return Power(
         comparison=comparison,
         sd=math.sqrt(np.mean(variances)),
         detectable_difference=detectable,
-        seeds_to_detect_estimate=runs_to_detect(
-            effect, variances, sample.weights, level, choice=sample.choice
-        ),
-        seeds_for_equivalence=_seeds_for_equivalence(sample, comparison.margin, inference.level),
+        seeds_to_detect_estimate=seeds_to_detect(effect),
+        seeds_to_detect_margin=None if margin is None else seeds_to_detect(margin),
+        seeds_for_equivalence=_seeds_for_equivalence(sample, margin, inference.level),
     )
 
 
@@ -292,15 +298,22 @@ def tables(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Mapping[str, pd
 
 
 def _cells(analysis: Analysis, row: MetricPower) -> dict[str, str]:
-    unit, spreads = row.comparisons[0], row.spreads
     return {
-        "metric": _label(analysis, unit),
+        "metric": _label(analysis, row.comparisons[0]),
+        **spread_cells(row, row.comparisons[0]),
+        "seeds for half / all" if analysis.others[1:] else "seeds": _seeds_of(row),
+        "chance": _chance(row),
+    }
+
+
+def spread_cells(row: MetricPower, unit: Comparison) -> dict[str, str]:
+    """Write what a metric could see in the unit, and with the digits, of a comparison."""
+    spreads = row.spreads
+    return {
         "between variants": amount(spreads.signal if spreads else None, unit),
         "between seeds": amount(spreads.noise if spreads else None, unit),
         "ratio (of equals)": spreads.written if spreads else "-",
         "detectable": amount(row.detectable, unit),
-        "seeds for half / all" if analysis.others[1:] else "seeds": _seeds_of(row),
-        "chance": _chance(row),
     }
 
 
@@ -328,9 +341,9 @@ def _label(analysis: Analysis, comparison: Comparison) -> str:
     return f"{title(comparison.benchmark)}, {family_label(comparison.family)}"
 
 
-def seeds_text(seeds: int | None) -> str:
-    """Write a number of seeds."""
-    return f"over {MAX_RUNS}" if seeds is None else str(seeds)
+def seeds_text(seeds: float | None) -> str:
+    """Write a number of seeds; None and NaN are more than are looked for."""
+    return f"over {MAX_RUNS}" if pd.isna(seeds) else f"{seeds:.0f}"
 
 
 def _outcome(row: MetricPower) -> dict[str, Any]:

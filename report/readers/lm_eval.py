@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 
 from base.errors import UsageError, first_line
+from base.printing import first_few
 from base.records import read_json
 from report.readers.reading import SHOWN, TableOfRows
 from report.readers.tables import to_rows
 from report.request import Request
 from scores.lm_eval_metrics import directions_of, metrics_of
-from scores.rows import primary_metric, some_of
+from scores.rows import primary_metric
 from scores.suites import HARNESS_PREFIX
 
 LABEL = "lm-eval's results"
@@ -121,7 +122,7 @@ def _last(results: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     results = results.sort_values("date", kind="stable")
     again = results[results.duplicated(_KEY)]
     if models := sorted({*(again["task"] + " of " + again["run_id"])}):
-        notes.append(f"measured more than once, the last one counts: {some_of(models, SHOWN)}")
+        notes.append(f"measured more than once, the last one counts: {first_few(models, SHOWN)}")
     results = results.drop_duplicates(_KEY, keep="last").reset_index(drop=True)
     for task, ways in results.drop_duplicates(["task", "setting"]).groupby("task"):
         if len(ways) > 1:

@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, first_line, shown, unknown_name
+from base.printing import first_few
 from report.readers.reading import ONLY_FAMILY, SHOWN, TableOfRows, split_names
 from report.request import DECLARATIONS, NAME, Request
 from scores.exports import OF_TRACKER, STEP, refuse_names_of_runs, runs_of_export
 from scores.metrics import is_beside_scores, is_known_score
-from scores.rows import NO_METRIC, ROW_COLUMNS, some_of, unmark
+from scores.rows import NO_METRIC, ROW_COLUMNS, unmark
 from scores.spreads import WHY, refuse_spreads
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -52,7 +53,7 @@ class _Context:
     def note(self, text: str, names: Iterable[object]) -> None:
         """Say something of names, where there are any."""
         if listed := list(dict.fromkeys(map(str, names))):
-            self.notes.append(f"{text}: {some_of(listed, SHOWN)}")
+            self.notes.append(f"{text}: {first_few(listed, SHOWN)}")
 
     def error(self, text: str) -> UsageError:
         """Say what is wrong, and where."""
@@ -263,7 +264,7 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
     unknown = [x for x in numeric if not is_known[x] and not is_beside_scores(x)]
     scores = [name for name in numeric if is_known[name]]
     if unknown or (numeric and not scores):
-        names = some_of([*scores, *(unknown or numeric)], SHOWN)
+        names = first_few([*scores, *(unknown or numeric)], SHOWN)
         others = [x for x in table.columns if x not in unknown]
         if len(unknown) > 1 and {*map(_key, others)} <= {"seed", *_PLACE}:
             raise context.error(
@@ -341,7 +342,7 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
             return table  # which lacks more, as is told next
         if not texts:
             raise context.error(" has no column variant; add one, or name it: --columns variant=COLUMN")
-        cure = f"such as --columns variant={shlex.quote(texts[0])}: there are {some_of(texts, SHOWN)}"
+        cure = f"such as --columns variant={shlex.quote(texts[0])}: there are {first_few(texts, SHOWN)}"
         raise context.error(f" has no column variant; say which it is, {cure}")
     runs = ("family", "variant", "seed", *context.request.axis)
     groups = [x for x in (*runs, *_PLACE) if x in table.columns]
@@ -387,7 +388,7 @@ def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         f"{p} ({shown(cell) if cell else 'empty'})" for p, cell in zip(places, cells[is_gap], strict=True)
     ]
     if is_gap.all():
-        raise context.error(f": no cell of a column of scores holds a number: {some_of(gaps, SHOWN)}")
+        raise context.error(f": no cell of a column of scores holds a number: {first_few(gaps, SHOWN)}")
     context.note(f"{len(gaps)} cell(s) hold no number and count as not scored", gaps)
     lost = sorted({*table["variant"]} - {*table["variant"][~is_gap]})
     context.note("left out, as no score of it is left", lost)

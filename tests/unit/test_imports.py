@@ -43,13 +43,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ORDERS = [
-    "import ffn_variants; from transformers import GPTNeoConfig",
-    "from transformers import AutoModel, pipeline; import ffn_variants",
-    "import ffn_variants; from transformers import GenerationMixin",
-    "import ffn_variants, importlib; importlib.reload(ffn_variants)",
+    "import ffn_variants.models; from transformers import GPTNeoConfig",
+    "from transformers import AutoModel, pipeline; import ffn_variants.models",
 ]
 LOADS = """
-import json, ffn_variants, transformers
+import json, transformers
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 config = AutoConfig.from_pretrained(folder)
 language_model = AutoModelForCausalLM.from_pretrained(folder)

@@ -137,9 +137,13 @@ def test_help_is_one_screen_and_all_lists_the_rest(command, monkeypatch, capsys)
 @pytest.mark.parametrize(
     ("kind", "line", "given"),
     [
-        (RunConfig, "--learning_rate 1e-2 --lr 1", {"optim.learning_rate": "1"}),
-        (RunConfig, "--output_dir a_b --epochs=3", {"output.runs_dir": "a_b", "optim.num_train_epochs": "3"}),
-        (EvaluateArgs, "a --limit 9 --suites b c", {"runs": ["a"], "max_pairs": "9", "suites": ["b", "c"]}),
+        (RunConfig, "--optim.learning_rate 1e-2 --lr 1", {"optim.learning_rate": "1"}),
+        (RunConfig, "--runs_dir a_b --epochs=3", {"output.runs_dir": "a_b", "optim.num_train_epochs": "3"}),
+        (
+            EvaluateArgs,
+            "a --max-pairs 9 --suites b c",
+            {"runs": ["a"], "max_pairs": "9", "suites": ["b", "c"]},
+        ),
         (EvaluateArgs, "a --finetune.head b c", {"runs": ["a"], "finetune.head": ["b", "c"]}),
     ],
 )

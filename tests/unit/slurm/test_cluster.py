@@ -1,7 +1,6 @@
 """Site presets, and what jobs ask SLURM for by them."""
 
 import os
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from slurm import cluster
 from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset, load_preset, max_array_size, minutes_of
 from slurm.commands import study_run
-from slurm.jobs import SlurmSubmitter, in_the_job
+from slurm.jobs import SlurmSubmitter
 
 PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
 
@@ -81,25 +80,6 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     assert not any(word in line for word in ("reservation", "exclusive", "requeue") for line in options)
     assert "  requeue" in asked_by().splitlines()
     assert "'/code $x" in asked_by()  # its folder is a name, whatever stands in it
-
-
-@pytest.mark.parametrize(
-    ("value", "expanded"),
-    [
-        ("$SCRATCH/hf", "/fast disk/hf"), ("${SCRATCH}_2", "/fast disk_2"), ("a b", "a b"), ("", ""),
-        ("$NOT_THERE", ""), ("$(touch ran)", "$(touch ran)"), ("`touch ran`", "`touch ran`"),
-        ('"; touch ran; "', '"; touch ran; "'), ("$((1+1)) $1 $$", "$((1+1)) $1 $$"), ("100$", "100$"),
-        ("${SCRATCH:=$(touch ran)}", "${SCRATCH:=$(touch ran)}"), ("\\$SCRATCH", "$SCRATCH"),
-        ("a\\b \\\\", "a\\b \\\\"), ("it's", "it's"), ("\\`touch ran\\`", "\\`touch ran\\`"),
-        ("\\\\$(touch ran)", "\\$(touch ran)"), ("two\nlines", "two\nlines"),
-    ],
-)  # fmt: skip
-def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp_path):
-    line = f'export X={in_the_job(value)}; printf %s "$X"'
-    where = {"env": {"SCRATCH": "/fast disk", "PATH": os.environ["PATH"]}, "cwd": tmp_path}
-    done = subprocess.run(["bash", "-c", line], **where, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == (expanded, "")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

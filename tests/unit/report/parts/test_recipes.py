@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 from report.analysis import Analysis
+from report.document.markdown import family_label
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import source_of_frame
 from report.page import make_card
 from report.part import Page
-from report.parts import recipes
+from report.parts import power, recipes
 from report.request import Request
 from report.significance.axes import places_of
 from report.write import number_tables
@@ -61,25 +62,24 @@ def seeds_by_scipy(spread: float, level: float) -> int:
 
 def test_the_recipe_that_takes_least_time_is_recommended() -> None:
     analysis = study()
-    found = {dict(places_of(x.setting))["recipe"]: x for x in recipes.PART.of(analysis).recipes}
-    for name, recipe in found.items():
-        level = recipe.seen.comparisons[0].level_simultaneous
-        assert recipe.seeds_to_tell == seeds_by_scipy(SPREADS[name], level)
-        assert recipe.hours_to_tell == pytest.approx(HOURS[name] * recipe.seeds_to_tell * len(SHIFTS))
-        assert recipe.seen.spreads.noise == pytest.approx(SPREADS[name])
-        assert recipe.baseline_score == pytest.approx(3)
-        assert not recipe.late
     table = number_tables(analysis)["recipes"]
-    assert table.hours_to_tell.tolist() == [found[name].hours_to_tell for name in SPREADS]
-    assert [str(x.setting) for x in recipes.PART.of(analysis).recommended.values()] == ["gpt_neo sharp"]
+    seen = {family_label(row.family): row.comparisons[0] for row in power.PART.of(analysis)}
+    for recipe in table.itertuples():
+        name = recipe.recipe
+        assert recipe.seeds_to_tell == seeds_by_scipy(SPREADS[name], seen[name].level_simultaneous)
+        assert recipe.hours_to_tell == pytest.approx(HOURS[name] * recipe.seeds_to_tell * len(SHIFTS))
+        assert recipe.spread_between_seeds == pytest.approx(SPREADS[name])
+        assert recipe.baseline_score == pytest.approx(3)
+    assert table.late_runs.tolist() == ["", ""]
+    assert table.recipe[table.is_recommended].tolist() == ["sharp"]
     assert "sharp needs the least training" in make_card(analysis).markdown
 
 
 def test_a_recipe_with_a_late_run_is_not_recommended() -> None:
     analysis = study(sharp=0.3)
     result = recipes.PART.of(analysis)
-    assert [x.late for x in result.recipes] == [(), ("gpt_neo/none/sharp6",)]
-    assert [str(x.setting) for x in result.recommended.values()] == ["gpt_neo noisy"]
+    assert result.late_runs.tolist() == ["", "gpt_neo/none/sharp6"]
+    assert result.family[result.is_recommended].astype(str).tolist() == ["gpt_neo noisy"]
     section = recipes.PART.section(analysis, result, Page(alternative_texts={}))
     assert "| 1 of 18 |" in section.body
     assert "gpt_neo/none/sharp6" in section.body
