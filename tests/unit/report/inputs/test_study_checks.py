@@ -274,35 +274,26 @@ def through(tmp_path: Path) -> Callable[[Mapping[int, dict]], Path]:
     return write
 
 
-def of(source: str, *earlier: str) -> dict:
-    return {"variant_source": source, "variant_earlier_sources": list(earlier)}
-
-
-def test_they_are_named_first_of_all_that_is_amiss(through):
-    folder = through({1: of(A), 2: of(A), 3: of(A), 4: of(B), 5: of(B)})
-    source = read_source(folder)
-    assert source.notes[:1] == (
-        f"kan: 6 runs through {A} (gpt_neo/kan/seed1-0, gpt_neo/kan/seed2-0 and 4 more), 4 runs through "
-        f"{B} (gpt_neo/kan/seed4-0, gpt_neo/kan/seed5-0 and 2 more): they are 2 variants under one name; "
-        "train those of the earlier source anew, or, if all compute the same, add it to earlier_sources "
-        "of the spec",
-    )
-    text = render(analysed(source))
-    warning = text.split("> [!WARNING]\n")[1].splitlines()[0]
-    assert warning.startswith(f"> - kan: 6 runs through {A}")
+def of(source: str, *earlier: str, at: int = 0) -> dict:
+    sessions = [{"ended": f"2026-01-0{at}"}]
+    return {"variant_source": source, "variant_earlier_sources": list(earlier), "sessions": sessions}
 
 
 @pytest.mark.parametrize(
-    ("records", "said"),
+    ("records", "kept"),
     [
-        ({1: of(A), 2: of(A), 3: of(A)}, None),  # those of 4 and 5 are not known
-        ({1: of(A), 2: of(B, A), 3: of(B, A), 4: of(A), 5: of(B, A)}, None),
-        ({1: of(A), 2: of(C, B), 3: of(B, A), 4: of(A), 5: of(C)}, None),
-        ({1: of(A), 3: of(B), 4: of(B), 5: of(C, B)}, {A: 2, B: 6}),
-        ({1: of(A), 2: of(B), 3: of(C)}, {A: 2, B: 2, C: 2}),
+        ({1: of(A), 2: of(A), 3: of(A)}, "12345"),  # those of 4 and 5 are not known
+        ({1: of(A), 2: of(B, A), 3: of(B, A), 4: of(A), 5: of(B, A)}, "12345"),
+        ({1: of(A), 2: of(C, B), 3: of(B, A), 4: of(A), 5: of(C)}, "12345"),
+        ({1: of(A), 3: of(B), 4: of(B), 5: of(C, B)}, "2345"),
+        ({1: of(A), 2: of(B), 3: of(C)}, "345"),
+        ({1: of(A), 2: of(A, at=9), 3: of(B, at=8), 4: of(B), 5: of(B)}, "12"),
     ],
 )
-def test_sources_that_compute_the_same_are_one(through, records, said):
-    text = " ".join(read_source(through(records)).notes)
-    counts = re.findall(r"(\d) runs? through (\w+)", text)
-    assert {source: int(number) for number, source in counts} == (said or {})
+def test_runs_of_an_earlier_source_are_left_out_by_name(through, records, kept):
+    source = read_source(through(records))
+    rows = source.rows[source.rows.variant == "kan"]
+    assert "".join(map(str, sorted(set(rows.seed)))) == kept
+    assert {run.run_id for run in source.facts if run.variant == "kan"} == set(rows.run_id)
+    told = [note for note in source.notes if "of kan through source" in note]
+    assert sum(int(re.findall(r"left out: (\d+) run", note)[0]) for note in told) == 2 * (5 - len(kept))
