@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from base.run.folder_names import RunFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from report.inputs.run_facts import Evaluation, read_facts
 from report.inputs.sources import read_source
 from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, protocol_notes
+from report.inputs.study_design import report_before
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison, Inference, compare_with_baseline
@@ -22,7 +23,7 @@ from report.significance.multiple_comparisons import MultipleComparisons
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from scores.metrics import Metric
 from slurm.cell_state import CellState, write_state
-from tests.unit.report.studies import analysed, render, write_plan, write_run
+from tests.unit.report.studies import analysed, change_plan, render, write_plan, write_run
 
 
 def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
@@ -189,6 +190,32 @@ def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
     section = rest[rest.index("**Runs that failed**") :]
     assert "| `kan` | all | 6 | 2 | 0 | 0.9" in section
     assert "| `gelu` | all | 6 | 0 | 0 | - |" in section
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ([{"margin": 1.0}], ""),
+        ([{"margin": 5.0}, {"margin": 1.0}], ""),
+        ([{"note": "a"}], ""),
+        ([{"margin": 5.0}], "changed after 5 of 6 cells were done: margin 1.0 became 5.0."),
+        ([{"margin": 5.0}, {"margin": 9.0}], "changed after 5 of 6 cells were done: margin 1.0 became 9.0."),
+        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary none became [blimp]."),
+    ],
+)
+def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):
+    first, nan = {"baseline": "gelu", "margin": 1.0, "primary": [], "note": ""}, float("nan")
+    study = write_study(tmp_path / "study", {"gelu": [70.1, 70.4, 69.8], "kan": [73.1, nan, 73.4]})
+    change_plan(study, report=first)
+    for changes in later:
+        report = first | changes
+        before = report_before(StudyFolder(study).study_file, report)
+        change_plan(study, report=report, report_before=before)
+    changed = read_source(study).design.changed
+    assert changed.endswith(said)
+    assert bool(changed) == bool(said)
+    if "primary" in changed:
+        assert render(analysed(study)).count(changed) == 2  # card and methods
 
 
 LOSSES = (5.522, 5.331, 5.227, 5.124, 4.006, 3.446, 3.189, 3.039, 2.936, 2.881)
