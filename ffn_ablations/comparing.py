@@ -20,7 +20,7 @@ from base.files import write_text
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
 from ffn_ablations.flags_as_keywords import KeywordError, one_line_errors, read_keywords, shown_briefly
-from ffn_ablations.runs import Run, Runs, as_runs
+from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
 from report.analysis import Analysis
 from report.compute import analyse
 from report.document import markdown
@@ -106,8 +106,10 @@ def compare(
 
 def _compare(data: Any, request: Request) -> Comparison:
     if isinstance(data, list | tuple) and data and all(isinstance(each, Run | Runs) for each in data):
-        runs = as_runs(data)
-        return Comparison(analyse(_source_of_runs(runs, runs.scores, request), request), runs.scores)
+        runs, left_out = of_one_source(as_runs(data))
+        source = _source_of_runs(runs, runs.scores, request)
+        source = replace(source, notes=(*left_out, *source.notes))
+        return Comparison(analyse(source, request), runs.scores)
     if isinstance(data, pd.DataFrame):
         if not {None, *data.columns} & {*data.index.names}:
             data = data.reset_index()

@@ -20,6 +20,7 @@ from base.run.folder_names import RunFolder
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
 from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
+from report.inputs.study_checks import of_newest_sources
 from report.significance.axes import plain
 from slurm.cell_state import peek_listing
 
@@ -308,3 +309,10 @@ def as_runs(runs: object) -> Runs:
     if isinstance(runs, Sequence) and len(runs):
         return Runs([run for each in runs for run in as_runs(each)])
     raise UsageError(f"{shown_briefly(runs)} names no run: give what train(...) returned, or runs' folders")
+
+
+def of_one_source(runs: Iterable[Run]) -> tuple[Runs, list[str]]:
+    """Keep each run once, of an edited variant those of its newest source, and name the others."""
+    each = {id(run.facts): run for run in dict.fromkeys(runs)}
+    facts, notes = of_newest_sources([run.facts for run in each.values()])
+    return Runs(each[id(one)] for one in facts), notes

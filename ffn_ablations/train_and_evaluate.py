@@ -24,7 +24,7 @@ from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
 from ffn_ablations.flags_as_keywords import brief_in_notebooks, one_line_errors, read_keywords, typed_values
 from ffn_ablations.own_values import ffn_settings, text_settings
-from ffn_ablations.runs import Run, Runs, as_runs
+from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
 from ffn_variants.spec import FFNSpec
 from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
 from pretrain.run.run_folder import run_dir
@@ -197,8 +197,8 @@ def evaluate(
         raise UsageError(f"workers is {workers}; it must be 1 or more")
     names = [suites] if isinstance(suites, str) else list(suites)
     config = read_keywords(EvalConfig, {"suites": names, **settings})
-    runs = as_runs(runs)
-    for note in check_sources(config):
+    runs, left_out = of_one_source(as_runs(runs))
+    for note in (*left_out, *check_sources(config)):
         print(f"note: {note}", file=sys.stderr)
     with brief_in_notebooks():
         folders = [run.folder for run in runs]

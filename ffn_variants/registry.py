@@ -72,7 +72,8 @@ def get_variant(name: str) -> FFNSpec:
     if name in (installed := installed_variants()):
         return _load(installed[name])
     message = unknown_name("FFN variant", name, (*FFN_VARIANTS, *installed))
-    raise UsageError(f"{message}; one in a file of yours is path/to/mine.py:SPEC")
+    python = "a class of a notebook is known after its cell and ffn_ablations.check(CLASS)"
+    raise UsageError(f"{message}; one in a file of yours is path/to/mine.py:SPEC, {python}")
 
 
 def is_registered(name: str) -> bool:

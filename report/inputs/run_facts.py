@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from base.errors import UsageError
 from base.files import mapping
 from base.records import parse_json, peek_record
 from base.run.folder_names import RunFolder, may_be
-from base.run.manifest import read_completion
+from base.run.manifest import RecordedSource, read_completion, recorded_source
 from report.significance.axes import Family, Level
 from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name
 from scores.stages import Places
@@ -133,6 +133,10 @@ class RunFacts:
     """Whether kernels that were to be compiled could not be, so that it took longer than others."""
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
+    source: RecordedSource = field(default_factory=RecordedSource)
+    """Of its variant."""
+    ended: str = ""
+    """When its training did, as ISO 8601 in UTC."""
 
 
 def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:
@@ -180,6 +184,8 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         peak_memory_mb=_number(results.get("peak_memory_mb")),
         is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
         trained_with=_origin(record),
+        source=recorded_source(run),
+        ended=str([{}, *_sessions(record)][-1].get("ended", "")),
     )
 
 

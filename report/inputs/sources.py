@@ -14,7 +14,7 @@ from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
 from report.inputs.logged_runs import SUMMARY, read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
-from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, protocol_notes, source_notes
+from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, of_newest_sources, protocol_notes
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.inputs.workbook import SUFFIX as EXCEL
 from report.inputs.workbook import read_workbook
@@ -165,7 +165,10 @@ def _read_study(folder: Path) -> Source:
     placed, compared = (written.placed, written.compared) if written else (StudyAxes(), None)
     runs, apart, left_out = _compared_and_apart(study, written, placed)
     tables, unreadable = read_tables(runs)
-    facts, unknown = read_all_facts(runs, tables)
+    every, unknown = read_all_facts(runs, tables)
+    facts, of_earlier_source = of_newest_sources(every)
+    earlier = {run.run_id for run in every} - {run.run_id for run in facts}
+    tables = {run_id: table for run_id, table in tables.items() if run_id not in earlier}
     facts_apart, unknown_apart = read_all_facts(apart, {})
     losses = held_out_rows(facts)
     scores, without_items = _scores(folder, [losses, *tables.values()])
@@ -179,7 +182,7 @@ def _read_study(folder: Path) -> Source:
         design = replace(design, benchmarks=tuple(benchmarks))
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     notes = [
-        *(*source_notes(facts, runs), *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*of_earlier_source, *left_out, *unreadable, *unknown, *unknown_apart),
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
         *(*without_items, *cut_input_notes(scored)),
     ]

@@ -11,7 +11,6 @@ from base.files import mapping
 from base.printing import first_few
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
-from base.run.manifest import recorded_source
 from report.inputs.run_facts import RunFacts
 from report.significance.axes import Family, Level
 
@@ -108,40 +107,38 @@ def _differing(protocols: list[dict]) -> str:
     return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
 
 
-def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> Iterator[str]:
-    """Name the variants whose runs are of several sources; those that compute the same count as one.
+def of_newest_sources(facts: Sequence[RunFacts]) -> tuple[list[RunFacts], list[str]]:
+    """Leave out runs of a variant whose source was another than that of its newest run.
 
     Args:
-        facts: Who the runs are.
-        runs: Their folders by run id.
+        facts: Who the runs are; of those that ended in one second the last is the newest.
+
+    Returns:
+        What is left, those without a known source included, and sentences that name the others. Sources that
+        compute the same count as one.
     """
+    earlier, notes = set[int](), list[str]()
     for variant in dict.fromkeys(run.variant for run in facts):
-        by_source = _by_source([run for run in facts if run.variant == variant], runs)
-        largest_first = sorted(by_source.items(), key=lambda source: -len(source[1]))
-        if len(by_source) > 1:
-            groups = ", ".join(
-                f"{len(run_ids)} run{'s' * (len(run_ids) > 1)} through {source} "
-                f"({first_few(sorted(run_ids), 2)})"
-                for source, run_ids in largest_first
+        newest, *others = _by_source([run for run in facts if run.variant == variant]) or [[]]
+        earlier |= {id(run) for runs in others for run in runs}
+        for runs in others:
+            names = first_few(sorted(run.run_id for run in runs), 2)
+            notes.append(
+                f"left out: {len(runs)} run{'s' * (len(runs) > 1)} of {variant} through source "
+                f"{runs[0].source.fingerprint} ({names}), as the newest is through "
+                f"{newest[0].source.fingerprint}; train seeds that are missing, or, if both compute the "
+                "same, add the former to earlier_sources of the spec"
             )
-            yield (
-                f"{variant}: {groups}: they are {len(by_source)} variants under one "
-                "name; train those of the earlier source anew, or, if all compute the same, add it to "
-                "earlier_sources of the spec"
-            )
+    return [run for run in facts if id(run) not in earlier], notes
 
 
-def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> dict[str, list[str]]:
-    """Run ids by source; those of which none is known are left out."""
-    sources = {run.run_id: recorded_source(runs[run.run_id]) for run in facts}
+def _by_source(facts: Sequence[RunFacts]) -> list[list[RunFacts]]:
+    """Runs of each source, the newest first; those of which none is known are left out."""
     alike: list[set[str]] = []
-    for source in sources.values():
+    for source in (run.source for run in facts):
         same = {source.fingerprint, *source.earlier} - {""}
         touched = [names for names in alike if names & same]
         alike = [names for names in alike if not names & same] + [same.union(*touched)]
-    parts: dict[str, list[str]] = {}
-    for run_id, source in sources.items():
-        if source.fingerprint:
-            first = min(next(names for names in alike if source.fingerprint in names))
-            parts.setdefault(first, []).append(run_id)
-    return parts
+    newest_first = sorted(facts, key=lambda run: run.ended)[::-1]
+    parts = [[run for run in newest_first if run.source.fingerprint in names] for names in alike]
+    return sorted(filter(None, parts), key=lambda runs: newest_first.index(runs[0]))

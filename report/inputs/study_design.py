@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -14,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.run.folder_names import StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check
 from report.inputs.run_facts import RunFacts
 from report.inputs.study_checks import FailedRun
@@ -124,6 +126,49 @@ class StudyReport(_Section):
         return Declared(margin=self.margin, margins=self.margins)
 
 
+class ReportBefore(_Section):
+    """What a study asked of its report while cells were done already, and asks no longer."""
+
+    report: dict[str, Any]
+    num_done: int
+    """Cells that were done at the last change."""
+    num_cells: int
+
+    def remark(self, now: StudyReport) -> str:
+        """Say what was changed, and when; nothing where it was changed back."""
+        asked = now.model_dump(mode="json")
+        changed = [
+            f"{name} {_written(before)} became {_written(asked[name])}"
+            for name, before in self.report.items()
+            if name in asked and name != "note" and before != asked[name]
+        ]
+        when = f"after {self.num_done} of {self.num_cells} cells were done"
+        return f"What is asked was changed {when}: {'; '.join(changed)}." if changed else ""
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value).replace('"', "") if value else "none"
+
+
+def report_before(file: Path, report: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a study's file is to hold as ``report_before`` when it is written anew.
+
+    Args:
+        file: The study's, which may not be there or be damaged.
+        report: What the study asks of its report now.
+    """
+    with suppress(UsageError):
+        content = read_yaml(file) if file.is_file() else {}
+        runs = [RunFolder(file.parent / run_id) for run_id in content.get("cells") or ()]
+        num_done = sum(run.has_marker or run.is_scored for run in runs)
+        before, asked = content.get("report_before"), content.get("report") or {}
+        if not num_done or all(asked[name] == report[name] for name in asked.keys() & report.keys()):
+            return before
+        first = before["report"] if before else asked
+        return {"report": first, "num_done": num_done, "num_cells": len(runs)}
+    return None
+
+
 @dataclass(frozen=True)
 class Design:
     """What was meant to be run: every combination is a cell. ``written``: a study file said so.
@@ -140,6 +185,8 @@ class Design:
     """What runs the study, behind ``study run``; empty where nothing tells."""
     report: StudyReport = field(default_factory=StudyReport)
     """What the study's file asks of its report."""
+    changed: str = ""
+    """What of it was changed after cells were done, in a sentence."""
     looks: Plan | None = None
     heads: tuple[str, ...] = ()
     """Of classification, where a study names them."""
@@ -184,6 +231,7 @@ class _StudyFile(StudyAxes):
     cells: Names | None = None
     typed: str = ""
     report: StudyReport = StudyReport()
+    report_before: ReportBefore | None = None
 
 
 def read_design(path: Path) -> Design | None:
@@ -215,6 +263,7 @@ def read_design(path: Path) -> Design | None:
         written=True,
         typed=file.typed,
         report=file.report,
+        changed=file.report_before.remark(file.report) if file.report_before else "",
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",
         decisions=read_decisions(path.parent),

@@ -38,6 +38,7 @@ def methods_text(analysis: Analysis) -> str:
         f"Equivalence is two one-sided tests at {how.level:.2g} each{_where_tuned(analysis)}, in every "
         f"family, corrected by Holm's method. Margins: {_margins(analysis)}.",
         _pairing(analysis),
+        analysis.source.design.changed,
         "The whole rule, and how often it errs: docs/how-a-difference-is-judged.md.",
     )
     return " ".join(filter(None, sentences))
@@ -136,4 +137,5 @@ def _limits(analysis: Analysis) -> list[str]:
     return lines
 
 
-PART = Part(name="methods", compute=compute, section=section)
+PART = Part(name="methods", compute=compute, section=section,
+            checks=lambda analysis, _: filter(None, [analysis.source.design.changed]))  # fmt: skip

@@ -26,6 +26,7 @@ from base.run.folder_names import StudyFolder
 from base.sections import check
 from eval.classification.schema import benchmarks_asked_for
 from pretrain.config import RunConfig
+from report.inputs.study_design import report_before
 from report.significance.factor import parse_contrast
 from scores.stages import MAIN, SHARED, TUNE, Decisions, read_decisions
 from scores.tuning_trials import Tuning, TuningPlan, read_tuning
@@ -174,6 +175,7 @@ class Study:
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
+            "report_before": report_before(StudyFolder(self.folder).study_file, self.config.report.decisive),
             **self._levels_and_stages,
             "cells": [cell.run_id for cell in self.cells],
             "num_cells": len(self.cells),  # last: a file that was cut off lacks it (scores.stages.is_cut_off)

@@ -209,6 +209,11 @@ def test_a_cell_that_was_edited_is_another_run_and_one_that_was_run_again_the_sa
     assert first.load()[0].config.ffn == edited.variant == "own-bend"
     with pytest.raises(ffa.UsageError, match="trained through another 'own-bend'"):
         ffa.evaluate(edited, **PAIRS)
+    more = ffa.train(CONFIG | SHORT, ffn=["gelu", run_cell(CELL)], seed=3, runs_dir=tmp_path)
+    for compared in (first + edited + more, ffa.study(tmp_path / "default")):
+        assert "1 run of own-bend through source" in repr(found := ffa.compare(compared))
+        assert set(found.analysis.runs.run_id) == {each.facts.run_id for each in first + more}
+    assert edited.loss not in set(ffa.evaluate(first + edited + more).score)
 
 
 @pytest.mark.ci

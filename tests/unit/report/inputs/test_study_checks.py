@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from base.run.folder_names import RunFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from report.inputs.run_facts import Evaluation, read_facts
 from report.inputs.sources import read_source
 from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, protocol_notes
+from report.inputs.study_design import report_before
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison, Inference, compare_with_baseline
@@ -22,7 +23,7 @@ from report.significance.multiple_comparisons import MultipleComparisons
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from scores.metrics import Metric
 from slurm.cell_state import CellState, write_state
-from tests.unit.report.studies import analysed, render, write_plan, write_run
+from tests.unit.report.studies import analysed, change_plan, render, write_plan, write_run
 
 
 def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
@@ -191,6 +192,32 @@ def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
     assert "| `gelu` | all | 6 | 0 | 0 | - |" in section
 
 
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ([{"margin": 1.0}], ""),
+        ([{"margin": 5.0}, {"margin": 1.0}], ""),
+        ([{"note": "a"}], ""),
+        ([{"margin": 5.0}], "changed after 5 of 6 cells were done: margin 1.0 became 5.0."),
+        ([{"margin": 5.0}, {"margin": 9.0}], "changed after 5 of 6 cells were done: margin 1.0 became 9.0."),
+        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary none became [blimp]."),
+    ],
+)
+def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):
+    first, nan = {"baseline": "gelu", "margin": 1.0, "primary": [], "note": ""}, float("nan")
+    study = write_study(tmp_path / "study", {"gelu": [70.1, 70.4, 69.8], "kan": [73.1, nan, 73.4]})
+    change_plan(study, report=first)
+    for changes in later:
+        report = first | changes
+        before = report_before(StudyFolder(study).study_file, report)
+        change_plan(study, report=report, report_before=before)
+    changed = read_source(study).design.changed
+    assert changed.endswith(said)
+    assert bool(changed) == bool(said)
+    if "primary" in changed:
+        assert render(analysed(study)).count(changed) == 2  # card and methods
+
+
 LOSSES = (5.522, 5.331, 5.227, 5.124, 4.006, 3.446, 3.189, 3.039, 2.936, 2.881)
 RECORD = {"flops_per_token": {"total": 1000, "ffn": 500}, "word_frequency_loss": 5.88}
 
@@ -274,35 +301,26 @@ def through(tmp_path: Path) -> Callable[[Mapping[int, dict]], Path]:
     return write
 
 
-def of(source: str, *earlier: str) -> dict:
-    return {"variant_source": source, "variant_earlier_sources": list(earlier)}
-
-
-def test_they_are_named_first_of_all_that_is_amiss(through):
-    folder = through({1: of(A), 2: of(A), 3: of(A), 4: of(B), 5: of(B)})
-    source = read_source(folder)
-    assert source.notes[:1] == (
-        f"kan: 6 runs through {A} (gpt_neo/kan/seed1-0, gpt_neo/kan/seed2-0 and 4 more), 4 runs through "
-        f"{B} (gpt_neo/kan/seed4-0, gpt_neo/kan/seed5-0 and 2 more): they are 2 variants under one name; "
-        "train those of the earlier source anew, or, if all compute the same, add it to earlier_sources "
-        "of the spec",
-    )
-    text = render(analysed(source))
-    warning = text.split("> [!WARNING]\n")[1].splitlines()[0]
-    assert warning.startswith(f"> - kan: 6 runs through {A}")
+def of(source: str, *earlier: str, at: int = 0) -> dict:
+    sessions = [{"ended": f"2026-01-0{at}"}]
+    return {"variant_source": source, "variant_earlier_sources": list(earlier), "sessions": sessions}
 
 
 @pytest.mark.parametrize(
-    ("records", "said"),
+    ("records", "kept"),
     [
-        ({1: of(A), 2: of(A), 3: of(A)}, None),  # those of 4 and 5 are not known
-        ({1: of(A), 2: of(B, A), 3: of(B, A), 4: of(A), 5: of(B, A)}, None),
-        ({1: of(A), 2: of(C, B), 3: of(B, A), 4: of(A), 5: of(C)}, None),
-        ({1: of(A), 3: of(B), 4: of(B), 5: of(C, B)}, {A: 2, B: 6}),
-        ({1: of(A), 2: of(B), 3: of(C)}, {A: 2, B: 2, C: 2}),
+        ({1: of(A), 2: of(A), 3: of(A)}, "12345"),  # those of 4 and 5 are not known
+        ({1: of(A), 2: of(B, A), 3: of(B, A), 4: of(A), 5: of(B, A)}, "12345"),
+        ({1: of(A), 2: of(C, B), 3: of(B, A), 4: of(A), 5: of(C)}, "12345"),
+        ({1: of(A), 3: of(B), 4: of(B), 5: of(C, B)}, "2345"),
+        ({1: of(A), 2: of(B), 3: of(C)}, "345"),
+        ({1: of(A), 2: of(A, at=9), 3: of(B, at=8), 4: of(B), 5: of(B)}, "12"),
     ],
 )
-def test_sources_that_compute_the_same_are_one(through, records, said):
-    text = " ".join(read_source(through(records)).notes)
-    counts = re.findall(r"(\d) runs? through (\w+)", text)
-    assert {source: int(number) for number, source in counts} == (said or {})
+def test_runs_of_an_earlier_source_are_left_out_by_name(through, records, kept):
+    source = read_source(through(records))
+    rows = source.rows[source.rows.variant == "kan"]
+    assert "".join(map(str, sorted(set(rows.seed)))) == kept
+    assert {run.run_id for run in source.facts if run.variant == "kan"} == set(rows.run_id)
+    told = [note for note in source.notes if "of kan through source" in note]
+    assert sum(int(re.findall(r"left out: (\d+) run", note)[0]) for note in told) == 2 * (5 - len(kept))
