@@ -63,7 +63,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "CRLF": lambda content: content.replace(b"\n", b"\r\n"),
     "bit flipped": flipped,
 }
-LOADED = ("scipy.stats", "accelerate", "eval.command", "report.write", "slurm.launch")
+LOADED = ("scipy.stats", "accelerate", "eval.command", "report.write", "slurm.run_study")
 """Modules that commands need, which are slow to load."""
 STUDY = Path("runs", "small")
 ELSEWHERE = ("deleted", "a folder", "exchanged", "an earlier version")

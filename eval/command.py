@@ -60,6 +60,7 @@ def main(args: Sequence[str] | None = None) -> int:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
     typed = read_flags(EvaluateArgs, args, prog="ffn-ablations eval", description=EXAMPLES)
+    # These load pandas.
     from eval.evaluate import evaluate_runs, failure_lines
     from eval.work_units import check_sources
     from scores.run_scores import summary

@@ -32,8 +32,6 @@ from eval.protocol import Protocol, TooLong
 from eval.work_units import Work, is_done, is_evaluated, work_units
 from eval.zero_shot.pairs_and_choices import ChoiceTask
 from eval.zero_shot.text_task import TaskResult
-from ffn_variants.registry import is_registered
-from pretrain.run.provenance import source_change
 from pretrain.run.run_folder import sole_writer
 from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals
@@ -214,11 +212,12 @@ def _evaluate(
                 store = ResultStore(run_dir, weights_hash(run_dir))
                 units = list(work_units(run_dir, run, config))
                 missing = [work for work in units if not is_done(work, store)]
-                notes = [*store.notes, *_admit(run_dir, run, config, bool(missing), trust_remote_code)]
-                _check_lengths(run_dir, missing)
+                if missing:
+                    _admit(run_dir, run, config, trust_remote_code)
+                    _check_lengths(run_dir, missing)
                 shown = RunProgress(run.run_id, len(missing), progress, draws_bar)
                 with closing(shown):
-                    failures = _measure(run_dir, run, store, missing, notes, shown)
+                    failures = _measure(run_dir, run, store, missing, shown)
                 requested = _requested_rows(units, store)
                 return Outcome({run_dir: store.rows}, {run_dir: requested}, failures)
     except Exception as error:
@@ -228,25 +227,16 @@ def _evaluate(
         return Outcome(failures=[Failure(run_dir, None, reason)])
 
 
-def _admit(
-    run_dir: Path, run: RunIdentity, config: EvalConfig, is_unscored: bool, trust_remote_code: bool
-) -> list[str]:
-    """Check that a run may be scored, and that its FFN's code is that of its training; returns notes.
+def _admit(run_dir: Path, run: RunIdentity, config: EvalConfig, trust_remote_code: bool) -> None:
+    """Refuse a run that may not be scored, or whose FFN's code is not that of its training."""
+    from ffn_variants.models.devices import check_device
+    from pretrain.run.provenance import source_change
 
-    Raises:
-        UsageError: If something is to be scored and may not be.
-    """
-    if is_unscored:
-        from ffn_variants.models.devices import check_device
-
-        check_device(config.device)
-        admit_run(run_dir, trust_remote_code)
-    if run.objective is None or not is_registered(run.variant):
-        return []  # a scored run that brings code of its own, which nobody ran
-    change = source_change(run_dir, run.variant)
-    if change and is_unscored:
+    check_device(config.device)
+    admit_run(run_dir, trust_remote_code)
+    change = source_change(run_dir, run.variant) if run.objective is not None else ""
+    if change:
         raise UsageError(f"{run_dir} {change}")
-    return [change] if change else []
 
 
 def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
@@ -270,16 +260,11 @@ def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
 
 
 def _measure(
-    run_dir: Path,
-    run: RunIdentity,
-    store: ResultStore,
-    missing: Sequence[Work],
-    notes: Sequence[str],
-    progress: RunProgress,
+    run_dir: Path, run: RunIdentity, store: ResultStore, missing: Sequence[Work], progress: RunProgress
 ) -> list[Failure]:
     """Measure units one after the other and record each; an error is recorded and the next one follows."""
     failures, printed = list[Failure](), set[str]()
-    for note in (*notes, *([] if missing else ["everything asked for is scored already"])):
+    for note in (*store.notes, *([] if missing else ["everything asked for is scored already"])):
         progress.say(f"{run.run_id}: {note}")
     for work in missing:
         progress.start(work.key)

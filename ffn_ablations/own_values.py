@@ -12,10 +12,10 @@ from typing import Any
 from base.errors import UsageError, shown
 from base.files import write_text
 from ffn_ablations.flags_as_keywords import shown_briefly
+from ffn_variants.names import variant_file
 from ffn_variants.registry import FFN_VARIANTS, register
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.spec import FFNSpec, as_spec
-from ffn_variants.variant_files import variant_file
 
 SUFFIXES = (".txt", ".jsonl", ".parquet", ".gz")
 TEXTS = ".texts"

@@ -34,7 +34,8 @@ from ffn_ablations.try_plan import (
     study_seconds,
 )
 from ffn_variants.check import passes_all
-from ffn_variants.variant_files import load_variant, names_file
+from ffn_variants.names import names_file
+from ffn_variants.variant_files import load_variant
 from pretrain.data.corpus import check_present
 from pretrain.data.text_summary import doubts, in_one_line, read_through
 from pretrain.resolution import load_config

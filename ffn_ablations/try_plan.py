@@ -55,7 +55,7 @@ def choose(
         UsageError: If not even three seeds of the smallest fit; names the minutes.
     """
     smallest, most = next(iter(seconds)), available(minutes, spent)
-    for size in reversed(seconds):
+    for size in reversed([*seconds]):
         for seeds in range(MOST_SEEDS, (FEWEST_SEEDS if size == smallest else SEEDS) - 1, -1):
             needed = study_seconds(seconds[size], seeds * num_arms, workers)
             if needed <= most:

@@ -1,7 +1,8 @@
 """Feed-forward variants of small language models.
 
-``import ffn_variants.models`` registers the models with transformers: it takes seconds, which the registry of
-variants does without.
+``import ffn_variants.models`` registers the models with transformers; it takes seconds, which the registry
+does without. Torch takes one, and is loaded with the first name that needs it; ``names`` knows without it
+which variants there are.
 
 To read it: ``spec`` says what a variant is, ``variants/gated`` and ``variants/activations`` are the plainest,
 ``registry`` lists all of them. ``variants/kan`` needs ``splines/b_splines``, whose functions
@@ -19,12 +20,9 @@ from typing import TYPE_CHECKING, Any
 from base.errors import UsageError
 from base.families import FAMILIES, Budget, FamilySpec
 from base.options import Option
-from ffn_variants.budget import matching_width
-from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant, register
-from ffn_variants.spec import FFNSpec
-from ffn_variants.variant_files import load_variant
 
 if TYPE_CHECKING:
+    from ffn_variants.budget import matching_width as matching_width
     from ffn_variants.models.configuration import FFNGPTNeoConfig as FFNGPTNeoConfig
     from ffn_variants.models.configuration import FFNLlamaConfig as FFNLlamaConfig
     from ffn_variants.models.configuration import FFNRobertaConfig as FFNRobertaConfig
@@ -33,6 +31,12 @@ if TYPE_CHECKING:
     from ffn_variants.models.family_models import build_model as build_model
     from ffn_variants.models.family_models import count_flops as count_flops
     from ffn_variants.models.family_models import count_parameters as count_parameters
+    from ffn_variants.registry import FFN_VARIANTS as FFN_VARIANTS
+    from ffn_variants.registry import build_ffn as build_ffn
+    from ffn_variants.registry import get_variant as get_variant
+    from ffn_variants.registry import register as register
+    from ffn_variants.spec import FFNSpec as FFNSpec
+    from ffn_variants.variant_files import load_variant as load_variant
 
 __all__ = [
     "FAMILIES",
@@ -57,14 +61,23 @@ __all__ = [
     "register",
 ]
 
-_CONFIGS = {"FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"}
-_OF_MODELS = {"build_config", "build_model", "count_flops", "count_parameters"}
+_MODULES = {
+    **dict.fromkeys(("FFN_VARIANTS", "build_ffn", "get_variant", "register"), "registry"),
+    "FFNSpec": "spec",
+    "load_variant": "variant_files",
+    "matching_width": "budget",
+    **dict.fromkeys(
+        ("FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"), "models.configuration"
+    ),
+    **dict.fromkeys(
+        ("build_config", "build_model", "count_flops", "count_parameters"), "models.family_models"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a name of models needs, transformers among it."""
-    if name not in _CONFIGS | _OF_MODELS:
+    """Import what a name needs: torch, and of models transformers too."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "configuration" if name in _CONFIGS else "family_models"
-    globals()[name] = value = getattr(importlib.import_module(f"ffn_variants.models.{module}"), name)
+    globals()[name] = value = getattr(importlib.import_module(f"ffn_variants.{_MODULES[name]}"), name)
     return value

@@ -22,7 +22,8 @@ from typing import Any
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, FamilySpec, family_of
 from base.model_folders import CONFIGURATION_MODULE, REMOTE_MODULE
-from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
+from ffn_variants.names import installed_variants
+from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.source_fingerprint import module_file
 
 PACKAGES = ("base", "ffn_variants")
@@ -30,6 +31,7 @@ PACKAGES = ("base", "ffn_variants")
 STAND_INS = "ffn_variants.stand_ins"
 REPLACED = (
     "base.errors",
+    "ffn_variants.names",
     "ffn_variants.registry",
     "ffn_variants.source_fingerprint",
     "ffn_variants.models.stored_variants",

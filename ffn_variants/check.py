@@ -21,9 +21,10 @@ from base.errors import UsageError, first_line
 from base.families import FAMILIES
 from base.sections import Section
 from ffn_variants.models.family_models import build_model
+from ffn_variants.names import variant_file
 from ffn_variants.registry import build_ffn, get_variant
 from ffn_variants.spec import FFNSpec
-from ffn_variants.variant_files import find_variant, variant_file
+from ffn_variants.variant_files import find_variant
 
 DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
 

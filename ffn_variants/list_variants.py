@@ -12,7 +12,8 @@ from base.options import describe_options
 from base.printing import format_table
 from base.sections import Section
 from ffn_variants.budget import matching_width
-from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
+from ffn_variants.names import installed_variants
+from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.spec import FFNSpec
 
 LARGEST = 1_000_000

@@ -6,13 +6,13 @@ variants of their own by the entry point group ``ffn_variants``, which is read w
 
 from __future__ import annotations
 
-import functools
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from torch import nn
 
-from base.errors import UsageError, first_line, unknown_name
+from base.errors import UsageError, first_line
+from ffn_variants.names import check_registered, installed_variants
 from ffn_variants.spec import FFNSpec, check_spec
 from ffn_variants.variants import (
     activations,
@@ -56,9 +56,6 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
 }
 """Every variant of this project, and what ``register`` added."""
 
-ENTRY_POINTS = "ffn_variants"
-"""Group of entry points by which a package names its specs: ``mish = "mypkg.ffn:SPEC"``."""
-
 
 def get_variant(name: str) -> FFNSpec:
     """Look a variant up; one of an installed package is loaded when it is first asked for.
@@ -69,16 +66,8 @@ def get_variant(name: str) -> FFNSpec:
     """
     if name in FFN_VARIANTS:
         return FFN_VARIANTS[name]
-    if name in (installed := installed_variants()):
-        return _load(installed[name])
-    message = unknown_name("FFN variant", name, (*FFN_VARIANTS, *installed))
-    python = "a class of a notebook is known after its cell and ffn_ablations.check(CLASS)"
-    raise UsageError(f"{message}; one in a file of yours is path/to/mine.py:SPEC, {python}")
-
-
-def is_registered(name: str) -> bool:
-    """Whether ``get_variant`` would find a variant, without loading it."""
-    return name in FFN_VARIANTS or name in installed_variants()
+    check_registered(name)
+    return _load(installed_variants()[name])
 
 
 def register(spec: FFNSpec) -> FFNSpec:
@@ -103,12 +92,6 @@ def register(spec: FFNSpec) -> FFNSpec:
             )
     FFN_VARIANTS[spec.name] = spec
     return spec
-
-
-@functools.cache
-def installed_variants() -> dict[str, EntryPoint]:
-    """Return the variants that installed packages name, by name; none of them is loaded by this."""
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def _load(entry: EntryPoint) -> FFNSpec:

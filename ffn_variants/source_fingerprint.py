@@ -31,14 +31,11 @@ from typing import Any
 
 from base.files import CODE_ROOT, PACKAGES
 from base.records import read_json
+from ffn_variants.names import EARLIER_SOURCES, variant_file
 from ffn_variants.registry import FFN_VARIANTS, get_variant
 from ffn_variants.spec import FFNSpec
-from ffn_variants.variant_files import variant_file
 
 DIGITS = 12
-EARLIER_SOURCES = Path(__file__).with_name("earlier_sources.json")
-"""By variant of this project a fingerprint, then those of earlier source that gave the same bits."""
-
 PRINTING = ("extra_repr", "__repr__", "__str__")
 """Methods that compute nothing but words."""
 PRINTING_CALLS = ("warnings.warn", "print")

@@ -9,82 +9,25 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import sys
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from torch import nn
 
-from base.config_input import LONGEST_PATH_SHOWN
-from base.errors import UsageError, first_line, shown, unknown_name
-from base.model_folders import VARIANT_COPY
+from base.errors import UsageError, first_line, unknown_name
+from ffn_variants.names import LOADED, VariantFile, names_file, parse_file, read_file, split_place
 from ffn_variants.registry import FFN_VARIANTS, get_variant, register
 from ffn_variants.spec import SIGNATURES, FFNSpec, as_spec
 
 MODULE = "ffn_variant_file_"
 _DIGITS = 12
-_EXAMPLE = "give path/to/mine.py:SPEC"
-
-
-@dataclass(frozen=True)
-class VariantFile:
-    """Where a variant of this process came from.
-
-    Attributes:
-        path: The file, absolute.
-        attribute: The name of the spec or class in it.
-        content: What was run, whatever the file holds now.
-    """
-
-    path: Path
-    attribute: str
-    content: bytes
-
-
-_FILES: dict[str, VariantFile] = {}
-"""By the name of the variant."""
-
-
-def variant_file(name: str) -> VariantFile | None:
-    """Return the file that a registered variant came from; None for one that came from none."""
-    return _FILES.get(name)
-
-
-def names_file(text: str) -> bool:
-    """Whether a text that names a variant is the place of a file (``mine.py:SPEC``), not a name."""
-    return ":" in text or "/" in text or text.endswith(".py")
 
 
 def find_variant(text: str) -> FFNSpec:
     """Return a variant by its name, or from a file as ``mine.py:SPEC``; errors as of the two functions."""
     return load_variant(text) if names_file(text) else get_variant(text)
-
-
-def absolute_place(place: str) -> str:
-    """Return ``path.py:NAME`` with the path made absolute, for a configuration that is read elsewhere.
-
-    Raises:
-        UsageError: If it has no such form.
-    """
-    path, attribute = _split(place)
-    return f"{path}:{attribute}"
-
-
-def check_consent(
-    trust: bool, place: str, how: str = "--trust-remote-code, in Python trust_remote_code=True"
-) -> None:
-    """Refuse to run a variant's file that nobody typed, and nobody consented to.
-
-    Args:
-        trust: Whether the user consents.
-        place: Who names which file.
-        how: How to consent.
-    """
-    if not trust:
-        raise UsageError(f"{place}, which is code; read that file, then consent to run it: {how}")
 
 
 def load_variant(place: str) -> FFNSpec:
@@ -101,8 +44,8 @@ def load_variant(place: str) -> FFNSpec:
         UsageError: If there is no such file or no such name in it, the file fails, or the spec is not
             complete or has the name of another variant. One line each.
     """
-    path, attribute = _split(place)
-    content = _read(path)
+    path, attribute = split_place(place)
+    content = read_file(path)
     before = dict(FFN_VARIANTS)
     spec = _find_spec(_run(path, content), path, attribute)
     try:
@@ -110,70 +53,8 @@ def load_variant(place: str) -> FFNSpec:
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     if before.get(spec.name) is not spec:  # else it came from another place with the same content
-        _FILES[spec.name] = VariantFile(path, attribute, content)
+        LOADED[spec.name] = VariantFile(path, attribute, content)
     return spec
-
-
-def is_loaded(place: str) -> bool:
-    """Whether the variant in a file is registered already, so that nothing of the file need be run.
-
-    Args:
-        place: As for ``load_variant``; a file that is gone, or has another content now, is not loaded.
-    """
-    path, attribute = _split(place)
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return any((file.attribute, file.content) == (attribute, content) for file in _FILES.values())
-
-
-def _split(place: str) -> tuple[Path, str]:
-    """Split a place into the absolute path and the name.
-
-    Raises:
-        UsageError: If it is no Python file, or no name is given.
-    """
-    name, _, attribute = place.rpartition(":")
-    if not name.endswith(".py"):
-        name, attribute = place, ""
-    if not name.endswith(".py"):
-        raise UsageError(f"{shown(place)} names no Python file (.py) with a variant; {_EXAMPLE}")
-    if not attribute.isidentifier():
-        raise UsageError(f"{place}: which of its names is the variant? Write {name}:{_spec_names(name)}")
-    return Path(os.path.abspath(Path(name).expanduser())), attribute
-
-
-def _spec_names(name: str) -> str:
-    """What a file calls its specs, else its modules, NAME or OTHER; it is read and not run."""
-    path = Path(name).expanduser()
-    body = _parse(path, _read(path)).body
-    assignments = (node for node in body if isinstance(node, ast.Assign))
-    specs = [ast.unparse(each.targets[0]) for each in assignments if "FFNSpec(" in ast.unparse(each.value)]
-    classes = (node for node in body if isinstance(node, ast.ClassDef))
-    modules = [each.name for each in classes if any("Module" in ast.unparse(base) for base in each.bases)]
-    return " or ".join(specs or modules) or "NAME"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise UsageError(
-            f"{path}: no such file; {_EXAMPLE}, or the copy of it in a run's folder, RUN/{VARIANT_COPY}:SPEC"
-        ) from None
-    except OSError as error:
-        cut = str(path)[:LONGEST_PATH_SHOWN]
-        raise UsageError(f"{cut}: cannot be read ({error.strerror}); {_EXAMPLE}") from None
-
-
-def _parse(path: Path, content: bytes) -> ast.Module:
-    try:
-        return ast.parse(content, str(path))
-    except SyntaxError as error:
-        raise UsageError(f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{path}: is no Python file ({first_line(error)}); {_EXAMPLE}") from None
 
 
 def _run(path: Path, content: bytes) -> ModuleType:
@@ -182,7 +63,7 @@ def _run(path: Path, content: bytes) -> ModuleType:
     name = f"{MODULE}{hashlib.sha256(content).hexdigest()[:_DIGITS]}"
     if name in sys.modules:
         return sys.modules[name]
-    tree = _parse(path, content)
+    tree = parse_file(path, content)
     _refuse_neighbours(path, tree)
     module = ModuleType(name)
     module.__file__ = str(path)

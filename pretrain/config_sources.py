@@ -14,9 +14,7 @@ from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.model_folders import VARIANT_COPY
 from base.sections import Typed
-from ffn_variants.registry import is_registered
-from ffn_variants.source_fingerprint import source_fingerprint
-from ffn_variants.variant_files import absolute_place, check_consent, is_loaded, load_variant, names_file
+from ffn_variants.names import absolute_place, check_consent, is_loaded, is_registered, names_file
 from pretrain.config import ModelConfig
 
 _EPOCHS, _STEPS = ("optim", "num_train_epochs"), ("optim", "max_steps")
@@ -98,9 +96,9 @@ def _with_typed_file(typed: Typed) -> Typed:
     place = typed.values.get(_FFN)
     if not (isinstance(place, str) and names_file(place)):
         return typed
-    spec, name = load_variant(place), typed.names[_FFN]
-    typed = typed.given(name, _FFN, spec.name).given(name, _FILE, absolute_place(place))
-    return typed.given(name, _SOURCE, source_fingerprint(spec.name))
+    (ffn, source), name = _run_file(place), typed.names[_FFN]
+    typed = typed.given(name, _FFN, ffn).given(name, _FILE, absolute_place(place))
+    return typed.given(name, _SOURCE, source)
 
 
 def _with_variant_file(model: Any, typed: Typed, trust: bool, config: Path | None) -> dict[str, Any]:
@@ -113,21 +111,31 @@ def _with_variant_file(model: Any, typed: Typed, trust: bool, config: Path | Non
     place = ffn if isinstance(ffn, str) and names_file(ffn) else file
     if not isinstance(place, str):
         return {}
-    name = _load(place, ffn if place is file else None, trust, config)
-    return {"ffn": name, "ffn_file": absolute_place(place), "ffn_source": source_fingerprint(name)}
+    name, source = _load(place, ffn if place is file else None, trust, config)
+    return {"ffn": name, "ffn_file": absolute_place(place), "ffn_source": source}
 
 
-def _load(place: str, ffn: str | None, trust: bool, config: Path | None) -> str:
-    """Load a variant from a file that nobody typed; returns its name."""
+def _load(place: str, ffn: str | None, trust: bool, config: Path | None) -> tuple[str, str]:
+    """Load a variant from a file that nobody typed; returns its name and the fingerprint of its source."""
     source = config or "the run"
     if not is_loaded(place):
         copy = config.parent / VARIANT_COPY if config else None
         typed = f"{copy}:{place.rpartition(':')[2]}" if copy and copy.is_file() else place
         check_consent(trust, f"{source}: its FFN variant is in {place}", f"type --ffn {typed}")
-    spec = load_variant(place)
-    if ffn not in (None, spec.name):
-        raise UsageError(f"{source}: model.ffn is {ffn!r}, and {place} holds {spec.name!r}")
-    return spec.name
+    name, fingerprint = _run_file(place)
+    if ffn not in (None, name):
+        raise UsageError(f"{source}: model.ffn is {ffn!r}, and {place} holds {name!r}")
+    return name, fingerprint
+
+
+def _run_file(place: str) -> tuple[str, str]:
+    """Load a variant from a file; returns its name and the fingerprint of its source."""
+    # They load torch, which a mistake in a configuration is told without.
+    from ffn_variants.source_fingerprint import source_fingerprint
+    from ffn_variants.variant_files import load_variant
+
+    name = load_variant(place).name
+    return name, source_fingerprint(name)
 
 
 def _with_variant(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,21 @@
-"""The registry of optimizers: one spec each. To add one, see docs/adding-an-optimizer.md."""
+"""The registry of optimizers: one spec each. To add one, see docs/adding-an-optimizer.md.
+
+Their classes are named by text, so that a configuration is checked without torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
-from torch.optim import Optimizer
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from base.errors import UsageError, unknown_name
 from base.options import Option, resolve_options
 from pretrain.config import OptimConfig
-from pretrain.muon import Muon
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 ADAM_FIELDS = ("adam_beta1", "adam_beta2", "adam_epsilon")
 """Fields of ``optim:`` that not every optimizer reads."""
@@ -55,7 +58,7 @@ class OptimizerSpec:
 
 def build_adamw(groups: list[dict[str, Any]], optim: OptimConfig) -> Optimizer:
     """AdamW, which also has whatever an optimizer for matrices alone leaves over."""
-    return torch.optim.AdamW(
+    return resolve_name("torch.optim:AdamW")(
         groups,
         lr=optim.learning_rate,
         betas=(optim.adam_beta1, optim.adam_beta2),
@@ -65,11 +68,11 @@ def build_adamw(groups: list[dict[str, Any]], optim: OptimConfig) -> Optimizer:
 
 
 def _build_muon(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
-    return Muon(groups, **options)
+    return resolve_name("pretrain.muon:Muon")(groups, **options)
 
 
 def _build_adafactor(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
-    return torch.optim.Adafactor(groups, lr=optim.learning_rate, **options)
+    return resolve_name("torch.optim:Adafactor")(groups, lr=optim.learning_rate, **options)
 
 
 OPTIMIZERS: dict[str, OptimizerSpec] = {

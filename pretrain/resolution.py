@@ -8,12 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import ffn_variants
 from base.command_line import read_flags
 from base.errors import UsageError
 from base.families import Budget, get_family
 from base.sections import Typed, check
 from base.text.corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
-from ffn_variants import get_variant, matching_width
+from ffn_variants.names import check_registered
 from pretrain.config import ModelConfig, ResolvedConfig, ResolvedModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, is_unknown_here, read_sources
 from pretrain.optimizers import get_optimizer
@@ -62,10 +63,10 @@ def resolve_sources(sources: Sources, is_begun: bool = False) -> ResolvedConfig:
     """
     for name in sources.variants:
         with _prefixed(f"{sources.name}: variants: "):
-            get_variant(name)
+            check_registered(name)
     ffn = sources.typed.values.get(("model", "ffn"))
     if ffn is not None:
-        get_variant(ffn)
+        check_registered(ffn)
     config = check(RunConfig, sources.values, sources.typed, sources.name)
     is_typed = any(path[0] not in ("seed", "optim", "output") for path in sources.typed.values)
     if not (is_begun and is_unknown_here(config.model)):
@@ -85,7 +86,9 @@ def check_fit(config: RunConfig, source: str = "") -> None:
         UsageError: Naming the fields.
     """
     with _prefixed(source):
-        get_variant(config.model.ffn).resolve(config.model.ffn_options)
+        check_registered(config.model.ffn)
+        if config.model.ffn_options:  # without any, torch need not be loaded
+            ffn_variants.get_variant(config.model.ffn).resolve(config.model.ffn_options)
         get_optimizer(config.optim.optimizer).resolve(config.optim)
         _check_splines(config.splines, config.model.ffn, config.model.ffn_options)
         if get_family(config.family).objective == "span_corruption":
@@ -103,7 +106,7 @@ def _prefixed(place: str) -> Iterator[None]:
 
 def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | None) -> None:
     for name in ("knot_updates", "penalty", "prune_below"):
-        if getattr(splines, name) and "splines" not in get_variant(ffn).options:
+        if getattr(splines, name) and "splines" not in ffn_variants.get_variant(ffn).options:
             raise UsageError(
                 f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
                 f"under `variants:` for those that have, or leave it out"
@@ -182,7 +185,7 @@ def _within_budget(model: ResolvedModelConfig, biases: bool) -> ResolvedModelCon
 def _matching_width(
     ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget, biases: bool
 ) -> int:
-    return matching_width(ffn, dict(options), hidden_size, base, budget, biases)
+    return ffn_variants.matching_width(ffn, dict(options), hidden_size, base, budget, biases)
 
 
 def _check_base_width(model: ModelConfig, typed: Typed) -> None:

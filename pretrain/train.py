@@ -18,6 +18,7 @@ from typing import ClassVar, Literal
 from base.command_line import Positional, read_flags
 from base.errors import UsageError, run_cli, unknown_name
 from pretrain.config import RunConfig
+from pretrain.training.seeds import configs_of_seeds, train_in_turn
 
 
 class TrainArgs(RunConfig):
@@ -44,11 +45,11 @@ def main(args: Sequence[str] | None = None) -> int | None:
     """The command."""
     typed = read_flags(TrainArgs, args, prog="ffn-ablations train", description=__doc__)
     use_device(typed.values.get(("device",)))
+    configs = configs_of_seeds(typed)
 
-    from pretrain.training.dry_run import check_usable, describe_runs
-    from pretrain.training.seeds import configs_of_seeds, train_in_turn
+    from pretrain.training.dry_run import check_usable, describe_runs  # torch, and transformers
 
-    configs, num_processes = configs_of_seeds(typed), int(os.environ.get("WORLD_SIZE", "1"))
+    num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     build_scorer = None
     if configs[0].train.eval_every:  # the seeds of one command share all other settings
         from eval.zero_shot.during_training import TrainingScorer, find_pairs

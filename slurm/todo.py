@@ -17,7 +17,7 @@ from base.printing import first_few
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import recorded_texts
-from ffn_variants.registry import is_registered
+from ffn_variants.names import is_registered
 from pretrain.data.prepare import tokens_fingerprint
 from pretrain.run.provenance import source_change
 from slurm.cell_state import CellState, survey

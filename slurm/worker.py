@@ -22,7 +22,7 @@ from eval.evaluate import evaluate_run
 from eval.identity import admit_run
 from eval.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
-from ffn_variants.registry import is_registered
+from ffn_variants.names import is_registered
 from pretrain.run.run_folder import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.training_run import train

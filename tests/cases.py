@@ -13,6 +13,7 @@ from base.files import damage
 from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion
 from ffn_variants import FFN_VARIANTS, FFNSpec, variant_files
+from ffn_variants.names import LOADED
 
 
 def run_damage(run: RunFolder) -> dict[str, str]:
@@ -130,6 +131,6 @@ def forget_variants(*names: str) -> None:
     """Be a process that never loaded these variants from their files."""
     for name in names:
         FFN_VARIANTS.pop(name, None)
-        variant_files._FILES.pop(name, None)
+        LOADED.pop(name, None)
     for name in [name for name in sys.modules if name.startswith(variant_files.MODULE)]:
         del sys.modules[name]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 # Set before any Hugging Face library is imported: a test that needs the hub fails at once instead of waiting.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -19,7 +20,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from ffn_variants import registry
+from ffn_variants import names, registry
 from ffn_variants import variant_files as files
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
@@ -97,13 +98,11 @@ def error() -> Callable[[Any, Any], float]:
 
 
 @pytest.fixture
-def own_variants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_variants() -> Iterator[None]:
     """Whatever variants a test registers or loads from files, this process forgets after it."""
-    monkeypatch.setattr(files, "_FILES", {})
-    before, modules = dict(registry.FFN_VARIANTS), set(sys.modules)
-    yield
-    registry.FFN_VARIANTS.clear()
-    registry.FFN_VARIANTS.update(before)
+    modules = set(sys.modules)
+    with patch.dict(names.LOADED, clear=True), patch.dict(registry.FFN_VARIANTS):
+        yield
     for name in [name for name in sys.modules if name not in modules and name.startswith(files.MODULE)]:
         del sys.modules[name]
 

@@ -3,6 +3,7 @@
 What is tested of starting Python itself (the entry points, what an import costs) uses ``subprocess``.
 """
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -29,6 +30,25 @@ IMPORTS = [
     "transformers.models.roberta.modeling_roberta",
     "transformers.models.t5.modeling_t5",
 ]
+
+# Libraries that a command only loads for its own work, not where it reads flags, files or rows.
+HEAVY = ("torch", "transformers", "datasets", "submitit", "sklearn", "lm_eval", "scipy.stats")
+FRESH = """
+import json, sys
+from ffn_ablations.cli import run
+try:
+    run()
+except SystemExit as end:
+    status = end.code or 0
+print(json.dumps([status, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
+"""
+
+
+def run_fresh(*words: str) -> tuple[int, list[str]]:
+    """Run a command in a process of its own; returns its exit status and what it loaded of ``HEAVY``."""
+    code = [sys.executable, "-c", FRESH.replace("HEAVY", repr(HEAVY)), *words]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=120, check=True)
+    return tuple(json.loads(done.stderr.splitlines()[-1]))
 
 
 WORDS = {

@@ -12,7 +12,8 @@ from huggingface_hub.dataclasses import strict
 from transformers import GPTNeoConfig, LlamaConfig, RobertaConfig, T5Config
 
 from base.errors import UsageError
-from ffn_variants.registry import get_variant, is_registered
+from ffn_variants.names import is_registered
+from ffn_variants.registry import get_variant
 
 
 @dataclass(kw_only=True)

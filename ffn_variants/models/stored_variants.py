@@ -18,9 +18,9 @@ from base.files import mapping
 from base.model_folders import REMOTE_MODULE
 from base.records import peek_record
 from ffn_variants.models.configuration import FFNConfig
-from ffn_variants.registry import is_registered
+from ffn_variants.names import check_consent, is_registered, variant_file
 from ffn_variants.source_fingerprint import is_same_source
-from ffn_variants.variant_files import check_consent, load_variant, variant_file
+from ffn_variants.variant_files import load_variant
 
 _HUB_ARGUMENTS = (
     "cache_dir",

@@ -7,7 +7,7 @@ from typing import Any
 from base.families import AUTO_CLASSES, PIPELINES, Objective, get_family
 from base.text.tokens import FOR_OTHERS
 from ffn_variants import get_variant
-from ffn_variants.variant_files import variant_file
+from ffn_variants.names import variant_file
 from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.run.run_folder import to_yaml

@@ -21,6 +21,7 @@ from base.run.folder_names import RunFolder
 from base.run.manifest import recorded_source
 from base.system import cpu_facts
 from base.system import peak_memory_mb as peak_of_process
+from ffn_variants.names import variant_file
 from ffn_variants.registry import get_variant
 from ffn_variants.source_fingerprint import (
     cure,
@@ -29,7 +30,6 @@ from ffn_variants.source_fingerprint import (
     is_same_source,
     source_fingerprint,
 )
-from ffn_variants.variant_files import variant_file
 from pretrain.run.code_version import git_state
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")

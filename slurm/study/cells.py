@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ffn_variants
 from base.config_input import shipped
 from base.errors import UsageError, WorldError
 from base.files import CODE_ROOT
 from base.run.folder_names import RUN_NAME, RunFolder
 from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
-from ffn_variants.variant_files import absolute_place, check_consent, load_variant, names_file, variant_file
+from ffn_variants.names import absolute_place, check_consent, names_file, variant_file
 from pretrain.config import ResolvedConfig
 from pretrain.run.run_folder import run_dir
 from scores.stages import MAIN, Stage
@@ -181,7 +182,7 @@ class OwnVariant:
                 f"{path} is not the file of the variant {self.name!r} that was submitted, and was not run; "
                 "the same command makes the copy anew"
             )
-        load_variant(f"{path}:{self.attribute}")
+        ffn_variants.load_variant(f"{path}:{self.attribute}")
 
 
 def variant_place(name: str) -> str | None:
@@ -242,7 +243,7 @@ def load_file_variants(
         if names_file(place):
             consents = trust_remote_code or text in typed or _lies_beside(path, place)
             check_consent(consents, f"{path}: its variants name {place}")
-            text = f"{load_variant(place).name}{options}"
+            text = f"{ffn_variants.load_variant(place).name}{options}"
         names.append(text)
     return names
 

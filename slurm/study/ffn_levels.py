@@ -13,11 +13,12 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+import ffn_variants
 from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 from base.families import Budget
 from base.options import Value, like, parse_option_text, write_option_text
 from base.sections import leaf_fields
-from ffn_variants import get_variant
+from ffn_variants.names import check_registered
 from pretrain.config import RunConfig
 from pretrain.run.run_folder import RESULT_NEUTRAL
 from report.significance.axes import RECIPE, SIZE, TOKENS
@@ -42,7 +43,7 @@ class Level:
 
     def __str__(self) -> str:
         """Write it as rows and reports name it: without options at their defaults, the others sorted."""
-        options = get_variant(self.name).options
+        options = ffn_variants.get_variant(self.name).options if self.options else {}
         changed = {key: value for key, value in self.options if value != options[key].default}
         return write_option_text(self.name, changed, [f"{BUDGET}={self.budget}"] if self.budget else [])
 
@@ -68,13 +69,16 @@ def read_level(text: str) -> Level:
             f"{name!r} is no FFN variant; quotes keep a variant and its options together, "
             '"kan grid_size=3", and a comma ends it'
         )
-    spec = get_variant(name)
+    check_registered(name)
     options = dict(parse_option_text(text, "variant").options)
     budget = options.pop(BUDGET, None)
     if budget not in (None, *get_args(Budget)):
         raise unknown_name(f"{BUDGET} of variant {text!r}:", budget, get_args(Budget))
-    resolved = spec.resolve(options)
-    typed = tuple((key, like(spec.options[key].default, resolved[key])) for key in options)
+    typed: tuple[tuple[str, Value], ...] = ()
+    if options:  # else nothing is asked of the variant, which loads torch
+        spec = ffn_variants.get_variant(name)
+        resolved = spec.resolve(options)
+        typed = tuple((key, like(spec.options[key].default, resolved[key])) for key in options)
     return Level(name, typed, None if budget is None else str(budget))
 
 

@@ -21,7 +21,7 @@ import eval.model_card
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from eval.push import main
-from ffn_variants import variant_files as files
+from ffn_variants import names
 from ffn_variants.models.loading import load_pretrained
 from scores.rows import read_rows
 from tests.bare import run_bare
@@ -204,7 +204,7 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(dry, repository: Path, 
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs/default/gpt_neo/my-xielu").iterdir()
     folder = dry(run)
-    assert files.variant_file("my-xielu") is None
+    assert names.variant_file("my-xielu") is None
     assert {"ffn_my-xielu.py", "own_variant_my_xielu.py"} < set(content(folder))
     text = (folder / "README.md").read_text()
     assert str(tmp_path) not in text

@@ -18,7 +18,7 @@ from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir, write_config
-from slurm import launch
+from slurm import run_study as running
 from slurm.commands import study_run
 from slurm.study.cells import Cell
 from slurm.worker import run_cells
@@ -126,7 +126,7 @@ def run_study() -> Callable[..., int]:
 
     def call(*words: object) -> int:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(launch, "LocalRunner", InThisProcess)
+            patch.setattr(running, "LocalRunner", InThisProcess)
             return study_run([*map(str, words)])
 
     return call

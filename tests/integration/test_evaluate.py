@@ -28,6 +28,7 @@ from report.inputs.sources import read_source
 from scores.rows import ROW_COLUMNS, read_rows, write_rows
 from scores.run_scores import summary
 from tests.cases import FEW_TASKS, first_is_fast
+from tests.processes import run_fresh
 
 GLUE = FinetuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
@@ -327,6 +328,11 @@ def test_rows_of_earlier_versions_are_those_of_the_run_they_lie_in(named):
     run = RunFolder(named / "gpt_neo" / "gelu" / "a-first")
     write_rows(read_rows(run.rows_file).assign(run_id="gpt_neo/gelu/seed1-0a1b2c3d"), run.rows_file)
     pd.testing.assert_frame_equal(read_source(named).rows, expected)
+
+
+@pytest.mark.ci
+def test_what_is_scored_already_loads_no_library_of_models(scored):
+    assert run_fresh("eval", str(scored), *FOUR) == (0, [])
 
 
 def test_two_runs_of_one_seed_are_refused_by_their_names(named):

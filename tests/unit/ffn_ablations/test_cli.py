@@ -1,7 +1,6 @@
 """The one command: its commands and settings, what it loads, and files named as its packages are."""
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from eval.config import EvalConfig
 from ffn_ablations.cli import COMMANDS, main, overview
 from ffn_ablations.flags_as_keywords import typed_values
 from pretrain.config import RunConfig
+from tests.processes import run_fresh
 
 # The one command: every command is there under its name, and what is mistyped is told.
 ROOT = Path(__file__).parents[3]
@@ -152,25 +152,6 @@ def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(repositor
 
 
 # What a command loads for its own work: no library of models where it only reads flags, files or rows.
-HEAVY = ("torch", "transformers", "datasets", "submitit", "sklearn", "lm_eval", "scipy.stats")
-RUN = """
-import json, sys
-from ffn_ablations.cli import run
-try:
-    run()
-except SystemExit as end:
-    status = end.code or 0
-print(json.dumps([status, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
-"""
-
-
-def run(*words: str) -> tuple[int, list[str]]:
-    """Run a command; returns its exit status and what it loaded."""
-    code = [sys.executable, "-c", RUN.replace("HEAVY", repr(HEAVY)), *words]
-    done = subprocess.run(code, capture_output=True, text=True, timeout=120, check=True)
-    return tuple(json.loads(done.stderr.splitlines()[-1]))
-
-
 MORE = ("eval", "report", "study run", "study status", "study archive", "explain", "generate")
 
 
@@ -180,7 +161,10 @@ MORE = ("eval", "report", "study run", "study status", "study archive", "explain
         ("train --help", 0),
         *(pytest.param(f"{command} --help", 0, marks=pytest.mark.slow) for command in MORE),
         ("train --fnn kan", 2),
+        ("train tiny --ffn kann", 2),
+        ("train tiny --model.hidden-size 7", 2),
         ("trani tiny", 2),
+        ("study run {folder}/mistaken.yaml", 2),
         ("study run --cluster slrum study.yaml", 2),
         ("report {table} --out {folder}", 0),
         ("study status {folder}", 0),
@@ -189,5 +173,7 @@ MORE = ("eval", "report", "study run", "study status", "study archive", "explain
 @pytest.mark.ci
 def test_help_mistakes_rows_and_states_load_no_library_of_models(command, status, repository, tmp_path):
     (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
+    study = "name: x\nfamilies: {gpt_neo: tiny}\nvariants: [gelu]\nseeds: [1]\nconfig: {optim: {steps: 3}}\n"
+    (tmp_path / "mistaken.yaml").write_text(study)
     words = command.format(table=repository / "examples/scores.csv", folder=tmp_path).split()
-    assert run(*words) == (status, [])
+    assert run_fresh(*words) == (status, [])

@@ -22,12 +22,13 @@ from ffn_variants import (
     build_model,
     get_variant,
     load_variant,
+    names,
     register,
 )
-from ffn_variants import registry as registry_module
 from ffn_variants.list_variants import TableArgs, table_rows
+from ffn_variants.names import is_loaded, variant_file
 from ffn_variants.source_fingerprint import source_fingerprint
-from ffn_variants.variant_files import MODULE, is_loaded, variant_file
+from ffn_variants.variant_files import MODULE
 from tests.cases import SMALL, forget_variants, own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
@@ -238,11 +239,11 @@ def installed(monkeypatch, write):
         found = [EntryPoint(name, place, "ffn_variants") for name, place in places.items()]
         for each in found:
             vars(each)["dist"] = Distribution()
-        monkeypatch.setattr(registry_module, "entry_points", lambda group: found)
-        registry_module.installed_variants.cache_clear()
+        monkeypatch.setattr(names, "entry_points", lambda group: found)
+        names.installed_variants.cache_clear()
 
     yield install
-    registry_module.installed_variants.cache_clear()
+    names.installed_variants.cache_clear()
 
 
 def test_installed_packages_bring_variants_when_they_are_asked_for(installed):

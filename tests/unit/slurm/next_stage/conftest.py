@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from slurm import launch
+from slurm import run_study
 from slurm.cell_state import start_state, write_state
 from slurm.commands import study_run
 from slurm.study.cells import Cell
@@ -51,11 +51,11 @@ class Runner:
 @pytest.fixture
 def submit(write_study: Callable[..., Path], tmp_path: Path, monkeypatch) -> Callable[..., int]:
     """Run a study, whose changes are given by name; its cells by ``runner``."""
-    monkeypatch.setattr(launch, "_prepare", lambda *_: None)
-    monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
+    monkeypatch.setattr(run_study, "_prepare", lambda *_: None)
+    monkeypatch.setattr(run_study, "take_snapshot", lambda *_: tmp_path)
 
     def call(*flags: str, runner: Runner, **changes: Any) -> int:
-        monkeypatch.setattr(launch, "LocalRunner", runner)
+        monkeypatch.setattr(run_study, "LocalRunner", runner)
         return study_run([str(write_study(**changes)), *flags])
 
     return call

@@ -15,8 +15,8 @@ from base.records import write_record
 from base.run.folder_names import RunFolder
 from pretrain.run.run_folder import config_hash, write_config
 from scores.tuning_trials import read_tuning
-from slurm import launch
 from slurm import next_stage as stages
+from slurm import run_study
 from slurm import worker as cell_module
 from slurm.commands import study_status as show_status
 from slurm.study.study import load_study
@@ -306,8 +306,8 @@ def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):
 
 def test_the_text_that_is_compared_on_is_prepared_before_any_tuning(load, monkeypatch):
     seen: list[str] = []
-    monkeypatch.setattr(launch, "prepare_data", lambda config: seen.append(config.data.validation_part))
+    monkeypatch.setattr(run_study, "prepare_data", lambda config: seen.append(config.data.validation_part))
     study = load(**STUDY)
     assert {cell.config.data.validation_part for cell in study.cells} == {"even"}
-    launch._prepare(study, study.cells)
+    run_study._prepare(study, study.cells)
     assert seen == ["even", "odd"]
