@@ -7,9 +7,9 @@ Every case but two is a run of the configuration: its model, its packed batches,
 ``trainer`` is the stock model in transformers.Trainer as the source study set it up: each document padded to
 block_size, the model's default attention, Trainer's defaults for the rest. ``trainer-packed`` is that on
 texts put one behind the other and cut into rows of block_size (run_clm's group_texts): nothing is padded, and
-attention sees what lies before in a row, of whichever document. A case that is not what a long run is by
-default ends in ``@`` and words joined by +: ``no`` or ``bf16`` for its precision, ``compiled`` for the whole
-model by torch.compile, as in ``trainer-packed@bf16+compiled`` or ``gelu@no``. Each round does a few updates of
+attention sees what lies before in a row, of whichever document. A case that is not as a long run is by itself
+ends in ``@`` and words joined by +: ``no`` or ``bf16`` for its precision, ``compiled`` for the whole
+model by torch.compile: ``trainer-packed@bf16+compiled`` or ``gelu@no``. Each round does a few updates of
 every case, one case after the other, so that whatever else the machine does falls on all of them. A ratio is
 the median over the rounds of a case's real tokens per second (padding is not counted) over the first one's in
 the same round. All other flags are those of train.py. Prints markdown.

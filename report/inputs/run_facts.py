@@ -133,6 +133,8 @@ class RunFacts:
     """Whether kernels that were to be compiled could not be, so that it took longer than others."""
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
+    precision: str = ""
+    """Of the products of its training, bf16 or no: full precision."""
     source: RecordedSource = field(default_factory=RecordedSource)
     """Of its variant."""
     ended: str = ""
@@ -184,6 +186,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         peak_memory_mb=_number(results.get("peak_memory_mb")),
         is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
         trained_with=_origin(record),
+        precision=record.get("mixed_precision") or "",
         source=recorded_source(run),
         ended=str([{}, *_sessions(record)][-1].get("ended", "")),
     )

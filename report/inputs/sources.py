@@ -14,7 +14,14 @@ from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
 from report.inputs.logged_runs import SUMMARY, read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
-from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, of_newest_sources, protocol_notes
+from report.inputs.study_checks import (
+    FailedRun,
+    failed_notes,
+    failed_runs,
+    of_newest_sources,
+    precision_notes,
+    protocol_notes,
+)
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.inputs.workbook import SUFFIX as EXCEL
 from report.inputs.workbook import read_workbook
@@ -182,7 +189,7 @@ def _read_study(folder: Path) -> Source:
         design = replace(design, benchmarks=tuple(benchmarks))
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     notes = [
-        *(*of_earlier_source, *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*of_earlier_source, *precision_notes(facts), *left_out, *unreadable, *unknown, *unknown_apart),
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
         *(*without_items, *cut_input_notes(scored)),
     ]

@@ -107,6 +107,17 @@ def _differing(protocols: list[dict]) -> str:
     return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
 
 
+def precision_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
+    """Say that runs were trained in several precisions, as on machines of which one multiplies bf16."""
+    narrow, full = ([run.run_id for run in facts if run.precision == name] for name in ("bf16", "no"))
+    if narrow and full:
+        yield (
+            f"{len(narrow)} runs were trained in bf16 ({first_few(sorted(narrow), 2)}), {len(full)} in full "
+            f"precision ({first_few(sorted(full), 2)}): losses shift by some thousandths of a nat; give "
+            "train.mixed_precision, and train those of the other anew"
+        )
+
+
 def of_newest_sources(facts: Sequence[RunFacts]) -> tuple[list[RunFacts], list[str]]:
     """Leave out runs of a variant whose source was another than that of its newest run.
 

@@ -306,6 +306,13 @@ def of(source: str, *earlier: str, at: int = 0) -> dict:
     return {"variant_source": source, "variant_earlier_sources": list(earlier), "sessions": sessions}
 
 
+@pytest.mark.parametrize(("others", "is_told"), [("no", True), ("bf16", False), (None, False)])
+def test_runs_of_several_precisions_are_told(through, others, is_told):
+    records = {seed: {"mixed_precision": "bf16" if seed == 1 else others} for seed in range(1, 6)}
+    notes = [note for note in read_source(through(records)).notes if "in bf16 (gpt_neo/kan/seed1-0" in note]
+    assert bool(notes) == is_told
+
+
 @pytest.mark.parametrize(
     ("records", "kept"),
     [
