@@ -20,13 +20,12 @@ from ffn_variants.models.devices import check_device
 from pretrain.data.prepare import prepare_data
 from pretrain.train import use_device
 from pretrain.training.dry_run import check_all_usable, check_folder
-from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs, overrides
 from slurm.cell_state import count_states
 from slurm.cluster import preset_of
 from slurm.jobs import SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress, batches
-from slurm.next_stage import check_unchanged, end_stage, with_further
+from slurm.next_stage import check_unchanged, end_stage
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Changes, Study, load_study
@@ -59,7 +58,6 @@ def launch(options: SubmitArgs) -> int:
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_unchanged(study)
     if options.dry_run:
-        study = with_further(study, options.decide)
         with suppress(AbsentError):  # which a plan names
             _check_usable(study, options)
         todo = find_todo(study, options.retry_failed)
@@ -72,8 +70,7 @@ def launch(options: SubmitArgs) -> int:
         folder = StudyFolder(study.folder)
         for place in (folder.path, folder.cells_dir, folder.code_dir):  # cells that run may be writing there
             remove_leftovers(place, ABANDONED_S)
-        current = study.now()
-        study = with_further(current, options.decide)
+        study = study.now()
         todo = find_todo(study, options.retry_failed)
         counts = count_states(todo.states.values())
         print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
@@ -83,8 +80,6 @@ def launch(options: SubmitArgs) -> int:
             check_same_texts(study, todo)
             check_archived(todo.cells)
             _prepare(study, todo.cells)
-        if study.tuning and study.tuning != current.tuning:
-            write_tuning(study.folder, study.tuning)
         study.write()
         if options.cluster == "slurm":
             return _submit(study, todo, options)
