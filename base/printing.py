@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from tqdm import tqdm
 
@@ -31,9 +31,6 @@ class ProgressBar:
         to_stderr: Whether lines go to standard error too, and not to standard output.
     """
 
-    count: ClassVar[str] = ""
-    """What every name begins with, such as ``2 of 6, `` while the second of six runs is trained."""
-
     def __init__(
         self,
         total: int,
@@ -50,7 +47,7 @@ class ProgressBar:
         self._bar = tqdm(
             total=total,
             initial=done,
-            desc=name and self.count + name,
+            desc=name,
             unit=unit,
             disable=not self.is_drawn,
             dynamic_ncols=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from base.errors import UsageError
@@ -40,7 +39,7 @@ def available(minutes: float, spent: float) -> float:
 
 
 def choose(
-    seconds: Mapping[str, float], num_arms: int, minutes: float, workers: int, spent: float = 0.0
+    seconds: dict[str, float], num_arms: int, minutes: float, workers: int, spent: float = 0.0
 ) -> Plan:
     """Choose the largest size at which eight seeds fit, else the smallest with as many as do.
 

@@ -165,11 +165,12 @@ def find_metric(
     names = tuple(dict.fromkeys(name for metric in specs for name in _names(benchmark, metric, label)))
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _first_of(declared.chances, names, spec.chance if len(specs) == 1 else None)
-    usual = declared.margin if spec.margin is None and unit in PERCENTAGES else spec.margin
-    margin = _first_of(declared.margins, names, usual)
+    of_all = declared.margin if spec.margin is None and unit in PERCENTAGES else None
+    named = _first_of(declared.margins, names, of_all)
+    margin = spec.margin if named is None else named
     default = USUAL_MARGINS.get(unit) if unit and margin is None else None
-    if margin is not None and margin in (*declared.margins.values(), declared.margin):
-        _refuse_margin(label, margin, unit, scores)
+    if named is not None:
+        _refuse_margin(label, named, unit, scores)
     is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
     is_declared = (
         benchmark in SUITES or benchmark == HELD_OUT or _first_of(declared.lower_is_better, names) is not None
