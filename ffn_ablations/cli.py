@@ -28,7 +28,7 @@ COMMANDS = {
     "try": Command("ffn_ablations.try_layer:main", "whether a layer of your own beats gelu, in 30 minutes"),
     "study run": Command("slurm.commands:study_run", "train, score and compare what a study's file names"),
     "study status": Command(
-        "slurm.commands:study_status", "each run: waiting, running, done or failed; --watch"
+        "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
     ),
     "study cancel": Command("slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
     "study archive": Command("slurm.archive:main", "what a report reads as one file; --restore"),

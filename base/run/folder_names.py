@@ -168,6 +168,8 @@ class StudyFolder:
     """What its looks decided, where seeds are added until all is decided (see ``scores.stages``)."""
     tuning_file = Inside("tuning.json")
     """What its tuning tried and chose, where each variant is tuned (see ``scores.tuning_trials``)."""
+    status_page = Inside("status/status.html")
+    """Where its cells stand, for a browser (see ``slurm.status_page``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")
