@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from base.errors import UsageError
@@ -39,7 +40,7 @@ def available(minutes: float, spent: float) -> float:
 
 
 def choose(
-    seconds: dict[str, float], num_arms: int, minutes: float, workers: int, spent: float = 0.0
+    seconds: Mapping[str, float], num_arms: int, minutes: float, workers: int, spent: float = 0.0
 ) -> Plan:
     """Choose the largest size at which eight seeds fit, else the smallest with as many as do.
 
