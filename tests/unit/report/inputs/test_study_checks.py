@@ -200,7 +200,7 @@ def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
         ([{"note": "a"}], ""),
         ([{"margin": 5.0}], "changed after 5 of 6 cells were done: margin 1.0 became 5.0."),
         ([{"margin": 5.0}, {"margin": 9.0}], "changed after 5 of 6 cells were done: margin 1.0 became 9.0."),
-        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary none became [blimp]."),
+        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary [] became [blimp]."),
     ],
 )
 def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):
