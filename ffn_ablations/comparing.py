@@ -19,7 +19,7 @@ from base.errors import UsageError, unknown_name
 from base.files import write_text
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
-from ffn_ablations.flags_as_keywords import KeywordError, one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords, shown_briefly
 from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
 from report.analysis import Analysis
 from report.compute import analyse
@@ -43,8 +43,11 @@ VERDICT_COLUMNS = (
 _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
 _KEYWORDS = {flag: keyword for keyword, flag in _FLAGS.items()}
-_ELSEWHERE = {"to_csv": ".verdicts.to_csv(path)", "savefig": ".plot().savefig(path)"}
-"""What has methods that are looked for on a comparison."""
+_ELSEWHERE = {
+    "to_frame": ".verdicts", "df": ".verdicts", "p_values": ".verdicts", "summary": ".answer",
+    "to_csv": ".verdicts.to_csv(path)", "to_html": ".save(folder)", "savefig": ".plot().savefig(path)",
+}  # fmt: skip
+"""What has what is looked for on a comparison."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
@@ -107,8 +110,7 @@ def compare(
 def _compare(data: Any, request: Request) -> Comparison:
     if isinstance(data, list | tuple) and data and all(isinstance(each, Run | Runs) for each in data):
         runs, left_out = of_one_source(as_runs(data))
-        source = _source_of_runs(runs, runs.scores, request)
-        source = replace(source, notes=(*left_out, *source.notes))
+        source = _source_of_runs(runs, left_out, request)
         return Comparison(analyse(source, request), runs.scores)
     if isinstance(data, pd.DataFrame):
         if not {None, *data.columns} & {*data.index.names}:
@@ -131,7 +133,8 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
         field = Request.model_fields.get(flag)
         if field is None or flag in _OF_THE_COMMAND:
             allowed = [each for each in Request.model_fields if each not in _OF_THE_COMMAND]
-            raise KeywordError(unknown_name("keyword", name, [*allowed, *_FLAGS]))
+            told = f"unknown keyword {name!r}, {told}" if (told := meant(name, allowed)) else ""
+            raise KeywordError(told or unknown_name("keyword", name, [*allowed, *_FLAGS]))
         if value is not None:
             flags[flag] = _words(value) if field.annotation == tuple[str, ...] else value
     if "looks" in flags:
@@ -146,15 +149,17 @@ def _words(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (str(value),)
 
 
-def _source_of_runs(runs: Runs, frame: pd.DataFrame, request: Request) -> Source:
+def _source_of_runs(runs: Runs, notes: Sequence[str], request: Request) -> Source:
     """The scores of runs, with what is known of each; a run's family is that of its rows."""
-    source = source_of_frame(frame, Request(axis=request.axis or runs.axes))
+    source = source_of_frame(runs.scores, Request(axis=request.axis or runs.axes))
     settings = Settings({run.family for run in runs}, source.axes)
     families = [
         settings.setting(run.family, tuple((axis, run.places[axis]) for axis in source.axes)) for run in runs
     ]
     facts = (replace(run.facts, family=family) for run, family in zip(runs, families, strict=True))
-    return replace(source, facts=tuple(facts), notes=(*_other_training(runs, source.axes), *source.notes))
+    return replace(
+        source, facts=tuple(facts), notes=(*notes, *_other_training(runs, source.axes), *source.notes)
+    )
 
 
 def _other_training(runs: Runs, axes: Iterable[str]) -> list[str]:
@@ -193,7 +198,7 @@ class Comparison:
 
     def __getattr__(self, name: str) -> Any:
         if name in _ELSEWHERE:
-            raise AttributeError(f"a comparison has no {name}; write {_ELSEWHERE[name]}, or .save(folder)")
+            raise AttributeError(f"a comparison has no {name}; write {_ELSEWHERE[name]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
@@ -224,9 +229,16 @@ class Comparison:
         """Return ``verdicts`` as a table in Markdown, numbers to four digits."""
         return markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self])
 
-    def to_latex(self) -> str:
-        """Return the primary comparisons as a LaTeX table, which needs the package booktabs."""
-        return comparison_table(self.analysis)
+    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the primary comparisons as a LaTeX table, which needs the package booktabs.
+
+        Args:
+            path: A file to write it into, too.
+        """
+        table = comparison_table(self.analysis)
+        if path is not None:
+            write_text(Path(path), table)
+        return table
 
     def __len__(self) -> int:
         return len(self.verdicts)

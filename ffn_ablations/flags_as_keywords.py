@@ -7,7 +7,7 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -19,6 +19,21 @@ from base.sections import FieldPath, Section, Typed, check, closest_setting, lea
 Arguments = TypeVar("Arguments", bound=Section)
 _FLAG = re.compile(r"(?<!\S)--(?:[a-z_-]+\.)?([a-z][a-z0-9_-]*)")
 """A flag in a message; its last name is the keyword."""
+
+
+_MEANT = {
+    "variant": ("ffn",), "variants": ("ffn",), "activation": ("ffn",), "dataset": ("texts",),
+    "random_state": ("seed",), "benchmarks": ("suites",), "reference": ("baseline",),
+    "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
+}  # fmt: skip
+"""Keywords of other libraries: what these are here, the first that a call has."""
+_LEVEL = "the level is 5% throughout, and intervals are of 95%"
+_HINTS = {
+    "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
+    "verbose": "there is none; contextlib.redirect_stdout keeps what is printed away",
+    "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
+    "alpha": _LEVEL, "confidence": _LEVEL,
+}  # fmt: skip
 
 
 class KeywordError(UsageError, TypeError):
@@ -92,6 +107,10 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     paths |= {_key(name): path for path, name in kind.short_names.items()}
     values: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
+    for name in keywords:
+        if hint := kind.hints.get(name.replace("_", "-")):
+            hint = re.sub(r"--([\w.-]+)", lambda flag: _key(flag[1]), hint)
+            raise KeywordError(f"{name} has another meaning elsewhere: {hint}")
     for name, value in _flat(keywords, paths, others=others):
         path = paths[_key(name)]
         if path in values:
@@ -123,8 +142,14 @@ def _flat(
 def _unknown(name: str, keywords: list[str]) -> KeywordError:
     names = [*keywords, *(path.partition(".")[0] for path in keywords)]
     advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
-    hint = did_you_mean(closest_setting(_key(name), names), advice)
+    hint = meant(name, keywords) or did_you_mean(closest_setting(_key(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
+
+
+def meant(name: str, keywords: Collection[str]) -> str | None:
+    """Say which of these keywords one of another library is, or what to do instead."""
+    known = (f"did you mean {each}?" for each in _MEANT.get(name, ()) if each in keywords)
+    return next(known, _HINTS.get(name))
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,18 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
 
     Args:
         texts: A path of a file or folder, several, the documents themselves, or what has them in a column
-            ``text``: a data frame or a ``datasets.Dataset``. A text that names a file, or
-            ends as one does, is a path.
+            ``text``: a data frame or a ``datasets.Dataset``; or a mapping of ``train`` and ``validation`` to
+            one of these. A text that names a file, or ends as one does, is a path.
         runs_dir: Where documents are written, into a file that is named by its content.
 
     Raises:
         UsageError: If there are none, or they are no texts.
     """
+    if isinstance(texts, Mapping):
+        if {*texts} != {"train", "validation"}:
+            raise UsageError(f"texts has the keys {', '.join(map(str, texts))}; give train and validation")
+        train, validation = (text_settings(texts[name], runs_dir) for name in ("train", "validation"))
+        return train | {"data.validation_files": validation["data.train_files"]}
     if (columns := getattr(texts, "columns", getattr(texts, "column_names", None))) is not None:
         if "text" not in columns:
             raise UsageError(f"texts has the columns {', '.join(map(str, columns))}; give one: texts[...]")

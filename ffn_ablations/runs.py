@@ -166,6 +166,11 @@ class Run:
         """Draw its learning curve (see ``Runs.plot``)."""
         return Runs([self]).plot(ax)
 
+    def evaluate(self, suites: Sequence[str] = (), **settings: Any) -> pd.DataFrame:
+        """Score it: ``ffn_ablations.evaluate(self, suites, **settings)``."""
+        scoring = importlib.import_module("ffn_ablations.train_and_evaluate")
+        return scoring.evaluate(self, suites, **settings)
+
     def __add__(self, other: Run | Iterable[Run]) -> Runs:
         return Runs([self]) + other
 
@@ -202,7 +207,7 @@ class Runs(list[Run]):
         return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(frame := self.frame, name):
+        if name.startswith("_") or name == "frame" or not hasattr(frame := self.frame, name):
             raise AttributeError(f"runs have no {name}, nor has their data frame, runs.frame")
         return getattr(frame, name)
 
@@ -215,6 +220,12 @@ class Runs(list[Run]):
     def scores(self) -> pd.DataFrame:
         """Every score so far of every run as rows."""
         return pd.concat([run.scores for run in self], ignore_index=True)
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """The curve of each run, with its family, variant and seed."""
+        who = ("family", "variant", "seed")
+        return pd.concat([run.curve.assign(**{name: getattr(run, name) for name in who}) for run in self])
 
     @one_line_errors()
     def plot(self, ax: Any = None) -> Any:
@@ -231,6 +242,8 @@ class Runs(list[Run]):
         return importlib.import_module("ffn_ablations.drawing").draw_losses(self, ax)
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, type):
+            key = importlib.import_module("ffn_variants.spec").as_spec(key).name
         if isinstance(key, list | pd.Series | np.ndarray):
             if len(key) == len(self) and all(isinstance(each, bool | np.bool_) for each in key):
                 return Runs(compress(self, key))

@@ -28,32 +28,34 @@ from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
 from ffn_variants.spec import FFNSpec
 from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
 from pretrain.run.run_folder import run_dir
+from pretrain.training.dry_run import check_usable, describe_runs
 from pretrain.training.seeds import find_configs, train_in_turn
 from pretrain.training.training_run import train as train_run
 from report.inputs.run_facts import held_out_rows
 
 FFN = str | FFNSpec | type[torch.nn.Module]
-_OTHERS = ("ffn", "seeds", "texts", "trust_remote_code")
+_OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 """Keywords of ``train`` that are no settings of a run."""
 
 
 @one_line_errors()
 def train(
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    *,
     ffn: FFN | Sequence[FFN] | None = None,
+    *,
     ffn_options: Mapping[str, float | bool | str] | None = None,
     ffn_budget: Budget | None = None,
     family: str | None = None,
     seed: int | None = None,
     seeds: int | Iterable[int] | str | None = None,
-    texts: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    texts: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Mapping[str, Any] | None = None,
     learning_rate: float | None = None,
     max_steps: int | None = None,
     epochs: float | None = None,
     batch_size: int | None = None,
     runs_dir: str | os.PathLike[str] | None = None,
     trust_remote_code: bool = False,
+    dry_run: bool = False,
     **settings: Any,
 ) -> Any:
     """Pretrain a model, or go on with it, or find it finished: what the command ``train`` does.
@@ -74,7 +76,7 @@ def train(
         seed: Decides weights, data order, masking and dropout.
         seeds: Train each of these, one after the other: ``[1, 2, 3]`` or ``"1-3"``; 5 is 1 to 5.
         texts: Texts to train on: a path of a file or folder, several, the documents themselves, or a frame
-            or ``datasets.Dataset`` with a column ``text``.
+            or ``datasets.Dataset`` with a column ``text``; ``{"train": ..., "validation": ...}`` of these.
         learning_rate: Its peak.
         max_steps: Updates, in place of epochs.
         epochs: Passes over the text, in place of the steps that ``config`` names.
@@ -82,11 +84,12 @@ def train(
         runs_dir: Folder of all runs.
         trust_remote_code: Run the file of an FFN variant that ``config`` names, which is code. One that
             ``ffn="path/to/mine.py:SPEC"`` names is run.
+        dry_run: Print configuration, parameters, steps and folder of each run, and train nothing.
         **settings: Any other flag of the command, with underscores, by its last name or in its section:
             ``hidden_size=64``, ``optim={"weight_decay": 0.1}``, ``**{"optim.weight_decay": 0.1}``.
 
     Returns:
-        A ``Run``; with ``seeds`` or several of ``ffn`` all of them as ``Runs``.
+        A ``Run``; with ``seeds`` or several of ``ffn`` all of them as ``Runs``; None of a dry run.
 
     Raises:
         UsageError: For a mistake, for a fault of the world such as a full disk, or after a signal to stop.
@@ -110,6 +113,11 @@ def train(
     for each in variants:
         typed = typed_values(RunConfig, settings | each, _OTHERS)
         configs += find_configs(path, values, typed, _words(seeds), trust_remote_code)
+    if dry_run:
+        for each in configs:
+            check_usable(each)
+            print(describe_runs([each]))
+        return None
     with brief_in_notebooks(), _randomness_left_alone():
         _train(configs)
     runs = Runs([Run(run_dir(each)) for each in configs])

@@ -21,7 +21,7 @@ from report.document.markdown import (
 )
 from report.significance.axes import Benchmark, Family, Level
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison
-from report.verdicts.findings import by_standing, is_at_chance, place, verdict_word
+from report.verdicts.findings import by_standing, is_at_chance, place
 
 MOST_WORDS = 480
 """Of its rows: those below are folded, so that a page is read in minutes."""
@@ -110,4 +110,4 @@ def verdict(comparison: Comparison) -> str:
     if comparison.verdict == NOT_ESTIMABLE:
         return "not run" if not comparison.num_runs_plus else f"{NOT_ESTIMABLE}: {comparison.reason}"
     care = " (of surviving runs)" if comparison.num_failed else ""
-    return bold(verdict_word(comparison), comparison.verdict in SHOWN) + care
+    return bold(comparison.verdict, comparison.verdict in SHOWN) + care

@@ -15,7 +15,7 @@ from report.document.markdown import amount, counted, difference, escape, family
 from report.leaderboard import leaderboard
 from report.part import NextStep, Page
 from report.significance.axes import Benchmark, Family
-from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, SHOWN, Comparison
+from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, OPEN, Comparison
 from report.significance.factor import FACTORS
 from report.statistics.looks import OneLook
 from report.verdicts.findings import (
@@ -200,17 +200,13 @@ def _without_average(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
         yield f"no {findings.noun} is shown to differ from `{findings.baseline}`"
     if equivalent := [c for c in comparisons if c.verdict == EQUIVALENT]:
         within = f"equivalent (within {margin(equivalent[0])})"
-        yield f"{len(equivalent)} of {len(comparisons)} comparisons are {within}"
-    if undecided := _with_bound(comparisons):
-        widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
+        yield f"{_share(equivalent, comparisons)} {within}"
+    for word, widest, group in _open(comparisons):
         largest = f"{amount(widest.largest_remaining, widest)} in {family_label(widest.family)}"
-        yield (
-            f"{len(undecided)} of {len(comparisons)} comparisons are undecided "
-            f"({_named(widest)} may still differ by up to {largest})"
-        )
+        yield f"{_share(group, comparisons)} {word} ({_named(widest)} may still differ by up to {largest})"
     if unknown := [c for c in comparisons if c.verdict == NOT_ESTIMABLE]:
         reasons = _first_listed([*dict.fromkeys(c.reason or "" for c in unknown)])
-        yield f"{len(unknown)} of {len(comparisons)} comparisons are {NOT_ESTIMABLE} ({reasons})"
+        yield f"{_share(unknown, comparisons)} {NOT_ESTIMABLE} ({reasons})"
 
 
 def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
@@ -218,12 +214,9 @@ def _of_contrasts(contrasts: Sequence[Comparison]) -> Iterator[str]:
     for c in sorted((c for c in contrasts if c.is_different), key=_size_first):
         side = "better" if c.is_better else "worse"
         yield f"{_named(c)} is {side} than `{'+'.join(map(str, c.contrast.minus))}` by {_size(c)}"
-    equivalent = [c for c in contrasts if c.verdict == EQUIVALENT]
-    undecided = [c for c in contrasts if c.verdict not in (*SHOWN, NOT_ESTIMABLE)]
-    unknown = [c for c in contrasts if c.verdict == NOT_ESTIMABLE]
-    for word, group in (("equivalent", equivalent), ("undecided", undecided), (NOT_ESTIMABLE, unknown)):
-        if group:
-            yield f"{word}: {listed([f'`{c.contrast}`' for c in group])}"
+    for word in (EQUIVALENT, *OPEN, NOT_ESTIMABLE):
+        if group := [f"`{c.contrast}`" for c in contrasts if c.verdict == word]:
+            yield f"{word}: {listed(group)}"
 
 
 def _clauses(findings: Findings, comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -264,20 +257,23 @@ def _size_first(comparison: Comparison) -> float:
 
 def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Say how large a difference may still be, and whose it is."""
-    undecided = _with_bound(comparisons)
-    if not undecided:
-        return
-    widest = max(undecided, key=lambda c: c.largest_remaining or 0.0)
-    largest = amount(widest.largest_remaining, widest)
-    if len(undecided) == 1:
-        yield f"{_named(widest)} is undecided (it may still differ by up to {largest})"
-    else:
-        yield f"{len(undecided)} are undecided ({_named(widest)} may still differ by up to {largest})"
+    for word, widest, group in _open(comparisons):
+        largest = f"may still differ by up to {amount(widest.largest_remaining, widest)}"
+        if len(group) == 1:
+            yield f"{_named(widest)} is {word} (it {largest})"
+        else:
+            yield f"{len(group)} are {word} ({_named(widest)} {largest})"
 
 
-def _with_bound(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return the undecided comparisons whose interval says how large a difference may still be."""
-    return [c for c in comparisons if c.verdict not in SHOWN and c.largest_remaining is not None]
+def _open(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Comparison, list[Comparison]]]:
+    """Return each verdict that shows nothing, its comparison with the widest interval, and all of them."""
+    for word in OPEN:
+        if group := [c for c in comparisons if c.verdict == word]:
+            yield word, max(group, key=lambda c: c.largest_remaining or 0.0), group
+
+
+def _share(group: Sequence[Comparison], comparisons: Sequence[Comparison]) -> str:
+    return f"{len(group)} of {len(comparisons)} comparisons {'is' if len(group) == 1 else 'are'}"
 
 
 def _not_estimable(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -300,7 +296,7 @@ def _averaged(findings: Findings, scope: Family | None) -> str:
 
 def _size(comparison: Comparison) -> str:
     size = amount(abs(comparison.estimate or 0.0), comparison)
-    return f"{size} (negligible)" if comparison.verdict == NEGLIGIBLE else size
+    return f"{size} (negligible)" if comparison.verdict in NEGLIGIBLE else size
 
 
 def _is_one_run_each(findings: Findings) -> bool:

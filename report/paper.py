@@ -22,7 +22,7 @@ from report.document.markdown import (
 )
 from report.figures.style import to_pdf
 from report.significance.axes import plain
-from report.significance.comparison import DIFFERENT, Comparison
+from report.significance.comparison import Comparison
 from report.statistics.looks import PlannedLooks
 
 FOLDER = "paper"
@@ -95,12 +95,11 @@ def _metric(analysis: Analysis, comparison: Comparison) -> str:
 
 
 def _cells(comparison: Comparison) -> dict[str, str]:
-    is_better = "better" if comparison.is_better else "worse"
     return {
         "difference": _with_minus(difference(comparison)),
         "interval": _with_minus(interval(comparison)),
         "p": _with_minus(p_value(comparison.p_corrected)),
-        "verdict": is_better if comparison.verdict == DIFFERENT else comparison.verdict,
+        "verdict": comparison.verdict,
     }
 
 

@@ -126,47 +126,37 @@ class StudyReport(_Section):
         return Declared(margin=self.margin, margins=self.margins)
 
 
-class ReportBefore(_Section):
-    """What a study asked of its report while cells were done already, and asks no longer."""
-
-    report: dict[str, Any]
-    num_done: int
-    """Cells that were done at the last change."""
-    num_cells: int
-
-    def remark(self, now: StudyReport) -> str:
-        """Say what was changed, and when; nothing where it was changed back."""
-        asked = now.model_dump(mode="json")
-        changed = [
-            f"{name} {_written(before)} became {_written(asked[name])}"
-            for name, before in self.report.items()
-            if name in asked and name != "note" and before != asked[name]
-        ]
-        when = f"after {self.num_done} of {self.num_cells} cells were done"
-        return f"What is asked was changed {when}: {'; '.join(changed)}." if changed else ""
-
-
-def _written(value: Any) -> str:
-    return json.dumps(value).replace('"', "") if value else "none"
-
-
 def report_before(file: Path, report: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a study's file is to hold as ``report_before`` when it is written anew.
 
     Args:
         file: The study's, which may not be there or be damaged.
         report: What the study asks of its report now.
+
+    Returns:
+        What was asked while cells were done, and how many were at the last change; None without a change.
     """
+    content: dict[str, Any] = {}
     with suppress(UsageError):
         content = read_yaml(file) if file.is_file() else {}
-        runs = [RunFolder(file.parent / run_id) for run_id in content.get("cells") or ()]
-        num_done = sum(run.has_marker or run.is_scored for run in runs)
-        before, asked = content.get("report_before"), content.get("report") or {}
-        if not num_done or all(asked[name] == report[name] for name in asked.keys() & report.keys()):
-            return before
-        first = before["report"] if before else asked
-        return {"report": first, "num_done": num_done, "num_cells": len(runs)}
-    return None
+    before, asked = content.get("report_before"), content.get("report") or {}
+    runs = [RunFolder(file.parent / run_id) for run_id in content.get("cells") or ()]
+    num_done = sum(run.has_marker or run.is_scored for run in runs)
+    if not num_done or all(asked[name] == report[name] for name in asked.keys() & report.keys()):
+        return before
+    return {"asked": before["asked"] if before else asked, "done": f"{num_done} of {len(runs)} cells"}
+
+
+def _changed(before: dict[str, Any], report: StudyReport) -> str:
+    """Say what was changed after results; nothing where it was changed back."""
+    asked, now = before.get("asked", {}), report.model_dump(mode="json", exclude={"note"})
+    words = [
+        f"{name} {json.dumps(asked[name])} became {json.dumps(now[name])}"
+        for name in asked.keys() & now.keys()
+        if asked[name] != now[name]
+    ]
+    done = f"What is asked was changed after {before.get('done')} were done"
+    return f"{done}: {'; '.join(sorted(words))}.".replace('"', "") if words else ""
 
 
 @dataclass(frozen=True)
@@ -231,7 +221,7 @@ class _StudyFile(StudyAxes):
     cells: Names | None = None
     typed: str = ""
     report: StudyReport = StudyReport()
-    report_before: ReportBefore | None = None
+    report_before: dict[str, Any] | None = None
 
 
 def read_design(path: Path) -> Design | None:
@@ -263,7 +253,7 @@ def read_design(path: Path) -> Design | None:
         written=True,
         typed=file.typed,
         report=file.report,
-        changed=file.report_before.remark(file.report) if file.report_before else "",
+        changed=_changed(file.report_before or {}, file.report),
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",
         decisions=read_decisions(path.parent),

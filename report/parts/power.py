@@ -17,7 +17,7 @@ from report.document.markdown import amount, family_label, records_table, span, 
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
-from report.significance.comparison import NEGLIGIBLE, SHOWN, Comparison, Inference
+from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, SHOWN, Comparison, Inference
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
@@ -240,7 +240,11 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
         margin = amount(leading.margin, leading.comparisons[0])
         is_seen = leading.detectable <= leading.margin
         default = "default " * leading.comparisons[0].metric.is_default_margin
-        is_shown = any(comparison.verdict == NEGLIGIBLE for comparison in leading.comparisons)
+        is_shown = any(
+            c.verdict in (*NEGLIGIBLE, EQUIVALENT)
+            for c in analysis.claims
+            if c.benchmark == leading.benchmark
+        )
         unless_shown = "" if is_shown else ", so equivalence is out of reach"
         sentence += f"; the {default}margin, {margin}, is " + (
             "not smaller" if is_seen else f"smaller{unless_shown}"

@@ -15,7 +15,7 @@ from report.part import Page, Part, Section
 from report.significance.comparison import NOT_ESTIMABLE, SHOWN, Comparison, compare_arms
 from report.significance.multiple_comparisons import CorrectedGroups, MultipleComparisons
 from report.statistics.power import FEWEST_RUNS
-from report.verdicts.findings import named, place, verdict_word
+from report.verdicts.findings import named, place
 from scores.rows import run_name
 
 NAMED = 4
@@ -115,7 +115,7 @@ def section(analysis: Analysis, results: Sensitivities, page: Page) -> Section:
             "metric": place(analysis, x.comparison.benchmark),
             analysis.stratum: family_label(x.comparison.family),
             "contrast": f"`{x.comparison.contrast}`",
-            "as reported": f"{difference(x.comparison)} {verdict_word(x.comparison)}",
+            "as reported": f"{difference(x.comparison)} {x.comparison.verdict}",
             "leaving one run out": _range(x),
             "verdict without one run": _changes(x),
         }
@@ -176,7 +176,7 @@ def _changes(x: Sensitivity) -> str:
         return "not known: an arm has two runs"
     if not x.changed:
         return f"holds in all {x.num_left_out}"
-    word = verdict_word(x.changed[0][1])
+    word = x.changed[0][1].verdict
     runs = first_few([run for run, _ in x.changed], 1)
     return f"{len(x.changed)} of {x.num_left_out} change it: {word} without {runs}"
 

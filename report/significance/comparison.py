@@ -33,10 +33,11 @@ from report.statistics.welch import (
 )
 from scores.metrics import Declared, Metric, find_metric
 
-DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
-WITHIN_MARGIN = "within margin"
-INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
-SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
+DIFFERENT, NEGLIGIBLE = ("better", "worse"), ("better (negligible)", "worse (negligible)")
+EQUIVALENT, WITHIN_MARGIN = "equivalent", "within margin"
+UNDECIDED, AT_CHANCE, NOT_ESTIMABLE = "undecided", "at chance", "not estimable"
+OPEN = (WITHIN_MARGIN, UNDECIDED, AT_CHANCE)
+SHOWN = (*DIFFERENT, *NEGLIGIBLE, EQUIVALENT)
 """Verdicts that something is shown with; they decide a primary comparison."""
 
 NUM_DRAWS = 10_000
@@ -139,14 +140,14 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The first of seven that holds; inconclusive, at chance and not estimable never say "no effect"."""
+        """The first that holds; undecided, at chance and not estimable never say "no effect"."""
         level = 1 - self.confidence
         p = self.p_sequential if self.p_corrected is None else self.p_corrected
         if p is None:
             return NOT_ESTIMABLE
         is_within = _is_below(self.p_equivalence_sequential, level)
         if p < level:
-            return NEGLIGIBLE if is_within else DIFFERENT
+            return (NEGLIGIBLE if is_within else DIFFERENT)[not self.is_better]
         if self.is_at_chance:
             return AT_CHANCE
         if is_within:
@@ -154,7 +155,7 @@ class Comparison:
             return (
                 EQUIVALENT if not is_corrected or _is_below(self.p_equivalence_holm, level) else WITHIN_MARGIN
             )
-        return INCONCLUSIVE
+        return UNDECIDED
 
     @property
     def p_sequential(self) -> float | None:
@@ -170,7 +171,7 @@ class Comparison:
     @property
     def is_different(self) -> bool:
         """Whether a difference is shown, of whatever size."""
-        return self.verdict in (DIFFERENT, NEGLIGIBLE)
+        return self.verdict in (*DIFFERENT, *NEGLIGIBLE)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -14,9 +14,6 @@ from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark, Family, Level, places_of
 from report.significance.comparison import (
     AT_CHANCE,
-    DIFFERENT,
-    INCONCLUSIVE,
-    NEGLIGIBLE,
     NOT_ESTIMABLE,
     SHOWN,
     Comparison,
@@ -255,13 +252,6 @@ def are_opposite(comparisons: Sequence[Comparison]) -> bool:
     return is_clear and first.is_better is not last.is_better
 
 
-def verdict_word(comparison: Comparison) -> str:
-    """Say a verdict as the page does, wherever it stands."""
-    side = "better" if comparison.is_better else "worse"
-    words = {DIFFERENT: side, NEGLIGIBLE: f"{side} (negligible)", INCONCLUSIVE: "undecided"}
-    return words.get(comparison.verdict, comparison.verdict)
-
-
 def named(findings: Findings, comparison: Comparison) -> str:
     """Name a comparison as a sentence does, with its metric and family where there are several."""
     contrast = comparison.contrast
@@ -293,7 +283,7 @@ def tally(findings: Findings, benchmark: Benchmark) -> str:
     is_averaged = findings.scopes(benchmark)[0] is None
     of_metric = (c for c in findings.comparisons if c.benchmark == benchmark)
     comparisons = [c for c in of_metric if c.family is None or not is_averaged]
-    words = Counter(verdict_word(c) for c in comparisons if c.is_primary)
+    words = Counter(c.verdict for c in comparisons if c.is_primary)
     if not words:
         return ""
     sides = [f"{words.pop(word, 'none')} {word}" for word in ("better", "worse")]

@@ -107,6 +107,7 @@ def test_runs_are_scored_once_and_compared(runs: ffa.Runs) -> None:
     kept = pd.concat([pd.read_parquet(run.folder / "eval" / "rows.parquet") for run in runs])
     assert sorted(scores[scores.benchmark == "embedded-pairs"].score) == sorted(kept.score)
     assert ffa.evaluate(runs, **PAIRS).equals(scores)  # nothing is scored twice
+    assert runs[0].evaluate(**PAIRS).score.isin(scores.score).all()
     asked, study = {"primary": ["held-out-loss"]}, ffa.study(runs[0].folder.parents[2])
     means = losses.groupby("variant").score.mean()
     for compared in (scores, runs, list(runs), study):
@@ -176,7 +177,7 @@ def test_classes_and_specs_are_trained_beside_names(tmp_path, own_variants):
     more = 3 * width * inner + 2 * inner + width - (2 * width * inner + inner + width)
     parameters = runs.frame.set_index("variant")["parameters"].groupby("variant").first()
     assert parameters["own-gate"] - parameters["gelu"] == 2 * more  # two layers
-    model, _ = runs["own-gate"][0].load()
+    model, _ = runs[OwnGate][0].load()
     assert sum(isinstance(each, OwnGate) for each in model.modules()) == 2
     assert ffa.check(OwnGate).passed.all()
 
@@ -209,6 +210,9 @@ def test_a_cell_that_was_edited_is_another_run_and_one_that_was_run_again_the_sa
     assert first.load()[0].config.ffn == edited.variant == "own-bend"
     with pytest.raises(ffa.UsageError, match="trained through another 'own-bend'"):
         ffa.evaluate(edited, **PAIRS)
+    del FFN_VARIANTS["own-bend"]  # as in another process
+    with pytest.raises(ffa.UsageError, match=r"its cell and ffn_ablations.check\(CLASS\)"):
+        first.load()
     more = ffa.train(CONFIG | SHORT, ffn=["gelu", run_cell(CELL)], seed=3, runs_dir=tmp_path)
     for compared in (first + edited + more, ffa.study(tmp_path / "default")):
         assert "1 run of own-bend through source" in repr(found := ffa.compare(compared))
@@ -231,6 +235,9 @@ def test_texts_are_paths_or_the_documents_themselves(tmp_path: Path) -> None:
     assert same == [written] * 3 != [other] * 3
     (kept,) = written.config["data"]["train_files"]
     assert [json.loads(line)["text"] for line in Path(kept).read_text().splitlines()] == stories
+    parted = ffa.train(CONFIG, texts={"train": stories[5:], "validation": stories[:5]}, **asked)
+    files_of = (parted.config["data"][f"{part}_files"] for part in ("train", "validation"))
+    assert [len(Path(*each).read_text().splitlines()) for each in files_of] == [35, 5]
     for texts in (files[0], str(files[0]), list(map(str, files))):
         run = ffa.train(CONFIG, texts=texts, txt_split="lines", **asked)
         given = texts if isinstance(texts, list) else [str(texts)]
@@ -242,6 +249,7 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
         ffa.Run, ffa.Runs, ffa.Runs, ffa.Runs
     ]  # fmt: skip
     assert runs["swish"] == runs[2:] == runs.where(variant=["swish", "kan"]) == runs[runs.variant == "swish"]
+    assert runs.curves.groupby(["variant", "seed"]).loss.last().equals(runs.loss)
     assert runs["swish", 1] == runs.where(variant="swish", seed=1) == [runs[2]]
     assert runs[["swish", "gelu"]] == runs[2] + runs[3:] + runs[:2]
     assert runs.groupby("variant").loss.mean()["swish"] == runs["swish"].loss.mean()
@@ -299,6 +307,9 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         before()
         return random.random(), np.random.random(), torch.rand(()).item()
 
+    ffa.train(CONFIG, "kan", seeds=2, dry_run=True, runs_dir=tmp_path)
+    assert capsys.readouterr().out.count("gpt_neo, kan, seed") == 2
+    assert not any(tmp_path.iterdir())
     assert draw(lambda: ffa.train(CONFIG, max_steps=2, runs_dir=tmp_path)) == draw(lambda: None)
     assert str(tmp_path) in capsys.readouterr().out  # only in a notebook nothing is printed
 
@@ -313,6 +324,11 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
         (lambda runs: ffa.train(CONFIG, texts=pd.DataFrame({"story": ["a b"]})), "columns story"),
         (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
+        (lambda runs: ffa.train(CONFIG, texts={"train": ["a b"]}), "give train and validation"),
+        (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size N are the rows"),
+        (lambda runs: ffa.train(CONFIG, random_state=8), "did you mean seed?"),
+        (lambda runs: ffa.evaluate(runs, n=8), "did you mean max_pairs?"),
+        (lambda runs: ffa.train(CONFIG, n_jobs=8), "workers=2"),
         (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), "give the class itself"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU), "'gelu' is there already"),

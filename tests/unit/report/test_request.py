@@ -217,8 +217,8 @@ def test_the_p_values_of_a_peer_come_out(peer: Analysis, benchmark, variant, p, 
 def test_the_verdicts_on_a_peer(peer: Analysis):
     """The peer corrects by Bonferroni: of three variants one is different on BLiMP, and none elsewhere."""
     verdicts = {(b, v): one(peer, b, v).verdict for b, v, *_ in PEERS if v != "mlp"}
-    assert verdicts["blimp", "grkan"] == comparison.DIFFERENT
-    assert verdicts["blimp", "swiglu"] == comparison.INCONCLUSIVE
+    assert verdicts["blimp", "grkan"] in comparison.DIFFERENT
+    assert verdicts["blimp", "swiglu"] == comparison.UNDECIDED
     assert verdicts["blimp", "chebyshev"] == comparison.EQUIVALENT
     at_chance = {name for name, verdict in verdicts.items() if verdict == comparison.AT_CHANCE}
     assert at_chance == {name for name in verdicts if name[0] == "ewok"}
@@ -239,9 +239,9 @@ def test_a_leaderboard_of_bits_per_byte(tmp_path: Path):
     assert found.p == pytest.approx(expected.pvalue)
     assert (found.metric.better, found.metric.unit) == ("lower", "bits per byte")
     assert found.is_better
-    assert found.verdict == comparison.DIFFERENT
+    assert found.verdict in comparison.DIFFERENT
     wide = analysed(path, baseline="without", margin=("val_bpb=0.01",))
-    assert one(wide, "val_bpb", "with").verdict == comparison.NEGLIGIBLE
+    assert one(wide, "val_bpb", "with").verdict in comparison.NEGLIGIBLE
 
 
 def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path: Path):

@@ -210,13 +210,13 @@ def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
     points = {round(float(x.get_xdata()[0]), 9): x for x in axes.lines if len(x.get_xdata()) == 1}
     assert (-1.0, 2.0) in [(patch.get_x(), patch.get_width()) for patch in axes.patches]  # the margin
     comparisons = [c for c in analysis.comparisons if c.estimate is not None]
-    assert {c.verdict for c in comparisons if c.is_primary} >= {"different", "inconclusive"}
+    assert {c.verdict for c in comparisons if c.is_primary} >= {"worse", "undecided"}
     assert {c.is_primary for c in comparisons} == {True, False}
     for c in comparisons:
         point = points[round(c.estimate, 9)]
         assert (point.get_alpha() is not None) != c.is_primary
         is_hollow = point.get_markerfacecolor() == "white"
-        assert is_hollow == (c.is_primary and c.verdict not in ("different", "different but negligible"))
+        assert is_hollow == (c.is_primary and not c.is_different)
 
 
 def test_forests_of_two_metrics_stand_beside_each_other_in_their_units(with_losses: Analysis):

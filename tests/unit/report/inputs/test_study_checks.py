@@ -26,25 +26,6 @@ from slurm.cell_state import CellState, write_state
 from tests.unit.report.studies import analysed, change_plan, render, write_plan, write_run
 
 
-def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
-    run = tmp_path / "gpt_neo" / "kan" / "seed1-abc"
-    run.mkdir(parents=True)
-    (run / "FAILED").write_text(json.dumps({"step": 120, "problem": "the loss is nan"}))
-    said = "diverged in pretraining: gpt_neo/kan/seed1-abc (the loss is nan at step 120)"
-    for run_ids in (None, frozenset({"gpt_neo/kan/seed1-abc"})):
-        assert list(failed_notes(failed_runs(tmp_path, run_ids))) == [said]
-    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
-
-
-def test_failed_cells_are_named_with_their_error(tmp_path: Path):
-    run_id = "gpt_neo/kan/seed1-abc"
-    write_state(tmp_path, run_id, CellState(name="failed", error="UsageError: no such file"))
-    write_state(tmp_path, "gpt_neo/kan/seed2-abc", CellState(name="done"))
-    found = failed_runs(tmp_path, None)
-    assert list(failed_notes(found)) == [f"failed: {run_id} (UsageError: no such file)"]
-    assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == ()
-
-
 @pytest.mark.parametrize(("seeds", "differ"), [([[1], [2]], False), ([[1], [1, 2]], True)])
 def test_each_run_may_have_its_own_seed_of_finetuning(tmp_path: Path, seeds, differ):
     folders = {}
@@ -140,22 +121,20 @@ def test_families_are_counted_whatever_was_scored_in_which():
     assert [(c.family, c.num_diverged) for c in found if c.variant == "b"] == [(None, 1), ("f", 0), ("g", 1)]
 
 
-def test_no_failed_run_no_word():
-    failures, comparisons = with_failures({("f", "gelu"): [50.0, 51, 52], ("f", "kan"): [50.0, 53, 52]})
-    assert failures == ()
-    assert comparisons[0].num_failed == 0
-
-
 def test_only_what_ended_without_a_result_has_failed(tmp_path: Path):
     diverged, repeated = (tmp_path / "gpt_neo" / "kan" / f"seed{seed}-a" for seed in (1, 2))
     for run in (diverged, repeated):
         run.mkdir(parents=True)
-        (run / "FAILED").write_text("{}")
+        (run / "FAILED").write_text(json.dumps({"step": 120, "problem": "the loss is nan"}))
     (repeated / "COMPLETED").write_text('{"results": {}}')
     states = ("failed", "done", "failed", "waiting", "missing", "running")
     for seed, name in enumerate(states, start=1):
-        write_state(tmp_path, f"gpt_neo/kan/seed{seed}-a", CellState(name=name))
+        write_state(tmp_path, f"gpt_neo/kan/seed{seed}-a", CellState(name=name, error="OSError: full"))
     found = failed_runs(tmp_path, None)
+    assert list(failed_notes(found)) == [
+        "diverged in pretraining: gpt_neo/kan/seed1-a (the loss is nan at step 120)",
+        "failed: gpt_neo/kan/seed3-a (OSError: full)",
+    ]
     assert {(run.family, run.variant) for run in found} == {("gpt_neo", "kan")}
     assert [(run.run_id[-7:], run.has_diverged) for run in found] == [("seed1-a", True), ("seed3-a", False)]
     assert failed_runs(tmp_path, frozenset({"gpt_neo/kan/seed2-a"})) == ()
@@ -197,10 +176,9 @@ def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
     [
         ([{"margin": 1.0}], ""),
         ([{"margin": 5.0}, {"margin": 1.0}], ""),
-        ([{"note": "a"}], ""),
         ([{"margin": 5.0}], "changed after 5 of 6 cells were done: margin 1.0 became 5.0."),
         ([{"margin": 5.0}, {"margin": 9.0}], "changed after 5 of 6 cells were done: margin 1.0 became 9.0."),
-        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary none became [blimp]."),
+        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary [] became [blimp]."),
     ],
 )
 def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):

@@ -318,7 +318,7 @@ def test_one_run_that_carries_a_verdict_is_named():
     assert stats.ttest_ind(gelu, kan, equal_var=False).pvalue > 0.05
     assert stats.ttest_ind(gelu[:4], kan, equal_var=False).pvalue < 0.05
     found = of_two(gelu, kan)
-    assert changes(found) == {"f gelu seed 5": "different"}
+    assert changes(found) == {"f gelu seed 5": "worse"}
     assert "Shown only without one run: `kan`." in make_card(found).checks
 
 

@@ -19,6 +19,7 @@ from base.run.folder_names import RunFolder
 from report.compute import analyse
 from report.inputs.sources import read_source
 from report.inputs.study_design import decided_remark
+from report.significance.comparison import DIFFERENT
 from report.write import write_report
 from scores.rows import write_rows
 from scores.stages import Decision, Decisions, Look, read_decisions, write_decisions
@@ -103,9 +104,9 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert "look 3 of 3, at 12 seeds: 3 of 4 comparisons decided; no seeds are added" in said
     assert "no seeds are added: 40 runs of the 60 of a plan with 12 seeds for every variant were used" in said
     verdicts = [{c["comparison"]: c["verdict"] for c in look["claims"]} for look in looks_of(tmp_path)]
-    assert verdicts[0]["silu - gelu"] == verdicts[2]["silu - gelu"] == "different"
+    assert verdicts[0]["silu - gelu"] == verdicts[2]["silu - gelu"] in DIFFERENT
     assert verdicts[0]["prelu - gelu"] == verdicts[2]["prelu - gelu"] == "equivalent"
-    assert [found["relu - gelu"] == "different" for found in verdicts] == [False, True, True]
+    assert [found["relu - gelu"] in DIFFERENT for found in verdicts] == [False, True, True]
     written = yaml.safe_load((tmp_path / "runs" / "looks" / "study.yaml").read_text())
     assert (written["seeds"], written["until"]) == (list(range(1, 13)), "decided")
     assert len(written["cells"]) == sum(ENDS.values())
@@ -249,7 +250,7 @@ def test_without_a_claim_no_look_is_made(tmp_path, capsys):
 @pytest.fixture
 def record(tmp_path: Path) -> Path:
     """What a look has decided, as it is written down."""
-    claim = Decision(comparison="relu - gelu", outcome="blimp", verdict="different", is_decided=True)
+    claim = Decision(comparison="relu - gelu", outcome="blimp", verdict="better", is_decided=True)
     look = Look(seeds=4, made="2026-01-01", claims=(claim,), go_on=("gelu", "swish"))
     plan = {"looks": [4, 8, 12], "variants": ["gelu", "relu", "swish"]}
     decisions = Decisions(plan=plan, looks=(look,))
