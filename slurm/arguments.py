@@ -79,11 +79,12 @@ class SubmitArgs(Section):
 
     @model_validator(mode="after")
     def _flags_fit_cluster(self) -> SubmitArgs:
-        of_slurm, of_local = ("preset", "max_running", "cells_at_once"), ("workers", "device")
-        for name in of_local if self.cluster == "slurm" else of_slurm:
+        flags = {"local": ("workers", "device"), "slurm": ("preset", "max_running", "cells_at_once")}
+        other = "local" if self.cluster == "slurm" else "slurm"
+        for name in flags[other]:
             if name in self.model_fields_set:
                 flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} has no effect with --cluster {self.cluster}; leave out one of them")
+                raise ValueError(f"{flag} has no effect here; add --cluster {other}, or leave it out")
         return self
 
 
