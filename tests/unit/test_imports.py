@@ -99,7 +99,8 @@ def test_an_unpickled_config_brings_its_models_and_nothing_else_does(folder: Pat
 
 # Dynamo comes with transformers.
 LIGHT = {
-    "torch": "pretrain.run.code_version, slurm.launch, report.command, eval.evaluate, pretrain.train",
+    "torch": "pretrain.run.code_version, slurm.launch, slurm.archive, report.command, eval.evaluate, "
+    "pretrain.train, pretrain.generate, inside.classifier.explain",
     "torch._dynamo": "pretrain.run.provenance",
     "triton": "ffn_variants.list_variants",
 }

@@ -204,8 +204,7 @@ def test_a_file_beside_or_below_the_study_or_one_that_is_typed_needs_no_flag(stu
     if changes is None:
         (tmp_path / how).parent.mkdir(exist_ok=True)
         (tmp_path / "my/mine.py").rename(tmp_path / how)
-        place = f"{how.removeprefix('studies/')}:XIELU"
-        study_file.write_text(yaml.safe_dump(content | {"variants": ["gelu", place]}))
+        study_file.write_text(yaml.safe_dump(content | {"variants": ["gelu", f"../{how}:XIELU"]}))
     assert load_study(study_file, changes=changes).config.models == ("gelu", "my-xielu")
 
 
