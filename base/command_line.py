@@ -32,7 +32,7 @@ from base.errors import UsageError, did_you_mean
 from base.options import read_value
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields, members
 
-__all__ = ["Positional", "parse_flags", "read_flags"]
+__all__ = ["Positional", "parse_flags", "read_flags", "refuse_position_behind_list"]
 
 Arguments = TypeVar("Arguments", bound=Section)
 LONGEST_HELP = 76
@@ -66,7 +66,7 @@ def read_flags(
     words = {tuple(name.split(".")): value for name, value in vars(namespace).items() if value != []}
     for path, field in flags.fields.items():
         if field.is_required() and path not in words:
-            _refuse_position_behind_list(words, flags.names)
+            refuse_position_behind_list({flags.names[path]: value for path, value in words.items()})
             raise UsageError(f"{flags.names[path]} is missing: {field.description} --help says more")
     values = {path: _value(flags.fields[path], flags.names[path], value) for path, value in words.items()}
     return Typed(values, {path: flags.names[path] for path in words})
@@ -252,8 +252,12 @@ def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str]) -> Usa
     )
 
 
-def _refuse_position_behind_list(words: Mapping[FieldPath, Any], names: Mapping[FieldPath, str]) -> None:
-    """A flag with several values takes what stands behind it for one of them."""
-    for path, value in words.items():
-        if isinstance(value, list) and Path(value[-1]).exists():
-            raise UsageError(f"{value[-1]} was read as a value of {names[path]}; write it before the flags")
+def refuse_position_behind_list(flags: Mapping[str, Any]) -> None:
+    """Refuse a file as the last of a flag's values, where what is given without a flag is missing.
+
+    Raises:
+        UsageError: A flag with several values takes what stands behind it for one of them.
+    """
+    for flag, value in flags.items():
+        if isinstance(value, list | tuple) and value and Path(str(value[-1])).exists():
+            raise UsageError(f"{value[-1]} was read as a value of {flag}; write it before the flags")

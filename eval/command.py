@@ -133,8 +133,7 @@ def find_runs(
         if num_archived:
             notes.append(f"{path}: left out, archived without their models: {num_archived} runs")
         if untrained := [run.run_id for run in inside if not (run.has_model or run.is_archived)]:
-            names = ", ".join(untrained)
-            notes.append(f"{path}: left out, not trained yet: {names}")
+            notes.append(f"{path}: left out, not trained yet: {', '.join(untrained)}")
     return runs, notes
 
 

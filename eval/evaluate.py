@@ -425,8 +425,5 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     groups: dict[str, list[Failure]] = defaultdict(list)
     for failure in failures:
         groups[failure.text].append(failure)
-    more = {text: len(group) - 1 for text, group in groups.items()}
-    return [
-        str(group[0]) + (f" (and so of {more[text]} more)" if more[text] else "")
-        for text, group in groups.items()
-    ]
+    more = (f" (and so of {len(group) - 1} more)" * (len(group) > 1) for group in groups.values())
+    return [f"{group[0]}{others}" for group, others in zip(groups.values(), more, strict=True)]

@@ -38,41 +38,16 @@ if TYPE_CHECKING:
     from ffn_variants.spec import FFNSpec as FFNSpec
     from ffn_variants.variant_files import load_variant as load_variant
 
-__all__ = [
-    "FAMILIES",
-    "FFN_VARIANTS",
-    "Budget",
-    "FFNGPTNeoConfig",
-    "FFNLlamaConfig",
-    "FFNRobertaConfig",
-    "FFNSpec",
-    "FFNT5Config",
-    "FamilySpec",
-    "Option",
-    "UsageError",
-    "build_config",
-    "build_ffn",
-    "build_model",
-    "count_flops",
-    "count_parameters",
-    "get_variant",
-    "load_variant",
-    "matching_width",
-    "register",
-]
-
-_MODULES = {
-    **dict.fromkeys(("FFN_VARIANTS", "build_ffn", "get_variant", "register"), "registry"),
-    "FFNSpec": "spec",
-    "load_variant": "variant_files",
-    "matching_width": "budget",
-    **dict.fromkeys(
-        ("FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"), "models.configuration"
-    ),
-    **dict.fromkeys(
-        ("build_config", "build_model", "count_flops", "count_parameters"), "models.family_models"
-    ),
+_NAMES = {
+    "budget": ("matching_width",),
+    "models.configuration": ("FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"),
+    "models.family_models": ("build_config", "build_model", "count_flops", "count_parameters"),
+    "registry": ("FFN_VARIANTS", "build_ffn", "get_variant", "register"),
+    "spec": ("FFNSpec",),
+    "variant_files": ("load_variant",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = ["FAMILIES", "Budget", "FamilySpec", "Option", "UsageError", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from pydantic import Field
+
 from base.command_line import parse_flags
 from base.errors import UsageError
 from base.families import Budget
@@ -29,9 +31,9 @@ class TableArgs(Section):
     --ffn-budget finds the sizes that are, where there are any.
     """
 
-    hidden_size: int = 512
+    hidden_size: int = Field(512, ge=1, le=LARGEST)
     """Width D of the model."""
-    intermediate_size: int = 1024
+    intermediate_size: int = Field(1024, ge=1, le=LARGEST)
     """Inner width F of the feed-forward network; with another budget than width that of gelu's."""
     ffn_budget: Budget = "width"
     """params, active-params or flops: give each variant the width at which it has as many as gelu, in column
@@ -41,15 +43,7 @@ class TableArgs(Section):
 
 
 def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
-    """Make the table's rows, the header first.
-
-    Raises:
-        UsageError: For a size below 1.
-    """
-    for label in ("hidden_size", "intermediate_size"):
-        if not 1 <= getattr(args, label) <= LARGEST:
-            flag = label.replace("_", "-")
-            raise UsageError(f"--{flag} must be from 1 to {LARGEST:,}, got {getattr(args, label)}")
+    """Make the table's rows, the header first."""
     width_column = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *width_column, "parameters", "FLOPs/token", "reference")
     return [header, *(_row(args, spec) for spec in all_variants())]

@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from base.errors import UsageError, shown
 from base.options import Option, check_name, resolve_options
@@ -249,6 +248,8 @@ def count_multiply_adds(build: Callable[[], nn.Module], width: int) -> int:
         build: Makes the module; torch's random numbers go on as if it had not been called.
         width: Of the vector.
     """
+    from torch.utils.flop_counter import FlopCounterMode  # triton, which takes a third of a second
+
     for device in ("meta", "cpu"):  # what looks at its numbers cannot run without them
         try:
             with torch.random.fork_rng(devices=()), torch.device(device), torch.no_grad():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ffn_variants
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.model_folders import VARIANT_COPY
@@ -130,11 +131,9 @@ def _load(place: str, ffn: str | None, trust: bool, config: Path | None) -> tupl
 
 def _run_file(place: str) -> tuple[str, str]:
     """Load a variant from a file; returns its name and the fingerprint of its source."""
-    # They load torch, which a mistake in a configuration is told without.
-    from ffn_variants.source_fingerprint import source_fingerprint
-    from ffn_variants.variant_files import load_variant
+    from ffn_variants.source_fingerprint import source_fingerprint  # torch, which most mistakes need not
 
-    name = load_variant(place).name
+    name = ffn_variants.load_variant(place).name
     return name, source_fingerprint(name)
 
 

@@ -46,9 +46,6 @@ def main(args: Sequence[str] | None = None) -> int | None:
     typed = read_flags(TrainArgs, args, prog="ffn-ablations train", description=__doc__)
     use_device(typed.values.get(("device",)))
     configs = configs_of_seeds(typed)
-
-    from pretrain.training.dry_run import check_usable, describe_runs  # torch, and transformers
-
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     build_scorer = None
     if configs[0].train.eval_every:  # the seeds of one command share all other settings
@@ -57,6 +54,8 @@ def main(args: Sequence[str] | None = None) -> int | None:
         find_pairs(configs[0])
         build_scorer = TrainingScorer
     if typed.values.get(("dry_run",)):
+        from pretrain.training.dry_run import check_usable, describe_runs
+
         check_usable(configs[0], num_processes)
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, num_processes))

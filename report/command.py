@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from base.command_line import parse_flags
+from base.command_line import parse_flags, refuse_position_behind_list
 from base.config_input import find_study_folder
 from base.errors import UsageError
 from base.run.folder_names import REPORT_NAME, StudyFolder
@@ -31,11 +31,12 @@ Writes report.md (start there), report.html (one file to send), report.json, tab
 def main(args: Sequence[str] | None = None) -> int:
     """Write one report and say where it is."""
     request = parse_flags(Request, args, prog="ffn-ablations report", description=SHOWN)
+    if request.source is None:
+        refuse_position_behind_list({f"--{name.replace('_', '-')}": value for name, value in request})
     if request.plan:
         print(_plan(request))
         return 0
     if request.source is None:
-        _refuse_source_after_flag(request)
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from report.write import write_report  # matplotlib, which takes half a second
 
@@ -65,14 +66,6 @@ def _of_paper(out: Path, is_written: bool) -> str:
     return f"{folder} is of an earlier report; --paper writes it again"
 
 
-def _refuse_source_after_flag(request: Request) -> None:
-    """A flag with several values takes the source that stands behind it for one of them."""
-    for name, values in request:
-        if isinstance(values, tuple) and values and Path(values[-1]).exists():
-            flag = name.replace("_", "-")
-            raise UsageError(f"{values[-1]} was read as a value of --{flag}; write it before the flags")
-
-
 def _plan(request: Request) -> str:
     if request.looks:
         raise UsageError("--plan reckons with a study that is read once; leave out --looks")
@@ -83,7 +76,6 @@ def _plan(request: Request) -> str:
         if request.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")
         return plan_like(request.source, request, request.variants, request.families)
-    _refuse_source_after_flag(request)
     if request.sd is None or not 1e-9 < request.sd < 1e9:
         raise UsageError(
             "--plan needs a table or a study to read the spread over seeds from, or --sd, the one that you "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from base.command_line import Positional
 from base.errors import UsageError
@@ -77,6 +77,16 @@ class SubmitArgs(Section):
     report: bool = True
     """Write the report after the last cell, from which a study with looks goes on. Without it no job follows
     on SLURM, and a tuning waits after each of its rounds until the command is given again."""
+
+    @model_validator(mode="after")
+    def _flags_fit_cluster(self) -> SubmitArgs:
+        flags = {"local": ("workers", "device"), "slurm": ("preset", "max_running", "cells_at_once")}
+        other = "local" if self.cluster == "slurm" else "slurm"
+        for name in flags[other]:
+            if name in self.model_fields_set:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} has no effect here; add --cluster {other}, or leave it out")
+        return self
 
 
 def overrides(options: SubmitArgs) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from scores.stages import MAIN, read_decisions
 from scores.tuning_trials import read_tuning
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import (
+    SILENT,
     CellState,
     as_result,
     count_states,
@@ -50,8 +50,6 @@ def study_run(args: Sequence[str] | None = None) -> int:
     returns at once, and the study ends with its report. study status STUDY says where it stands.
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
-    if options.preset is not None and options.cluster != "slurm":
-        raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")
     if options.cluster == "slurm":
         preset_of(options)
 
@@ -159,7 +157,10 @@ def status_of(
     for run_id, state in shown.items():
         levels = describe_levels(run_id, listing.levels.get(run_id, {}))
         rows.append((run_id, levels, state.name, details(state, folder / run_id)))
-    notes = [*_progress(folder), describe_time_left(states.values()), _what_continues(listing.typed, rows)]
+    is_silent = any(state.error == SILENT for state in states.values())
+    silent = f"{SILENT}; of cells in jobs stands what their files last said" * is_silent
+    continues = _what_continues(listing.typed, rows)
+    notes = [silent, *_progress(folder), describe_time_left(states.values()), continues]
     return rows, [*filter(None, notes), f"{len(states)} cells: {count_states(shown.values())}"]
 
 
@@ -237,12 +238,10 @@ def cancel_study(study_dir: Path) -> int:
 
 def _cancel_jobs(study_dir: Path) -> list[str]:
     """Cancel jobs by their names; the report job first, which would take cancelled cells for ended ones."""
-    if shutil.which("squeue") is None:
-        return []
     queue = read_queue(study_dir)
-    if queue is None and not any(path.is_dir() for path in StudyFolder(study_dir).jobs_dir.glob("*")):
-        return []  # nothing was ever handed to it
     if queue is None:
+        if not any(path.is_dir() for path in StudyFolder(study_dir).jobs_dir.glob("*")):
+            return []  # nothing was ever handed to it
         raise UsageError("SLURM does not answer, so its jobs go on; try again once squeue works")
     cancelled = []
     for name in (report_name(study_dir), cells_name(study_dir)):

@@ -222,7 +222,7 @@ class ReportJob:
                 if reports[-1:] in ([], [os.environ.get("SLURM_JOB_ID")]):
                     work()
         except (UsageError, Timeout) as error:
-            print(f"nothing was submitted: {error}", flush=True)
+            print(f"what follows is not submitted, or not all of it: {error}", flush=True)
 
     def _try_again(self) -> None:
         study = self.submitter.study

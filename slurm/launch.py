@@ -21,8 +21,6 @@ def launch(options: SubmitArgs) -> int:
     Raises:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
-    if options.device and options.cluster == "slurm":
-        raise UsageError("--device is for this machine; with --cluster slurm the preset says it: gpus")
     use_device(options.device)
     if note := note_on_one(options.seeds or ""):
         print(note)

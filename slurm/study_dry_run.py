@@ -1,7 +1,7 @@
 """What a study is to run and what its training costs: runs, parameters, FLOPs, and hours where runs tell.
 
 Hours are those of finished runs of the same shape below the folder of runs: the same family, variant and
-sizes, and as many tokens a step. Nothing is guessed for other shapes. Nothing is written.
+sizes, the same rows of a step and optimizer. Nothing is guessed for other shapes. Nothing is written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
 COLUMNS = ("stage", "family", "variant", "at", "parameters", "tokens a run", "time of a run")
 SUMS = ("runs", "PFLOP", "run hours")
 
-Shape = tuple[str, str, int]
+Shape = tuple[object, ...]
 
 
 def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, list_cells: bool) -> None:
@@ -235,9 +235,10 @@ def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
 
 
 def shape_of(config: ResolvedConfig) -> Shape:
-    """Return what runs of the same speed have in common: family, variant and sizes, tokens of a step."""
-    tokens_per_step = config.data.block_size * config.train.batch_size
-    return config.family, config.model.model_dump_json(), tokens_per_step
+    """Return what runs of the same speed have in common: the model, the rows of a step, the optimizer."""
+    train = config.train
+    rows = (config.data.block_size, train.batch_size, train.mlm_probability, train.mean_noise_span_length)
+    return config.family, config.model.model_dump_json(), *rows, config.optim.optimizer
 
 
 _COSTS: dict[tuple[Shape, int], tuple[int, int]] = {}
@@ -340,6 +341,7 @@ def render(lines: Sequence[ForecastLine]) -> str:
     notes = ["no training is left to do; the hours of evaluation are not forecast"]
     if any(line.cost.parameters for line in lines):
         notes = ["hours are of whole runs, from the start to the scores, one run after the other"]
+        notes.append("parameters are about, where a tokenizer is trained: a small text yields fewer tokens")
     if unknown := sum(line.runs for line in lines if line.cost.parameters and line.cost.hours is None):
         notes.append(f"hours of {unknown} runs are not known: one finished run of each tells (--seeds 1)")
     text = "\n".join(f"  {line}" for line in [*format_table(rows).splitlines(), "", *notes])
@@ -353,17 +355,8 @@ def _row(line: ForecastLine) -> tuple[str, ...]:
     elif cost.speed and cost.hours is not None:
         runs = f"{cost.speed.num_runs} run{'s' * (cost.speed.num_runs > 1)}"
         time = f"{duration(3600 * cost.hours)} ({cost.speed.device}; by {runs})"
-    parameters, tokens = ("-" if count is None else f"{count:,}" for count in (cost.parameters, cost.tokens))
-    return (
-        line.stage,
-        line.family,
-        line.variant,
-        line.place or "-",
-        parameters,
-        tokens,
-        time,
-        *_sums([line]),
-    )
+    counts = ("-" if count is None else f"{count:,}" for count in (cost.parameters, cost.tokens))
+    return (line.stage, line.family, line.variant, line.place or "-", *counts, time, *_sums([line]))
 
 
 def _sums(lines: Sequence[ForecastLine]) -> tuple[str, str, str]:

@@ -39,8 +39,7 @@ from ffn_ablations.cli import run
 try:
     run()
 except SystemExit as end:
-    status = end.code or 0
-print(json.dumps([status, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
+    print(json.dumps([end.code or 0, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
 """
 
 

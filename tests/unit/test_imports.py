@@ -97,8 +97,10 @@ def test_an_unpickled_config_brings_its_models_and_nothing_else_does(folder: Pat
 
 # Dynamo comes with transformers.
 LIGHT = {
-    "torch": "pretrain.run.code_version, slurm.snapshot, report.command",
-    "torch._dynamo": "ffn_variants.list_variants, eval.evaluate, pretrain.run.provenance",
+    "torch": "pretrain.run.code_version, slurm.launch, slurm.archive, report.command, eval.evaluate, "
+    "pretrain.train, pretrain.generate, inside.classifier.explain",
+    "torch._dynamo": "pretrain.run.provenance",
+    "triton": "ffn_variants.list_variants",
 }
 
 

@@ -152,20 +152,13 @@ def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(repositor
 
 
 # What a command loads for its own work: no library of models where it only reads flags, files or rows.
-MORE = ("eval", "report", "study run", "study status", "study archive", "explain", "generate")
-
-
 @pytest.mark.parametrize(
     ("command", "status"),
     [
         ("train --help", 0),
-        *(pytest.param(f"{command} --help", 0, marks=pytest.mark.slow) for command in MORE),
         ("train --fnn kan", 2),
         ("train tiny --ffn kann", 2),
-        ("train tiny --model.hidden-size 7", 2),
-        ("trani tiny", 2),
         ("study run {folder}/mistaken.yaml", 2),
-        ("study run --cluster slrum study.yaml", 2),
         ("report {table} --out {folder}", 0),
         ("study status {folder}", 0),
     ],

@@ -1,10 +1,7 @@
 """The registry: names, counts, options, errors and the table."""
 
-import sys
-
 import pytest
 
-from base.printing import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
 from ffn_variants.list_variants import TableArgs, main, table_rows
 
@@ -33,21 +30,14 @@ def test_a_size_below_one_is_a_usage_error():
         build_ffn("gelu", hidden_size=0, intermediate_size=F)
 
 
-def test_table_has_every_variant_and_aligned_columns():
-    rows = table_rows(TableArgs(hidden_size=512, intermediate_size=256))
-    assert [row[0] for row in rows[1:]] == list(FFN_VARIANTS)
-    counts = {row[0]: row[3] for row in rows}
-    assert counts["kan"] == "2,621,440"
-    lines = format_table(rows).splitlines()
-    end = lines[0].index("parameters") + len("parameters")
+def test_the_command_prints_every_variant_in_aligned_columns_and_options(capsys):
+    main(["--intermediate-size", "256", "--options"])
+    table, options = capsys.readouterr().out.split("\n\n")
+    header, *lines = table.splitlines()
+    end = header.index("parameters") + len("parameters")
     assert all(line[end - 1] != " " and line[end] == " " for line in lines)
-
-
-def test_command_prints_table_and_options(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["ffn_variants", "--hidden-size", "64", "--options"])
-    main()
-    printed = capsys.readouterr().out
-    assert "prelu" in printed
+    counts = {line.split()[0]: line[:end].split()[-1] for line in lines}
+    assert list(counts) == list(FFN_VARIANTS)
+    assert counts["kan"] == "2,621,440"
+    assert "grid_size = 5" in options
     assert len(table_rows(TableArgs(hidden_size=1, intermediate_size=1))) == len(FFN_VARIANTS) + 1
-    assert "grid_size = 5" in printed
-    assert printed.index("FLOPs/token") < printed.index("spline-kan")

@@ -86,7 +86,6 @@ def test_jobs_are_cancelled_by_name_the_report_before_the_cells(tmp_path: Path, 
     calls: list[tuple[str, ...]] = []
     monkeypatch.setattr(commands, "read_queue", lambda _: queue)
     monkeypatch.setattr(commands, "scancel", lambda *options: calls.append(options))
-    monkeypatch.setattr(commands.shutil, "which", lambda _: "squeue")
     cancel_study(tmp_path)
     assert calls == [("--me", f"--name={report}"), ("--me", f"--name={cells}")]
     assert capsys.readouterr().out == "cancelled: SLURM 8, SLURM 7\n"
@@ -97,7 +96,6 @@ def test_where_slurm_does_not_answer_the_command_here_is_stopped_and_told_of(
 ) -> None:
     """That no job was cancelled is told where some were handed in."""
     monkeypatch.setattr(commands, "read_queue", lambda _: None)
-    monkeypatch.setattr(commands.shutil, "which", lambda _: "squeue")
     jobs = StudyFolder(tmp_path).jobs_dir
     jobs.mkdir()
     (jobs / "gpt_neo--gelu--seed1.log").touch()
@@ -130,7 +128,7 @@ def list_cells(study: Path, *run_ids: str, **more: object) -> None:
 def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys) -> None:
     """A tuned study names its next cells once the ones before are done."""
     list_cells(tmp_path, FIRST)
-    write_state(tmp_path, FIRST, CellState(name="queued"))
+    write_state(tmp_path, FIRST, CellState(name="queued", job="7_0"))
     slept: list[float] = []
 
     def go_on(seconds: float) -> None:
@@ -142,7 +140,8 @@ def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys
     monkeypatch.setattr(time, "sleep", go_on)
     study_status([str(tmp_path), "--watch", "--html", "--every", "7"])
     assert slept == [7, 7]
-    assert "2 cells: 2 done" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert [said.count(each) for each in ("2 cells: 2 done", f"\n{cell_state.SILENT}; ")] == [1, 1]
     page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
     assert "2 cells: 2 done" in page
     assert SECOND in page

@@ -72,7 +72,9 @@ def test_hours_come_from_finished_runs_of_the_same_shape(study, tmp_path: Path) 
     finish(gelu[1], 300_000.0)
     finish(gelu[2], 9e9, device="one that fewer runs were on")
     (gelu[2].run_dir / "model" / "config.json").unlink()  # so it is trained again
-    for number, changed in enumerate(({"model": {"hidden_size": 64}}, {"train": {"batch_size": 2}})):
+    shorter = {"data": {"block_size": 256}, "train": {"batch_size": 32}}
+    shapes = ({"model": {"hidden_size": 64}}, {"train": {"batch_size": 2}}, shorter)
+    for number, changed in enumerate((*shapes, {"optim": {"optimizer": "muon"}})):
         output = {"runs_dir": str(tmp_path / "runs")}  # of another study, of another shape
         other = study(name=f"other{number}", config={**changed, "output": output})
         finish(other.cells[0], 9e9)
