@@ -14,6 +14,7 @@ from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset, load_preset, max_array_size, minutes_of
 from slurm.commands import study_run
 from slurm.jobs import SlurmSubmitter, in_the_job
+from tests.cases import listed
 
 PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
 
@@ -83,17 +84,7 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     assert "'/code $x" in asked_by()  # its folder is a name, whatever stands in it
 
 
-@pytest.mark.parametrize(
-    ("value", "expanded"),
-    [
-        ("$SCRATCH/hf", "/fast disk/hf"), ("${SCRATCH}_2", "/fast disk_2"), ("a b", "a b"), ("", ""),
-        ("$NOT_THERE", ""), ("$(touch ran)", "$(touch ran)"), ("`touch ran`", "`touch ran`"),
-        ('"; touch ran; "', '"; touch ran; "'), ("$((1+1)) $1 $$", "$((1+1)) $1 $$"), ("100$", "100$"),
-        ("${SCRATCH:=$(touch ran)}", "${SCRATCH:=$(touch ran)}"), ("\\$SCRATCH", "$SCRATCH"),
-        ("a\\b \\\\", "a\\b \\\\"), ("it's", "it's"), ("\\`touch ran\\`", "\\`touch ran\\`"),
-        ("\\\\$(touch ran)", "\\$(touch ran)"), ("two\nlines", "two\nlines"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "expanded"), listed(__file__, "values of variables"))
 def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp_path):
     line = f'export X={in_the_job(value)}; printf %s "$X"'
     where = {"env": {"SCRATCH": "/fast disk", "PATH": os.environ["PATH"]}, "cwd": tmp_path}
@@ -102,15 +93,7 @@ def test_variables_of_the_job_are_put_in_and_nothing_is_run(value, expanded, tmp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("said", "size"),
-    [
-        ("SlurmUser = x\nMaxArraySize            = 1001\n", 1000),  # indices start at 0
-        ("MaxArraySize = 1\n", 1),
-        ("MaxArraySize = ?\n", 1000),
-        (None, 1000),
-    ],
-)
+@pytest.mark.parametrize(("said", "size"), listed(__file__, "sizes of arrays"))
 def test_an_array_has_as_many_elements_as_the_site_allows(monkeypatch, said: str | None, size: int) -> None:
     monkeypatch.setattr(cluster, "_output", lambda *_: said)
     assert max_array_size() == size
