@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,6 @@ from slurm.cluster import PENDING, RUNNING, Queue, living_arrays, read_queue, re
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
 Part = Literal["pretrain", "evaluate"]
-LAST_BYTES = 8192
 LARGEST = 1e15
 """Steps and losses of a log that are beyond are damage."""
 
@@ -133,23 +132,35 @@ def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellSt
 
 
 def read_progress(folder: Path) -> dict[str, float]:
-    """Read where training stands from the end of a run's ``metrics.jsonl``; what is cut off is passed over.
+    """Read where a run's training stands from the end of its ``metrics.jsonl``.
 
     Returns:
         The newest ``step``, ``max_steps``, ``loss``, ``tokens_per_s`` and ``time_s`` (seconds of training so
         far, those before an interruption included); empty before the first was logged.
     """
+    newest: dict[str, float] = {}
+    for record in logged(folder, last_bytes=8192):
+        newest |= record
+    return newest
+
+
+def logged(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, float]]:
+    """Yield the numbers of each line of a run's ``metrics.jsonl``; a line that is cut off is passed over.
+
+    Args:
+        folder: The run's.
+        last_bytes: How much of the file's end is read; None for all of it.
+    """
     try:
         with RunFolder(folder).metrics_file.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0 if last_bytes is None else max(0, size - last_bytes))
             lines = file.read().splitlines()
     except OSError:
-        return {}
-    newest: dict[str, float] = {}
+        return
     for line in lines:
         with suppress(ValueError):
-            newest |= {key: value for key, value in mapping(parse_json(line)).items() if _is_number(value)}
-    return newest
+            yield {key: value for key, value in mapping(parse_json(line)).items() if _is_number(value)}
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,10 +21,12 @@ import pytest
 import torch
 from hypothesis import settings
 
+from base.errors import UsageError
 from ffn_variants import names, registry
 from ffn_variants import variant_files as files
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
+from ffn_variants.variants.activations import PerChannel, thesis_swish
 
 REPOSITORY = Path(__file__).parents[1]
 BEGAN = pytest.StashKey[float]()
@@ -105,6 +108,31 @@ def own_variants() -> Iterator[None]:
         yield
     for name in [name for name in sys.modules if name not in modules and name.startswith(files.MODULE)]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def other_formula(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have ``swish`` compute something else from now on."""
+
+    def change(**fields: Any) -> None:
+        fields["build"] = lambda width, init: PerChannel(thesis_swish, width, init)
+        changed = replace(registry.FFN_VARIANTS["swish"], **fields)
+        monkeypatch.setitem(registry.FFN_VARIANTS, "swish", changed)
+
+    return change
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _mistakes_are_told_in_one_line() -> Iterator[None]:
+    """Whatever a test asks of a mistake that it meets, its message has one line."""
+
+    def made(error: UsageError, *message: object) -> None:
+        ValueError.__init__(error, *message)
+        assert "\n" not in str(error), f"a mistake of several lines: {error}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UsageError, "__init__", made)
+        yield
 
 
 @pytest.fixture(autouse=True)

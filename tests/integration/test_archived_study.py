@@ -9,11 +9,11 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.processes import run_command
+from tests.unit.report.studies import analysed, numbers, render
 
 pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
 
@@ -70,13 +70,6 @@ def elsewhere(finished: Path, tmp_path: Path, write: Callable[..., None]) -> Pat
     return tmp_path
 
 
-def numbers(folder: Path, out: str = "report") -> dict[str, Any]:
-    """Every number of a report, without the days and places on which it was written."""
-    done = run_in(folder, "report", "runs/study", "--out", out)
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / out / "report.json").read_text())
-
-
 def members_of(path: Path) -> dict[str, bytes]:
     """The files of an archive by their names."""
     with tarfile.open(path) as tar:
@@ -97,8 +90,9 @@ def rewrite(path: Path, change: Callable[[dict[str, bytes]], object], kind: byte
 
 
 def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
-    assert numbers(elsewhere) == numbers(finished)
-    assert "<summary>Cost: 8 runs, " in (elsewhere / "report/report.md").read_text()
+    before, after = (analysed(folder / "runs/study") for folder in (finished, elsewhere))
+    assert numbers(after) == numbers(before)
+    assert "<summary>Cost: 8 runs, " in render(after)
     status = run_in(elsewhere, "slurm.status", "runs/study").stdout
     assert status.count("done      from an archive") == 8
     assert not list(elsewhere.glob("runs/study/*/*/*/model"))

@@ -16,6 +16,7 @@ from ffn_variants import FFN_VARIANTS, build_model, load_variant
 from ffn_variants.bundle import REPLACED, bundle_code, made_relative
 from ffn_variants.models.loading import load_pretrained
 from tests.bare import run_bare
+from tests.cases import listed
 
 SIZES = {"vocab_size": 40, "hidden_size": 8, "intermediate_size": 12, "max_position_embeddings": 24}
 SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 2}
@@ -130,14 +131,7 @@ def test_this_project_loads_it_without_consent_and_runs_none_of_it(tmp_path: Pat
     assert transformers.AutoConfig.from_pretrained(tmp_path / "model").ffn == "kan"
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("import ffn_variants.kernels.basis_linear", "mine.py: import .*basis_linear does not say"),
-        ("import ffn_variants as ffn", "write from ffn_variants import NAME"),
-        ("from ffn_variants import *", r"mine.py: from ffn_variants import \* does not say"),
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), listed(__file__, "imports"))
 def test_an_import_that_cannot_travel_is_told(line: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         made_relative(f"{line}\n", str, "mine.py")

@@ -17,6 +17,7 @@ from eval.finetuning import FinetuneConfig
 from inside.classifier.classifiers import Subject
 from inside.classifier.explain import main
 from inside.classifier.page import concept_vectors
+from tests.cases import listed
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 DECISIVE = {"happy": "she was very glad.", "sad": "he cried and cried."}
@@ -106,20 +107,11 @@ def test_segments_are_judged_by_the_labels_of_their_turns(make_run: Callable[...
     assert rows[head]["documents_micro_f1"] > 80
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--measure", "segments", "--head", "swipe"], "'swipe' says nothing of single sentences or turns"),
-        (["--measure", "segments", "--head", "segment-lstm segments=turns"], "turns' says nothing of single"),
-        (["--head", "linear"], "head 'linear' says nothing of single windows or turns or sentences; choose"),
-        (["--plot", "spaces", "--head", "linear"], "--head linear: only space has concept spaces"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), listed(__file__, "heads that serve not"))
 def test_heads_that_serve_not_are_told(flags, message, make_run, moods):
     run = make_run()
-    with pytest.raises(UsageError, match=message) as error:
+    with pytest.raises(UsageError, match=message):
         main([str(run), str(moods), *flags])
-    assert "\n" not in str(error.value)
     assert not (run / "eval").exists()
 
 

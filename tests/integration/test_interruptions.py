@@ -275,7 +275,7 @@ def test_a_read_only_archive_is_read_and_what_would_write_says_so(scored_runs, t
         done = run_command(*command)
         assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)
     other_texts = (*training(runs, "silu"), "--data.validation-fraction", "0.1")
-    more_pairs = ("eval", f"{runs}/s", *PAIRS, "--max-pairs", "5")
+    more_pairs = ("eval", f"{runs}/s/gpt_neo/gelu/r", *PAIRS, "--max-pairs", "5")
     report = ("report", f"{runs}/s", "--out", f"{runs}/out")
     for command in (training(runs, "silu"), other_texts, more_pairs, report):
         assert_one_line(run_command(*command), "Read-only file system")

@@ -1,6 +1,5 @@
 """Variants of a user's own file, and edited ones: their runs, copies, studies, and the model elsewhere."""
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -15,7 +14,6 @@ from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs
 from ffn_variants import FFN_VARIANTS
 from ffn_variants.source_fingerprint import source_fingerprint
-from ffn_variants.variants.activations import PerChannel, thesis_swish
 from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.training_run import train
@@ -173,17 +171,6 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(tmp_path, repository, wr
     (failure,) = evaluate_runs([run], pairs(6), 1, progress=False, trust_remote_code=True).failures
     assert f"{run}/model/ffn_my-xielu.py has " in str(failure.error)
     assert "my-xielu" not in FFN_VARIANTS
-
-
-@pytest.fixture
-def other_formula(monkeypatch):
-    """Have ``swish`` compute something else from now on."""
-
-    def change(**fields) -> None:
-        fields["build"] = lambda width, init: PerChannel(thesis_swish, width, init)
-        monkeypatch.setitem(FFN_VARIANTS, "swish", dataclasses.replace(FFN_VARIANTS["swish"], **fields))
-
-    return change
 
 
 @pytest.mark.ci

@@ -54,9 +54,8 @@ def test_a_plan_needs_no_data_and_a_run_says_which(study, tmp_path, monkeypatch,
     assert {line.split(": ")[1] for line in needed} == local_places(study)
     assert all("put it there, or link your copy" in line for line in needed)
     if needed:
-        with pytest.raises(AbsentError, match="link your copy") as caught:
+        with pytest.raises(AbsentError, match="link your copy"):
             study_run([study.stem])
-        assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 

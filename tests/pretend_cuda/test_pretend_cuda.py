@@ -43,7 +43,7 @@ Ask = dict[str, Any]
 
 
 def _cases() -> dict[str, tuple[str, Ask]]:
-    """Group and what is asked of each case by name: the groups ``fast`` and ``ci``, all others are slow."""
+    """Group and what is asked of each case by name: those of the group ``ci`` are, all others are slow."""
     cases: dict[str, tuple[str, Ask]] = {}
     for family, variant, fused, workload in itertools.product(
         FAMILIES, FFN_VARIANTS, (True, False), WORKLOADS
@@ -61,20 +61,17 @@ def _cases() -> dict[str, tuple[str, Ask]]:
 
 def _group(workload: str, family: str, variant: str, fused: bool) -> str:
     """What families and workloads ask for hardly depends on the variant; so most variants are slow ones."""
-    is_sample = fused and (variant == "kan" or (family, variant) == ("gpt_neo", "gelu"))
-    if is_sample and workload == "update":
-        return "fast"
-    is_often = (workload, family) == ("update", "gpt_neo") and variant in OFTEN
-    return "ci" if is_often else f"{family}-{workload}"
+    is_sample = fused and variant == "kan"
+    is_often = family == "gpt_neo" and variant in OFTEN
+    return "ci" if workload == "update" and (is_sample or is_often) else f"{family}-{workload}"
 
 
 CASES = _cases()
-MARKS = {"fast": [], "ci": [pytest.mark.ci]}
 
 
 def _parameters(*beginnings: str) -> list[Any]:
     return [
-        pytest.param(name, id=name, marks=MARKS.get(group, [pytest.mark.slow]))
+        pytest.param(name, id=name, marks=pytest.mark.ci if group == "ci" else pytest.mark.slow)
         for name, (group, _) in CASES.items()
         if name.startswith(beginnings)
     ]

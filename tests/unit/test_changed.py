@@ -5,22 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import listed
 from tests.changed import changed_files, concerned_tests
 
-FILES = {
-    "pack/__init__.py": "from pack.inner import value\n",
-    "pack/inner.py": "value = 1\n",
-    "pack/outer.py": "from pack import value\n",
-    "pack/by_name.py": "TABLE = {'a': 'pack.outer'}\nPAGE = 'pack/page.css'\n",
-    "pack/page.css": "",
-    "tests/conftest.py": "",
-    "tests/unit/pack/test_outer.py": "from pack import outer\n",
-    "tests/unit/pack/test_inner.py": "from pack.inner import value\n",
-    "tests/unit/pack/test_by_name.py": "import pack.by_name\n",
-    "tests/unit/pack/test_configs.py": "FOLDER = 'studies'\n",
-    "tests/unit/test_repository.py": "",
-    "configs/studies/two-seeds.yaml": "",
-}
+FILES = dict(listed(__file__, "a small repository"))
 
 
 SEES_ALL = {"test_repository": 2}

@@ -5,6 +5,7 @@ import importlib
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +19,28 @@ from base.errors import ADVICE, FAULTS, UsageError, WorldError, as_usage_error, 
 
 
 # Faults of the world in one line each, whoever's exception tells of them.
-def told(error: Exception, capsys: pytest.CaptureFixture) -> str:
-    """What a command says that ends with this exception; it exits with status 2."""
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture) -> Callable[[Callable[[], object]], str]:
+    """Says what a command says that exits with status 2: one line."""
 
-    def main() -> None:
-        raise error
+    def run(main: Callable[[], object]) -> str:
+        with pytest.raises(SystemExit, match="2"):
+            run_cli(lambda: main() and None)
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        return err
 
-    with pytest.raises(SystemExit, match="2"):
-        run_cli(main)
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    return err
+    return run
+
+
+def raising(error: Exception) -> Callable[[], object]:
+    return lambda: (_ for _ in ()).throw(error)
 
 
 @pytest.mark.parametrize("number", FAULTS, ids=errno.errorcode.get)
-def test_each_is_one_line_with_its_path(number: int, capsys: pytest.CaptureFixture) -> None:
-    assert told(OSError(number, os.strerror(number), "runs/a.json"), capsys).startswith("error: runs/a.json")
+def test_each_is_one_line_with_its_path(number: int, told) -> None:
+    error = OSError(number, os.strerror(number), "runs/a.json")
+    assert told(raising(error)).startswith("error: runs/a.json")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,7 @@ def test_defects_keep_their_traceback(tmp_path: Path) -> None:
     for error in (missing, made_twice, KeyError("a"), RuntimeError("28")):
         assert as_usage_error(error) is error
         with pytest.raises(type(error)):
-            run_cli(lambda error=error: (_ for _ in ()).throw(error))
+            run_cli(raising(error))
 
 
 def test_a_mistake_of_the_user_keeps_its_line_even_where_a_fault_led_to_it() -> None:
@@ -76,7 +83,7 @@ def test_a_mistake_of_the_user_keeps_its_line_even_where_a_fault_led_to_it() -> 
         raise error
 
 
-def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_real_ones_of_the_system(tmp_path: Path, told) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "astray").symlink_to("/nowhere")
@@ -89,27 +96,21 @@ def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) 
         "Too many levels of symbolic links": lambda: (tmp_path / "loop").read_text(),
     }
     for words, call in calls.items():
-        with pytest.raises(SystemExit, match="2"):
-            run_cli(lambda call=call: call() and None)
-        err = capsys.readouterr().err
-        assert words in err
-        assert err.count("\n") == 1
+        assert words in told(call)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     "write", [lambda file: np.zeros(9999).tofile(file), lambda file: file.write("x" * 9999)]
 )
-def test_a_write_is_told_with_the_path(write, capsys: pytest.CaptureFixture) -> None:
+def test_a_write_is_told_with_the_path(write, told) -> None:
     """On a device that refuses every byte as a full disk does."""
 
     def main() -> None:
         with naming(Path("runs/rows.bin")), Path("/dev/full").open("w") as file:
             write(file)
 
-    with pytest.raises(SystemExit, match="2"):
-        run_cli(main)
-    assert capsys.readouterr().err.startswith("error: runs/rows.bin: No space left on device; mend that")
+    assert told(main).startswith("error: runs/rows.bin: No space left on device; mend that")
 
 
 # What only the full installation has is told in one line, and nothing else is taken for it.
@@ -124,31 +125,20 @@ def test_the_packages_are_those_of_the_extra() -> None:
     assert not named & {re.split("[><=]", line)[0] for line in project["dependencies"]}
 
 
-def test_what_is_not_installed_is_told_in_one_line(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_installed_is_told_in_one_line(monkeypatch, told) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-    def main() -> int:
-        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn.linear_model")
-
-    with pytest.raises(SystemExit, match="2"):
-        run_cli(main)
-    assert capsys.readouterr().err == (
+    error = ModuleNotFoundError("No module named 'sklearn'", name="sklearn.linear_model")
+    assert told(raising(error)) == (
         'error: this needs sklearn, which is not installed; pip install "ffn-ablations[torch]" installs it\n'
     )
     for name in ("pretrain.trani", "numpy", "torchvision", None):  # ours, or of another package
         assert errors.missing_extra(ModuleNotFoundError("x", name=name)) is None
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ModuleNotFoundError("No module named 'torch.fx2'", name="torch.fx2"),  # torch itself is there
-        ImportError("cannot import name 'x' from 'torch'", name="torch"),
-        ValueError("torch"),
-    ],
-)
-def test_what_is_a_defect_keeps_its_traceback(error: Exception) -> None:
-    assert errors.missing_extra(error) is None
+def test_what_is_a_defect_keeps_its_traceback() -> None:
+    gone = ModuleNotFoundError("No module named 'torch.fx2'", name="torch.fx2")  # torch itself is there
+    for error in (gone, ImportError("cannot import name 'x'", name="torch"), ValueError("torch")):
+        assert errors.missing_extra(error) is None
 
 
 # What is told of the hub's answers, and when it is left alone; nothing here asks it.

@@ -69,9 +69,8 @@ WITHOUT_ARGUMENTS = {words for words, command in COMMANDS.items() if words.start
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - WITHOUT_ARGUMENTS))
 def test_a_command_without_what_it_needs_says_so(command: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"usage|is missing: .+ --help says more|name .+") as caught:
+    with pytest.raises(UsageError, match=r"usage|is missing: .+ --help says more|name .+"):
         main(command.split())
-    assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 

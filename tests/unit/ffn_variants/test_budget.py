@@ -212,9 +212,8 @@ def test_the_base_width_is_that_of_the_baseline(base):
 
 def test_a_flag_for_the_width_that_would_have_no_effect_is_refused(base):
     flag = "--model.intermediate-size"
-    with pytest.raises(UsageError, match=r"size 9 has no effect: .*_size 128; give --model.pair") as error:
+    with pytest.raises(UsageError, match=r"size 9 has no effect: .*_size 128; give --model.pair"):
         load_config(base, ["--ffn", "kan", "--ffn-budget", "flops", f"{flag}=9"])
-    assert "\n" not in str(error.value)
     assert load_config(base, ["--ffn", "kan", f"{flag}=9"]).model.intermediate_size == 9
 
 

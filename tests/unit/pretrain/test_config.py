@@ -21,7 +21,7 @@ from pretrain.training.dry_run import check_usable, describe_run, describe_runs
 from pretrain.training.seeds import configs_of_seeds, train_in_turn
 from pretrain.training.training_run import train
 from pretrain.training.update import build_scheduler
-from tests.cases import small_run
+from tests.cases import listed, small_run
 
 
 # The configuration: precedence of its sources, its errors in one line, and its round trip.
@@ -54,14 +54,7 @@ def test_typed_epochs_go_before_the_steps_of_a_file(write, flags, steps):
     assert load_config(path, flags).optim.max_steps == steps
 
 
-@pytest.mark.parametrize(
-    ("train", "flags", "rows"),
-    [
-        ("per_device_train_batch_size: 4", [], 16),
-        ("per_device_train_batch_size: 4", ["--train.batch-size", "8"], 8),
-        ("batch_size: 8", ["--train.per-device-train-batch-size", "2"], 8),
-    ],
-)
+@pytest.mark.parametrize(("train", "flags", "rows"), listed(__file__, "rows of a step"))
 def test_rows_of_a_step_are_not_those_of_a_pass(write, train, flags, rows):
     assert load_config(write(f"train: {{{train}}}"), flags).train.batch_size == rows
 

@@ -91,13 +91,7 @@ def test_tables_that_do_not_fit(refusal: Callable[..., str], frame: pd.DataFrame
     assert message in refusal(frame)
 
 
-@pytest.mark.parametrize(
-    ("name", "note"),
-    [
-        ("val_loss", "lower scores are taken as better, by the name: val_loss; where that is wrong"),
-        ("mine", "higher scores are taken as better, as nothing says which are: mine; where"),
-    ],
-)
+@pytest.mark.parametrize(("name", "note"), listed(__file__, "directions"))
 def test_a_report_says_which_direction_it_took_for_want_of_a_word(tmp_path: Path, name: str, note: str):
     def notes(**columns: object) -> list[str]:
         warnings = analysis_of(tmp_path, outcome(name, LOSSES, **columns)).warnings

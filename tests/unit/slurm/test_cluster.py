@@ -13,6 +13,7 @@ from slurm.arguments import SubmitArgs
 from slurm.cluster import ClusterPreset, load_preset, max_array_size, minutes_of
 from slurm.commands import study_run
 from slurm.jobs import SlurmSubmitter
+from tests.cases import listed
 
 PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.yaml"))
 
@@ -82,15 +83,7 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     assert "'/code $x" in asked_by()  # its folder is a name, whatever stands in it
 
 
-@pytest.mark.parametrize(
-    ("said", "size"),
-    [
-        ("SlurmUser = x\nMaxArraySize            = 1001\n", 1000),  # indices start at 0
-        ("MaxArraySize = 1\n", 1),
-        ("MaxArraySize = ?\n", 1000),
-        (None, 1000),
-    ],
-)
+@pytest.mark.parametrize(("said", "size"), listed(__file__, "sizes of arrays"))
 def test_an_array_has_as_many_elements_as_the_site_allows(monkeypatch, said: str | None, size: int) -> None:
     monkeypatch.setattr(cluster, "_output", lambda *_: said)
     assert max_array_size() == size

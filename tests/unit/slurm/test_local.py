@@ -16,17 +16,10 @@ import torch
 from slurm import local
 from slurm.cell_state import CellState
 from slurm.local import LocalRunner, StudyProgress, start_worker, worker_environment
+from tests.cases import listed
 
 
-@pytest.mark.parametrize(
-    ("given", "count", "seen"),
-    [
-        ("2,3", 2, ["2", "3", "2"]),
-        ("GPU-8932f937,MIG-GPU-27bd/1/0", 2, ["GPU-8932f937", "MIG-GPU-27bd/1/0"]),
-        (None, 2, ["0", "1"]),
-        ("", 0, [""]),
-    ],
-)
+@pytest.mark.parametrize(("given", "count", "seen"), listed(__file__, "GPUs of workers"))
 def test_workers_get_the_gpus_that_their_command_may_use(monkeypatch, tmp_path, given, count, seen):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     if given is None:

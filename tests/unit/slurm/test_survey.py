@@ -26,6 +26,7 @@ from slurm.cluster import cells_name, read_queue, report_name
 from slurm.commands import study_status
 from slurm.jobs import _asking_slurm
 from slurm.todo import describe_unfinished, sole_submitter
+from tests.cases import listed
 
 CELL = "gpt_neo/gelu/seed1-0a1b2c3d"
 
@@ -56,31 +57,7 @@ def state_of(study: Path, state: CellState) -> CellState:
     return survey(study, [CELL])[CELL]
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "expected", "may_retry"),
-    [
-        ("queued", "7_0|PENDING||Priority", "queued", False),
-        ("queued", "7_0|CONFIGURING|n0|None", "queued", False),
-        ("queued", "7_0|RUNNING|n0|None", "queued", False),  # its process is still starting
-        ("running", "7_0|RUNNING|n0|None", "running", False),
-        ("running", "7_0|COMPLETING|n0|None", "running", False),
-        ("missing", "7_0|COMPLETING|n0|None", "running", False),  # saved, and perhaps to be requeued
-        ("queued", "7_0|COMPLETING|n0|None", "queued", False),
-        ("running", "7_0|PENDING||BeginTime", "queued", False),  # requeued
-        ("missing", "7_0|PENDING||BeginTime", "queued", False),  # saved, and requeued
-        ("running", "7_0|FAILED|n0|NonZeroExitCode", "missing", True),
-        ("running", "7_0|CANCELLED|n0|None", "missing", False),
-        ("running", None, "missing", True),  # so long ago that SLURM has forgotten it
-        ("queued", None, "missing", False),  # cancelled while it waited
-        ("queued", "7_0|CANCELLED||None", "missing", False),
-        ("queued", "7_0|FAILED|n0|NonZeroExitCode", "missing", True),  # its job died with a cell before it
-        ("done", None, "done", False),
-        ("done", "7_0|RUNNING|n0|None", "done", False),  # the job goes on with other cells
-        ("failed", "7_0|RUNNING|n0|None", "failed", False),
-        ("failed", None, "failed", False),
-        ("missing", None, "missing", False),  # its worker was told to stop
-    ],
-)
+@pytest.mark.parametrize(("name", "line", "expected", "may_retry"), listed(__file__, "states of jobs"))
 def test_only_what_was_killed_without_a_word_is_tried_again(tmp_path, queue, name, line, expected, may_retry):
     queue(*([line] if line else []))
     state = state_of(tmp_path, cell(name))

@@ -43,7 +43,7 @@ from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from scores.head_descriptions import parse_head
 from scores.store import read_baselines, write_baselines
-from tests.cases import diagonal_is_fast, first_is_fast
+from tests.cases import diagonal_is_fast, first_is_fast, listed
 
 # Classification: inputs, metrics by hand, splits, training, and faulty data.
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -491,18 +491,7 @@ def test_no_constant_answer_does_better_on_the_training_set(several):
         assert found[name] == pytest.approx(best), name
 
 
-@pytest.mark.parametrize(
-    ("metric", "num_labels", "several", "message"),
-    [
-        ("f1", 3, False, "f1 is for two labels and there are 3; choose accuracy, macro_f1, micro_f1, cohen"),
-        ("f1", 2, True, "f1 is for one label an example; with several choose accuracy, macro_f1, micro_f1"),
-        ("matthews_correlation", 5, True, "matthews_correlation is for one label an example"),
-        ("f1", 2, False, ""),
-        ("f1", None, False, ""),
-        ("cohen_kappa", 9, False, ""),
-        ("micro_f1", 9, True, ""),
-    ],
-)
+@pytest.mark.parametrize(("metric", "num_labels", "several", "message"), listed(__file__, "metrics that fit"))
 def test_a_metric_fits_a_task_or_says_which_do(metric, num_labels, several, message):
     reason = unfit_metric(metric, num_labels, several)
     assert reason.startswith(message) if message else reason is None

@@ -17,6 +17,7 @@ from eval.classification.segments import (
     encode_segments,
     sentence_starts,
 )
+from tests.cases import listed
 
 WORDS = ["the", "film", "is", "good", "bad", ".", "!", "a", "b", "c", "d", "e", "f", "g", "h"]
 
@@ -51,26 +52,11 @@ def ids_of(data: Segmented, number: int) -> list[int]:
     return data.pieces.take([number]).tokens.tolist()
 
 
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
-        ("it is good . it was bad . . . what ?", ["it is good .", "it was bad . . .", "what ?"]),
-        ('He said "Hi!" Then (he left.) So', ['He said "Hi!"', "Then (he left.)", "So"]),
-        ("Mr. J. Smith of the U.S. paid 3.5 here. Yes.", ["Mr. J. Smith of the U.S. paid 3.5 here.", "Yes."]),
-        ("A dog, e.g. here. Yes.", ["A dog, e.g. here.", "Yes."]),
-        ("It was I. She left", ["It was I.", "She left"]),
-        ("\u4eca\u5929\u3002\u597d\uff01\u4f60", ["\u4eca\u5929\u3002", "\u597d\uff01", "\u4f60"]),
-        ("A title\n\nA line\nof text", ["A title", "A line\nof text"]),
-        ("... well . no", ["... well .", "no"]),
-        ("!!!", ["!!!"]),
-        ("", [""]),
-    ],
-)
-def test_sentences_end_at_their_marks(text: str, sentences: list[str]) -> None:
+@pytest.mark.parametrize(("text", "sentences"), listed(__file__, "sentences"))
+def test_sentences_end_at_their_marks(text: str, sentences: tuple[str, ...]) -> None:
     found = [text[a:b] for a, b in pairwise([*sentence_starts(text), len(text)])]
     assert "".join(found) == text
-    assert [part.strip() for part in found] == sentences
+    assert tuple(part.strip() for part in found) == sentences
 
 
 @pytest.mark.parametrize("text", ["." * 200_000, ". " * 100_000, "\n" * 200_000, '."' * 100_000 + "a"])

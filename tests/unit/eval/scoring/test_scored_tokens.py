@@ -34,6 +34,7 @@ from ffn_variants.models.loading import load_tokenizer
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer
 from pretrain.sampling import continue_texts
+from tests.cases import listed
 
 # Tokens are kept for the next run of a study, and only for one that would make the same.
 PAIRS = (("", "the dog ran"), ("the dog ", "sees the cat"), ("the dog", " sees the cat"))
@@ -109,14 +110,7 @@ def test_a_text_that_does_not_fit_is_named_or_loses_its_beginning(tokenizer):
     assert len(room.encode((("", long[0]),))[0].input_ids) == told.value.positions + 1
 
 
-@pytest.mark.parametrize(
-    ("pair", "choices", "message"),
-    [
-        (("", ""), {}, "nothing to score in"),
-        (("the dog", ""), {}, "nothing to score in"),
-        (("", "."), {"prefix": "none"}, "only a first one that no prefix stands before"),
-    ],
-)
+@pytest.mark.parametrize(("pair", "choices", "message"), listed(__file__, "nothing to score"))
 def test_nothing_to_score_is_named(tokenizer, pair, choices, message):
     protocol = ProtocolConfig(**choices).resolve("causal")
     with pytest.raises(UsageError, match=message):

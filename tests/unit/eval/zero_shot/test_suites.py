@@ -20,6 +20,7 @@ from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
 from scores.suites import BLIMP_PARADIGMS, SUITES
 from tests.babylm_data import write_data
+from tests.cases import listed
 
 
 # The suites: which tasks they have, where their data may lie, and what is said of data that is not there.
@@ -264,27 +265,12 @@ def test_pairs_are_scored_behind_their_contexts(
     assert result.items["margin"].tolist() == (scores[:, 0] - scores[:, 1]).tolist()
 
 
-@pytest.mark.parametrize(
-    ("suite", "names"),
-    [
-        ("blimp-filtered", None),
-        ("blimp-supplement", None),
-        ("wug-past", None),
-        ("comps", ["base", "wugs", "wugs_dist_before", "wugs_dist_in_between"]),
-    ],
-)
+@pytest.mark.parametrize(("suite", "names"), listed(__file__, "tasks of suites"))
 def test_every_task_of_a_suite_is_found(data, suite, names):
-    assert [task.name for task in tasks_of(suite, data)] == (names or list(SUITES[suite].tasks))
+    assert [task.name for task in tasks_of(suite, data)] == list(names or SUITES[suite].tasks)
 
 
-@pytest.mark.parametrize(
-    ("suite", "name", "row", "words"),
-    [
-        ("ewok", "ewok_filtered/agent-properties", {"Context1": 3}, "no column 'Target1'"),
-        ("ewok", "ewok_filtered/agent-properties", {"Context1": 3, "Target1": "", "Target2": ""}, "Context1"),
-        ("comps", "comps/comps_wugs", {"prefix_acceptable": "A"}, "no column 'property_phrase'"),
-    ],
-)
+@pytest.mark.parametrize(("suite", "name", "row", "words"), listed(__file__, "faulty rows"))
 def test_faulty_rows_are_named(tmp_path, suite, name, row, words):
     data = write_data(tmp_path)
     (data / "full_eval" / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
@@ -294,16 +280,7 @@ def test_faulty_rows_are_named(tmp_path, suite, name, row, words):
         read_items(task)
 
 
-@pytest.mark.parametrize(
-    ("suite", "name"),
-    [
-        ("ewok", "ewok_filtered"),
-        ("comps", "comps/comps_wugs_dist-before.jsonl"),
-        ("wug-past", "wug_past_tense"),
-        ("blimp-filtered", "blimp_filtered"),
-        ("blimp-supplement", "supplement_filtered"),
-    ],
-)
+@pytest.mark.parametrize(("suite", "name"), listed(__file__, "absent data"))
 def test_absent_data_are_named(tmp_path, suite, name):
     data = write_data(tmp_path)
     shutil.rmtree(data / "fast_eval")  # which is taken in its place

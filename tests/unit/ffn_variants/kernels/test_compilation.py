@@ -192,11 +192,8 @@ def test_on_a_gpu_a_failure_of_compiling_is_an_error_unless_asked_for(kernels_as
     # Meta tensors stand in for those of a GPU: they are not on a CPU either.
     failing, x = compiling_fails(RuntimeError("no Triton\nand more")), torch.ones(1, device="meta")
     double = with_compiler(monkeypatch, failing)
-    with pytest.raises(
-        UsageError, match=r"failed on a GPU .*no Triton.* mend Triton, or run eagerly"
-    ) as raised:
+    with pytest.raises(UsageError, match=r"failed on a GPU .*no Triton.* mend Triton, or run eagerly"):
         double(x)
-    assert "\n" not in str(raised.value)
     assert x._version == 0
     use_compiled_kernels(True, fallback=True)
     with pytest.warns(UserWarning, match="torch.compile failed"):

@@ -15,7 +15,7 @@ from base.families import AUTO_CLASSES
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model, count_parameters
 from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
-from tests.cases import KINDS, in_turn
+from tests.cases import KINDS, in_turn, listed
 from tests.stock_models import stock_config, stock_model
 
 SIZES = {
@@ -224,20 +224,7 @@ def test_other_widths_pair_when_told_to(family, ffn, tmp_path):
     same_to_rounding(again(**ids).logits, paired(**ids).logits)
 
 
-@pytest.mark.parametrize(
-    ("family", "ffn", "config", "number"),
-    [
-        ("gpt_neo", "none", {"initializer_range": 0.03}, 4),
-        ("gpt_neo", "gr-kan", {"initializer_range": 0.03}, 4),
-        ("roberta", "kan", {"initializer_range": 0.03}, 4),
-        ("roberta", "swiglu", {"initializer_range": 0.03}, 6),
-        ("llama", "prelu", {"initializer_range": 0.03}, 4),
-        ("t5", "gelu", {}, 8),
-        ("t5", "swish", {"paired_intermediate_size": 128}, 8),
-        ("t5", "geglu", {}, 8),
-        ("t5", "kan", {"initializer_factor": 0.5}, 4),
-    ],
-)
+@pytest.mark.parametrize(("family", "ffn", "config", "number"), listed(__file__, "first linear layers"))
 def test_linear_layers_start_with_the_initializer_range(family, ffn, config, number):
     """By the initializer range; T5's by their inputs, with a standard deviation of 1 / sqrt(inputs)."""
     options = {"layers": "first"} if ffn == "kan" else None
@@ -436,31 +423,13 @@ def test_source_study_sizes_are_the_defaults():
         assert (config.vocab_size, config.hidden_size, config.num_attention_heads) == (10_000, 512, 4)
 
 
-@pytest.mark.parametrize(
-    ("family", "ffn", "config", "message"),
-    [
-        ("gpt-neo", "gelu", {}, r"unknown family 'gpt-neo'; did you mean 'gpt_neo'\? Available"),
-        ("gpt_neo", "kan", {"hiden_size": 8}, r"unknown gpt_neo config field 'hiden_size'; did you mean"),
-        ("llama", "swiglu", {"head_dim": 5}, r"heads of 5 channels"),
-        ("llama", "swiglu", {"num_key_value_heads": 3}, r"4 is not a multiple of num_key_value_heads 3"),
-        ("gpt_neo", "gelu", {"activation_function": "relu"}, r"'relu' would contradict ffn 'gelu'"),
-        ("t5", "gelu", {"feed_forward_proj": "gated-gelu"}, r"'gated-gelu' would contradict ffn 'gelu'"),
-    ],
-)
+@pytest.mark.parametrize(("family", "ffn", "config", "message"), listed(__file__, "mistakes of models"))
 def test_mistakes_are_usage_errors(family, ffn, config, message):
     with pytest.raises(UsageError, match=message):
         build_model(family, ffn, **config)
 
 
-@pytest.mark.parametrize(
-    ("family", "ffn", "other", "message"),
-    [
-        ("gpt_neo", "gelu", "x", "unknown FFN variant 'x'; Available: gelu"),
-        ("roberta", "gelu", "kan", "does not hold the weights of ffn 'kan'"),
-        ("t5", "gelu", "prelu", "does not hold the weights of ffn 'prelu'"),
-        ("llama", "prelu", "relu", "does not hold the weights of ffn 'relu'"),
-    ],
-)
+@pytest.mark.parametrize(("family", "ffn", "other", "message"), listed(__file__, "other variants"))
 def test_overriding_the_variant_on_load_is_an_error(family, ffn, other, message, tmp_path):
     make(family, ffn).save_pretrained(tmp_path)
     for kind in (auto(family), AutoModel, AutoModelForSequenceClassification):

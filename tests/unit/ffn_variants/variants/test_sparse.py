@@ -11,6 +11,7 @@ from transformers import Trainer, TrainingArguments
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, build_model, matching_width
 from ffn_variants.variants.sparse import MoEFFN
+from tests.cases import listed
 from tests.references import gelu_tanh
 
 D, F, E = 6, 5, 4
@@ -180,17 +181,7 @@ def recall(memory, x):
     return y
 
 
-@pytest.mark.parametrize(
-    ("size", "options", "dtype", "limit"),
-    [
-        (49, {}, "float64", 1e-12),
-        (50, {}, "bfloat16", 1e-2),
-        (100, {"top_k": 1}, "float32", 1e-6),
-        (30, {"heads": 3, "top_k": 4}, "float64", 1e-12),
-        (2, {}, "float32", 1e-6),
-        (1, {}, "float64", 1e-12),
-    ],
-)
+@pytest.mark.parametrize(("size", "options", "dtype", "limit"), listed(__file__, "memories"))
 def test_value_of_the_memory(size, options, dtype, limit, error):
     torch.manual_seed(0)
     memory = build_ffn("product-key-memory", WIDTH, size, **options).to(getattr(torch, dtype))

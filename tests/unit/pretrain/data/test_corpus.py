@@ -13,6 +13,7 @@ from base.text.text_files import read_documents
 from pretrain.config import DataConfig
 from pretrain.data.corpus import check_present, describe, documents, fingerprint, held_out, is_whole_hub
 from pretrain.data.text_summary import TextSummary, doubts, in_one_line, read_through
+from tests.cases import listed
 
 # Reading text from every source and format, and what is said of files that cannot be read.
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
@@ -225,15 +226,7 @@ def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_
     assert (read_through(data).shared, read_through(data).validation) == (3, 6)
 
 
-@pytest.mark.parametrize(
-    ("txt_split", "documents", "words"),
-    [
-        ("lines", 80, "one a line"),
-        ("blank-lines", 40, "split at blank lines"),
-        ("file", 1, "one a file"),
-        ("endoftext", 1, "one a file, with no <|endoftext|> in it"),
-    ],
-)
+@pytest.mark.parametrize(("txt_split", "documents", "words"), listed(__file__, "ends of documents"))
 def test_what_ends_a_document_of_a_txt_is_said(tmp_path, txt_split, documents, words):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("\n\n".join(TEXTS).encode()))

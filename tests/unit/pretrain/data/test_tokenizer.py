@@ -66,9 +66,8 @@ def test_the_source_studys_tokenizer_loads(shared_data):
 def test_unusable_folders(tmp_path):
     with pytest.raises(UsageError, match="no such folder"):
         load_tokenizer(tmp_path / "no")
-    with pytest.raises(UsageError, match="holds no tokenizer") as error:
+    with pytest.raises(UsageError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
-    assert "\n" not in str(error.value)
 
 
 def saved(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:

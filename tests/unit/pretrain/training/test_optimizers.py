@@ -17,7 +17,7 @@ from pretrain.resolution import load_config
 from pretrain.run.run_folder import config_hash
 from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.update import build_optimizer, build_scheduler
-from tests.cases import SMALL, diagonal_is_fast
+from tests.cases import SMALL, diagonal_is_fast, listed
 
 
 class Shapes(nn.Module):
@@ -131,23 +131,13 @@ def test_an_unknown_name_and_a_setting_of_another_optimizer_are_one_line():
         load_config(None, ["--optim.optimizer", "adafactor", "--optim.adam-beta2", "0.99"])
 
 
-@pytest.mark.parametrize(
-    ("variant", "spared"),
-    [
-        ("spline-kan", {"knots"}),
-        ("spline-activation", {"knots"}),
-        ("relu-kan", {"left_knots", "right_knots"}),
-        ("wav-kan", {"translation", "scale"}),
-        ("mlp-edge", {"inner_bias"}),
-        ("gr-kan", {"numerator", "denominator"}),
-    ],
-)
+@pytest.mark.parametrize(("variant", "spared"), listed(__file__, "places and widths"))
 def test_places_and_widths_on_the_axis_of_inputs_do_not_decay(variant, spared):
     ffn = build_ffn(variant, 16, 24)
     decayed, kept = build_optimizer(ffn, OptimConfig(weight_decay=0.5)).param_groups
     names = {id(p): name.rpartition(".")[2] for name, p in ffn.named_parameters()}
-    assert spared <= {names[id(p)] for p in kept["params"]}
-    assert {names[id(p)] for p in decayed["params"]} & spared == set()
+    assert set(spared) <= {names[id(p)] for p in kept["params"]}
+    assert not {names[id(p)] for p in decayed["params"]} & set(spared)
     assert (bool(decayed["params"]), decayed["weight_decay"], kept["weight_decay"]) == (True, 0.5, 0)
 
 

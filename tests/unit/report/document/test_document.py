@@ -13,7 +13,7 @@ from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
 from report.significance.factor import Contrast
 from scores.metrics import Metric
-from tests.cases import diagonal_is_fast
+from tests.cases import diagonal_is_fast, listed
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><circle r="4"/></svg>'
 REPORT = Path(__file__).with_name("page.txt").read_text(encoding="utf-8")
@@ -133,14 +133,6 @@ def test_what_few_runs_leave_open_is_no_row_of_digits():
     assert amount(120.0, replace(percent, metric=Metric(name="x", unit="nats"))) == "120.0 nats"
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (-2.4, -0.04, "[-2.40, -0.04]"),
-        (0.004, 2.0, "[+0.004, +2.000]"),
-        (-2.4, 0.04, "[-2.4, 0.0]"),
-        (-2.4, -0.06, "[-2.4, -0.1]"),
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "text"), listed(__file__, "intervals"))
 def test_an_interval_without_zero_does_not_end_at_zero(low: float, high: float, text: str):
     assert interval(replace(BETWEEN, low=low, high=high)) == text

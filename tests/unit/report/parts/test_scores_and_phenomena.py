@@ -17,6 +17,7 @@ from report.significance.axes import Benchmark
 from report.write import number_tables
 from scores.published import read_published
 from scores.run_scores import normalise_rows
+from tests.cases import listed
 from tests.unit.report.studies import analysed, render, table
 
 NUM_SEEDS = {"gelu": 3, "kan": 1, "relu": 4}
@@ -244,15 +245,7 @@ def test_heads_are_compared_within_a_seed_and_a_model_of_ones_own_with_the_mean_
     assert effect["own"] == pytest.approx((fourier.score.to_numpy() - linear.score.to_numpy()).mean())
 
 
-@pytest.mark.parametrize(
-    ("name", "models", "accuracy"),
-    [
-        ("distilbert-base-uncased", "distilbert", 87.7),
-        ("roberta-base", "roberta", 83.6),
-        ("electra-base-discriminator", "electra", 61.2),
-        ("gpt_neo-gelu-seed1", "mean of 7 models", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "models", "accuracy"), listed(__file__, "backbones"))
 def test_a_studys_backbones_are_told_by_their_names(name: str, models: str, accuracy: float | None) -> None:
     rows = of_head("fourier-kan frozen", 80.0, ("pretrained", name))
     (level,) = beside(rows, "fr-kan", "head", "linear frozen").levels

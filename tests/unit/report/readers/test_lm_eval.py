@@ -63,9 +63,8 @@ def test_a_damaged_result_file_is_named(damage: str, tmp_path: Path):
     whole = path.read_bytes()
     damages = {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\xff\x00\x81"}
     path.write_bytes((damages | {"emptied": _emptied(json.loads(whole))})[damage])
-    with pytest.raises(UsageError, match=path.name) as told:
+    with pytest.raises(UsageError, match=path.name):
         read_source(path)
-    assert "\n" not in str(told.value)
 
 
 def _emptied(content: Any) -> bytes:

@@ -137,7 +137,6 @@ def test_a_cell_with_more_than_a_number_is_refused_by_its_place(shape, cell, tmp
     with pytest.raises(UsageError) as told:
         read_source(write(tmp_path / "scores.csv", rows))
     assert f"score '{cell}' in {place} is not a number" in str(told.value)
-    assert "\n" not in str(told.value)
 
 
 def test_no_column_of_scores_is_left_out_in_silence(tmp_path: Path):
@@ -374,9 +373,8 @@ HEADER = "variant,seed,benchmark,score\n"
 @pytest.mark.parametrize(("content", "reading", "message"), listed(__file__, "tables that cannot be read"))
 def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: dict, message: str):
     (tmp_path / "scores.csv").write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError, match=message) as told:
+    with pytest.raises(UsageError, match=message):
         analysed(tmp_path / "scores.csv", **reading)
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(("content", "reading", "runs", "told"), listed(__file__, "what is told of tables"))

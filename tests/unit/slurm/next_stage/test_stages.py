@@ -187,9 +187,8 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
         ({"config": runs | {"optim": {"max_steps": 7}}}, "its families or training changed"),
         ({"tune": None}, "tune changed"),
     ]:
-        with pytest.raises(UsageError, match=said) as error:
+        with pytest.raises(UsageError, match=said):
             run(**changes)
-        assert "\n" not in str(error.value)
     tried = read_tuning(tmp_path / "runs" / "tuned").rounds
     again = {"variants": [*BEST][::-1], "tune": tune | {"seeds": [102, 101]}, "report": {"baseline": "gelu"}}
     assert run("--dry-run", seeds=[1, 2, 3], **again) == 0  # no other tuning

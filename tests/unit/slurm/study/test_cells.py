@@ -23,24 +23,12 @@ from slurm.snapshot import take_snapshot
 from slurm.study.cells import RunCell, contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import Changes, folder_of, load_study
-from tests.cases import forget_variants
+from tests.cases import forget_variants, listed
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
 CONFIGS = Path(__file__).parents[4] / "configs"
-RUN_IDS = {
-    "babylm": "8a955d257c38",
-    "fr-kan-heads": "c7d4bc056d94",
-    "fr-kan-published": "a45e783aad18",
-    "fr-kan-recipe": "c7d4bc056d94",
-    "kat5": "ca9b04ec28e2",
-    "quickstart": "2474c642f0ea",
-    "real-small": "43b2ea32989c",
-    "space": "c7d4bc056d94",
-    "swipe": "c7d4bc056d94",
-    "swipe-published": "40afbc7bd6a1",
-    "thesis": "5a9f7568022b",
-}
+RUN_IDS = dict(listed(__file__, "ids of runs"))
 """SHA-256 over the ids of all runs of each shipped study, as they were before studies had axes."""
 ON_FILES = {"fr-kan-heads", "fr-kan-recipe", "real-small", "space", "swipe"}
 """Those that named the texts of the tests then, as ``--texts`` does now."""

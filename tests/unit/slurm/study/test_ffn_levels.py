@@ -16,6 +16,7 @@ from slurm.study.ffn_levels import (
     split_file,
     write_tokens,
 )
+from tests.cases import listed
 
 ONE = "kan activation=gelu grid_size=3 ffn_budget=params"
 
@@ -46,15 +47,7 @@ def test_contrasts_name_levels_as_rows_do() -> None:
     assert canonical_contrast("relu+silu - thesis-swish+prelu") == "relu+silu - thesis-swish+prelu"
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "rest"),
-    [
-        ("mine.py:SPEC alpha=2", "mine.py:SPEC", " alpha=2"),
-        ("my folder/mine.py:SPEC", "my folder/mine.py:SPEC", ""),
-        ("my folder/mine.py", "my folder/mine.py", ""),
-        ("kan grid_size=3", "kan grid_size=3", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "place", "rest"), listed(__file__, "options behind a file"))
 def test_options_stand_behind_a_file(text: str, place: str, rest: str) -> None:
     assert split_file(text) == (place, rest)
 
@@ -90,22 +83,7 @@ def test_what_a_configuration_sets_is_named_with_and_without_its_variant() -> No
     assert dict(settings(values))["model.hidden_size"] == "variants.kan.model.hidden_size"
 
 
-@pytest.mark.parametrize(
-    ("written", "number", "text"),
-    [
-        ("1M", 1_000_000, "1M"),
-        ("1.5M", 1_500_000, "1.5M"),
-        ("2B", 2_000_000_000, "2B"),
-        (300_000, 300_000, "300k"),
-        (0.7e6, 700_000, "700k"),
-        ("4e6", 4_000_000, "4M"),
-        ("10M", 10_000_000, "10M"),
-        (999, 999, "999"),
-        (2048, 2048, "2.048k"),
-        (1_234_500, 1_234_500, "1234500"),
-        (123_456_789, 123_456_789, "123456789"),
-    ],
-)
+@pytest.mark.parametrize(("written", "number", "text"), listed(__file__, "numbers of tokens"))
 def test_tokens_are_read_and_written_exactly(written: object, number: int, text: str) -> None:
     assert read_tokens(written) == number
     assert write_tokens(number) == text
