@@ -334,7 +334,7 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU), "'gelu' is there already"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.relu), "give the class itself"),
         (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
-        (lambda runs: ffa.variants(hidden_size=0), "must be from 1"),
+        (lambda runs: ffa.variants(hidden_size=0), "hidden_size: must be at least 1"),
         (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, max_steps=1, warmup_steps=3), "warmup_steps"),
         (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
