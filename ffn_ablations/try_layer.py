@@ -116,13 +116,13 @@ def main(args: Sequence[str] | None = None) -> int:
         if options.dry_run:
             return 0
         write_text(file, _planned_text(study, plan))
+    where: dict[str, Any] = {"workers": options.workers}
+    if options.cluster:
+        where = {"cluster": "slurm", "preset": options.cluster, "max_running": options.workers}
     return launch(
         SubmitArgs(
             study=file,
-            cluster="slurm" if options.cluster else "local",
-            preset=options.cluster,
-            max_running=options.workers if options.cluster else None,
-            workers=options.workers,
+            **where,
             cells_per_job=CELLS_PER_JOB,
             add=study["variants"],  # those that were typed may be run
             dry_run=options.dry_run,

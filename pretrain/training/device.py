@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import parse_flag_from_env
 from accelerate.utils.memory import clear_device_cache
 
 from base.errors import UsageError
@@ -50,7 +51,8 @@ def join_processes(train: TrainConfig) -> PartialState:
     if device := os.environ.get("ACCELERATE_TORCH_DEVICE"):  # which Accelerate would take as it is
         check_device(device)
     # Accelerate would take a Mac's GPU, where no run was ever compared with one on a CPU.
-    processes = PartialState(cpu=torch.backends.mps.is_available(), timeout=PROCESSES_WAIT)
+    on_cpu = torch.backends.mps.is_available() or parse_flag_from_env("ACCELERATE_USE_CPU")
+    processes = PartialState(cpu=on_cpu, timeout=PROCESSES_WAIT)
     device_type = torch.device(choose_device(str(processes.device))).type
     choose_precision(train.mixed_precision)
     if train.compile_model is True and device_type == "cpu" and not cpp_compiler():

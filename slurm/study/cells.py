@@ -249,6 +249,6 @@ def load_file_variants(
 
 
 def _lies_beside(path: Path, place: str) -> bool:
-    """Whether a variant's file is in a user's own study's folder or below; a link to elsewhere is not."""
+    """Whether a variant's file is in the folder of a user's own study; a link to elsewhere is not."""
     file = Path(place.rpartition(":")[0]).resolve()
-    return path.resolve().parent in file.parents and path not in shipped("study").values()
+    return path.resolve().parent == file.parent and path not in shipped("study").values()
