@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tqdm import tqdm
 
@@ -31,6 +31,9 @@ class ProgressBar:
         to_stderr: Whether lines go to standard error too, and not to standard output.
     """
 
+    count: ClassVar[str] = ""
+    """What every name begins with, such as ``2 of 6, `` while the second of six runs is trained."""
+
     def __init__(
         self,
         total: int,
@@ -47,7 +50,7 @@ class ProgressBar:
         self._bar = tqdm(
             total=total,
             initial=done,
-            desc=name,
+            desc=name and self.count + name,
             unit=unit,
             disable=not self.is_drawn,
             dynamic_ncols=True,

@@ -17,7 +17,7 @@ import torch
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError, shown
 from base.families import Budget
-from base.printing import is_notebook
+from base.printing import ProgressBar, is_notebook
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
@@ -148,12 +148,16 @@ def _train(configs: list[ResolvedConfig]) -> None:
         return
 
     def train_one(config: ResolvedConfig) -> None:
+        ProgressBar.count = f"{configs.index(config) + 1} of {len(configs)}, "
         run = Run(train_run(config, build_scorer))
         if is_notebook():
-            count = f"{configs.index(config) + 1} of {len(configs)}"
-            print(f"{count}, {run.variant}, seed {run.seed}: held-out loss {run.loss:.4f}", file=sys.stderr)
+            told = f"{ProgressBar.count}{run.variant}, seed {run.seed}: held-out loss {run.loss:.4f}"
+            print(told, file=sys.stderr)
 
-    train_in_turn(configs, train_one)
+    try:
+        train_in_turn(configs, train_one)
+    finally:
+        ProgressBar.count = ""
 
 
 @contextmanager
