@@ -41,7 +41,7 @@ def compiled_by_a_user(module: nn.Module, backend: str = "eager") -> nn.Module:
 
 
 def assert_equal(found, wanted, name=""):
-    """To the bit; ``moe`` computes all experts in a graph, and sums them in another order; GELUs are sigmoids."""
+    """To the bit; in a graph ``moe`` computes all experts, summed in another order, and GELU is a sigmoid."""
     rounds = name in ("moe", "gelu", "geglu")
     tolerance = {"rtol": 1e-5, "atol": 1e-6} if rounds else {"rtol": 0, "atol": 0}
     for a, b in zip(found, wanted, strict=True):
