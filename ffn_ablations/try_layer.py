@@ -206,9 +206,8 @@ def _timed_text(study: Mapping[str, Any], size: str, steps: int) -> str:
     """Write the study that is timed, in the precision that its longer runs will choose."""
     file = find_config(Path(size), "config").absolute()  # perhaps of the user, as in the study
     whole = load_config(file)
-    precision = choose_precision(whole.train.mixed_precision, is_long(whole, STEPS[size]))
-    config = {**study["config"], "train": {"mixed_precision": precision}}
-    return _text({**study, "config": config}, str(file), steps, steps, "1")
+    train = {"mixed_precision": choose_precision(whole.train.mixed_precision, is_long(whole, STEPS[size]))}
+    return _text({**study, "config": {**study["config"], "train": train}}, str(file), steps, steps, "1")
 
 
 def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple[Plan, dict[str, int]]:
