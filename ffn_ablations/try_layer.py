@@ -15,7 +15,7 @@ import yaml
 from pydantic import AfterValidator, Field
 
 from base.command_line import Positional, parse_flags
-from base.config_input import find_config
+from base.config_input import deep_merge, find_config
 from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_text
 from base.options import check_name
@@ -40,6 +40,7 @@ from pretrain.data.corpus import check_present
 from pretrain.data.text_summary import doubts, in_one_line, read_through
 from pretrain.resolution import load_config
 from pretrain.run import provenance
+from pretrain.training.device import choose_precision, is_long
 from slurm.arguments import AtLeastOne, SubmitArgs, runs_dir_override
 from slurm.cell_state import read_state
 from slurm.launch import launch
@@ -178,14 +179,9 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
 
 def _text(study: Mapping[str, Any], size: str, steps: int, eval_steps: int, seeds: str) -> str:
     """Write a study's file, a line for each key."""
-    config = {**study["config"], "optim": {"max_steps": steps}, "train": {"eval_steps": eval_steps}}
-    content = {
-        "name": study["name"],
-        "families": {"gpt_neo": size},
-        **study,
-        "seeds": seeds,
-        "config": config,
-    }
+    of_plan = {"optim": {"max_steps": steps}, "train": {"eval_steps": eval_steps}}
+    content = {"name": study["name"], "families": {"gpt_neo": size}, **study, "seeds": seeds}
+    content["config"] = deep_merge(study["config"], of_plan)
     comments = {
         "families": "the model: a config that ships",
         "variants": "by name; of a file by its place beside this one",
@@ -204,6 +200,14 @@ def _text(study: Mapping[str, Any], size: str, steps: int, eval_steps: int, seed
 def _planned_text(study: Mapping[str, Any], plan: Plan) -> str:
     steps = STEPS[plan.size]
     return _text(study, plan.size, steps, steps // EVALUATIONS, f"1-{plan.seeds}")
+
+
+def _timed_text(study: Mapping[str, Any], size: str, steps: int) -> str:
+    """Write the study that is timed, in the precision that its longer runs will choose."""
+    file = find_config(Path(size), "config").absolute()  # perhaps of the user, as in the study
+    whole = load_config(file)
+    train = {"mixed_precision": choose_precision(whole.train.mixed_precision, is_long(whole, STEPS[size]))}
+    return _text({**study, "config": {**study["config"], "train": train}}, str(file), steps, steps, "1")
 
 
 def _plan(options: TryArgs, study: Mapping[str, Any], started_s: float) -> tuple[Plan, dict[str, int]]:
@@ -233,9 +237,8 @@ def _measure(study: Mapping[str, Any], size: str, options: TryArgs) -> tuple[flo
     with tempfile.TemporaryDirectory(prefix=TIMING) as folder:
         file, runs = Path(folder, "timing.yaml"), Path(folder, "runs")
         variants = [absolute_variant(one, Path(), "") for one in study["variants"]]
-        config = str(find_config(Path(size), "config").absolute())  # perhaps of the user, as in the study
         steps = STEPS[size] // EVALUATIONS
-        write_text(file, _text({**study, "variants": variants}, config, steps, steps, "1"))
+        write_text(file, _timed_text({**study, "variants": variants}, size, steps))
         if not options.dry_run:  # the study finds its texts prepared
             cache = Path("runs", ".cache").absolute()
             cache.mkdir(parents=True, exist_ok=True)

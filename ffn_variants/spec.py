@@ -107,6 +107,7 @@ def check_spec(spec: object) -> None:
     if spec.name.endswith(".py"):
         raise UsageError(f"FFNSpec.name: {spec.name!r} looks like a file; leave out .py")
     options = spec.options if isinstance(spec.options, Mapping) else {"": None}
+    views = spec.matrices.values() if isinstance(spec.matrices, Mapping) else [None]
     for field_name, fits, allowed in (
         ("kind", spec.kind in get_args(Kind), "'activation' or 'block'"),
         ("build", callable(spec.build), "a function that returns the module"),
@@ -114,6 +115,7 @@ def check_spec(spec: object) -> None:
         ("formula", _is_text(spec.formula), "a line of text"),
         ("reference", _is_text(spec.reference), "a line of text, such as the paper"),
         ("options", all(isinstance(each, Option) for each in options.values()), "a dict of Option by name"),
+        ("matrices", all(map(callable, views)), "a dict of functions by the ends of parameters' names"),
     ):
         if not fits:
             value = shown(getattr(spec, field_name))

@@ -60,7 +60,7 @@ class ModelConfig(Section):
     initializer_range: float | None = Field(None, gt=0)
     """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
     ffn_initializer_factor: float = Field(1.0, gt=0)
-    """Factor on the first weights of the FFN, but for its vectors, knots, scales and translations."""
+    """Factor on the first weights of the FFN, but for its vectors, knots, scales and activation."""
     tie_word_embeddings: Unlisted[bool | None] = None
     """Whether Llama's output embeddings are its input embeddings; none = yes. Those of other families are."""
 
@@ -152,7 +152,7 @@ class OptimConfig(Section):
     width_scaling: Unlisted[Literal["none", "mup"]] = "none"
     """mup = the learning rate of a matrix goes as 1 / its inputs (a KAN's: inputs x basis functions), under
     muon as the spectral norm asks for, and is learning_rate at 128: the best rate is to stay as widths and
-    grids grow."""
+    grids grow. Functions of edges (wav-kan, mlp-edge) keep their rate. Not for adafactor."""
     adam_beta1: Unlisted[Fraction] = 0.9
     """Decay of the first moment of AdamW, also where it is the rest of muon."""
     adam_beta2: Unlisted[Fraction] = 0.999

@@ -17,8 +17,8 @@ from pretrain.config import OptimConfig
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-ADAM_FIELDS = ("adam_beta1", "adam_beta2", "adam_epsilon")
-"""Fields of ``optim:`` that not every optimizer reads."""
+ADAM_FIELDS = ("adam_beta1", "adam_beta2", "adam_epsilon", "width_scaling")
+"""Fields of ``optim:`` that not every optimizer reads; muP's rule is of steps that know no weight's size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class OptimizerSpec:
     options: Mapping[str, Option] = field(default_factory=dict)
     """What ``optim.optimizer_options`` may hold."""
     reads_adam_fields: bool = False
-    """Whether ``adam_beta1``, ``adam_beta2`` and ``adam_epsilon`` are for it; else they are refused."""
+    """Whether ``ADAM_FIELDS`` are for it; else they are refused."""
     only_matrices: bool = False
     """Whether it is for weights that multiply inputs inside the network alone; AdamW has all else then, and
     the Adam fields are AdamW's."""

@@ -47,9 +47,11 @@ def build(
     options = dict(model.ffn_options) if model.ffn_options else None
     network = ffn_variants.build_model(config.family, model.ffn, options, **shared, **of_family)
     if model.ffn_initializer_factor != 1:
-        for weight in learnable_weights(network):
-            if weight.is_ffn and weight.decays:
-                weight.parameter.data.mul_(model.ffn_initializer_factor)
+        is_block = ffn_variants.get_variant(model.ffn).kind == "block"
+        for each in filter(lambda each: each.is_ffn and each.decays, learnable_weights(network)):
+            # Neither an activation's own curves, nor the scaler of coefficients that have the factor already.
+            if each.view or (is_block and not each.name.endswith("_scaler")):
+                each.parameter.data.mul_(model.ffn_initializer_factor)
     return network
 
 

@@ -30,7 +30,7 @@ from report.readers.reading import TABLE, TableOfRows
 from report.readers.tables import SUFFIXES, read_table, to_rows
 from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
-from report.significance.factor import Factor
+from report.significance.factor import FACTORS, Factor
 from scores.declarations import declared_by_columns
 from scores.items import cut_input_notes, graded_rows
 from scores.metrics import Declared
@@ -188,8 +188,9 @@ def _read_study(folder: Path) -> Source:
         benchmarks = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(benchmarks))
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
+    alike = facts if design.report.factor == FACTORS[0] else every  # else settings are compared
     notes = [
-        *(*of_earlier_source, *precision_notes(facts), *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*of_earlier_source, *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
         *(*without_items, *cut_input_notes(scored)),
     ]

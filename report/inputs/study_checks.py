@@ -108,8 +108,10 @@ def _differing(protocols: list[dict]) -> str:
 
 
 def precision_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
-    """Say that runs were trained in several precisions, as on machines of which one multiplies bf16."""
-    narrow, full = ([run.run_id for run in facts if run.precision == name] for name in ("bf16", "no"))
+    """Say that runs of one setting differ in precision, as on machines of which one multiplies bf16."""
+    of_name = {name: {run.family for run in facts if run.precision == name} for name in ("bf16", "no")}
+    mixed = [run for run in facts if run.family in set.intersection(*of_name.values())]
+    narrow, full = ([run.run_id for run in mixed if run.precision == name] for name in of_name)
     if narrow and full:
         yield (
             f"{len(narrow)} runs were trained in bf16 ({first_few(sorted(narrow), 2)}), {len(full)} in full "

@@ -18,6 +18,7 @@ from report.document.markdown import amount, bold, family_label, records_table, 
 from report.part import Page, Part, Section
 from report.parts import power
 from report.parts.cost import hours_text
+from report.parts.learning_curves import LEAST_FALL
 from report.parts.power import MetricPower, seeds_text
 from report.significance.axes import RECIPE, Family, places_of, plain
 from report.statistics.power import POWER
@@ -32,9 +33,9 @@ FEWEST_RUNS = 3
 
 
 def compute(analysis: Analysis) -> pd.DataFrame | None:
-    """Judge every recipe by the leading metric, one row each; None in a study without the axis."""
+    """Judge every recipe by the leading metric, one row each; None in a study without several."""
     seen = _seen(analysis)
-    if not seen or RECIPE not in analysis.source.axes or analysis.factor == RECIPE:
+    if not seen or len(analysis.source.axes.get(RECIPE, ())) < 2 or analysis.factor == RECIPE:
         return None
     recipes = pd.DataFrame(_judge(analysis, row) for row in seen)
     possible = recipes[recipes.late_runs == ""].dropna(subset="hours_to_tell").sort_values("hours_to_tell")
@@ -56,9 +57,12 @@ def _beside(setting: Family) -> str:
 def _judge(analysis: Analysis, seen: MetricPower) -> dict[str, Any]:
     """Return a row of tables/recipes.csv; hours are of training, one run after the other."""
     runs = analysis.runs[(analysis.runs.benchmark == seen.benchmark) & (analysis.runs.family == seen.family)]
-    hours = pd.Series([x.train_hours for x in analysis.facts if x.family == seen.family], dtype=float).mean()
-    needed = [each.seeds_to_detect_margin or np.inf for each in seen.power]
-    seeds = np.ceil(median(needed)) if np.isfinite(median(needed)) else np.nan
+    facts = [x for x in analysis.facts if x.family == seen.family]
+    hours = pd.Series([x.train_hours for x in facts], dtype=float).mean()
+    # On the unigram plateau seeds are alike and runs are short, and nothing of a variant is seen.
+    falls = [1 - x.eval_loss / x.word_frequency_loss for x in facts if x.eval_loss and x.word_frequency_loss]
+    needed = median(each.seeds_to_detect_margin or np.inf for each in seen.power)
+    seeds = np.ceil(needed) if np.isfinite(needed) else np.nan
     return {
         "family": seen.family,
         "benchmark": seen.benchmark,
@@ -71,7 +75,7 @@ def _judge(analysis: Analysis, seen: MetricPower) -> dict[str, Any]:
         "run_hours": hours,
         "difference_to_tell": seen.margin,
         "seeds_to_tell": seeds,
-        "hours_to_tell": hours * seeds * seen.num_arms,
+        "hours_to_tell": hours * seeds * seen.num_arms if max(falls, default=1) >= LEAST_FALL else np.nan,
     }
 
 
@@ -110,7 +114,8 @@ def section(analysis: Analysis, recipes: pd.DataFrame, page: Page) -> Section:
         f"{POWER:.0%} power, corrected over {len(seen[0].power)} comparisons, the median over variants. "
         f"*Late*: behind the median of its arm by {told} and by {FAR_BEHIND:g} usual deviations. Times are "
         "of one run after the other on the machine that trained them; bold: the least time to find that "
-        "difference, of the recipes without a late run."
+        "difference, of the recipes without a late run; no time where no run ends "
+        f"{LEAST_FALL:.0%} below the unigram loss."
     )
     if late := " ".join(recipes.late_runs).split():
         text += f" Late: {first_few(late, 4)}."

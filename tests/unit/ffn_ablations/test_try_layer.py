@@ -8,9 +8,10 @@ import yaml
 
 from base.config_input import shipped
 from base.errors import UsageError
-from ffn_ablations.try_layer import TryArgs, _planned_text, _study, main
-from ffn_ablations.try_plan import Plan
+from ffn_ablations.try_layer import TryArgs, _planned_text, _study, _timed_text, main
+from ffn_ablations.try_plan import STEPS, Plan
 from ffn_variants import load_variant
+from pretrain.training import device
 from slurm.study.study import load_study
 
 pytestmark = pytest.mark.usefixtures("own_variants")
@@ -68,6 +69,19 @@ def test_what_it_writes_is_the_study_that_was_planned(texts, trained, held_out):
         assert (cell.config.data.train_files, cell.config.data.validation_files) == (trained, held_out)
     assert study.config.report.contrasts == ("doubled - swiglu",)
     assert study.typed == "mine.yaml --trust-remote-code"
+
+
+@pytest.mark.parametrize("size", STEPS)
+def test_what_is_timed_has_the_precision_of_the_study(monkeypatch, size):
+    monkeypatch.setattr(device, "multiplies_bf16", lambda: True)  # as of another CPU
+    study = _study(TryArgs(layer="gelu", against=("relu",), name="timed"), "gelu")
+    precisions = set()
+    for text in (_planned_text(study, Plan(size, 1, 1.0)), _timed_text(study, size, STEPS[size] // 10)):
+        Path("timed.yaml").write_text(text)
+        config = load_study(Path("timed.yaml")).planned[0].config
+        is_long = device.is_long(config, config.optim.max_steps)
+        precisions.add(device.choose_precision(config.train.mixed_precision, is_long))
+    assert len(precisions) == 1
 
 
 @pytest.mark.ci

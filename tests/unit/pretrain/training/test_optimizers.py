@@ -8,9 +8,11 @@ import torch
 from torch import nn
 from transformers import Adafactor
 
+from base.config_input import shipped
 from base.errors import UsageError
 from ffn_variants import FAMILIES, FFN_VARIANTS, build_ffn, build_model, get_variant
 from pretrain.config import OptimConfig
+from pretrain.model.build import build
 from pretrain.model.parameter_groups import learnable_weights
 from pretrain.optimizers import OPTIMIZERS
 from pretrain.resolution import load_config
@@ -126,9 +128,10 @@ def test_its_options_reach_it(name, option):
 def test_an_unknown_name_and_a_setting_of_another_optimizer_are_one_line():
     with pytest.raises(UsageError, match=r"unknown optim\.optimizer 'moun'; did you mean 'muon'"):
         load_config(None, ["--optim.optimizer", "moun"])
-    told = "optim.adam_beta2 has no effect with optim.optimizer 'adafactor'"
-    with pytest.raises(UsageError, match=told):
-        load_config(None, ["--optim.optimizer", "adafactor", "--optim.adam-beta2", "0.99"])
+    for field, value in (("adam_beta2", "0.99"), ("width_scaling", "mup")):
+        flags = ["--optim.optimizer", "adafactor", f"--optim.{field.replace('_', '-')}", value]
+        with pytest.raises(UsageError, match=f"optim.{field} has no effect with optim.optimizer 'adafactor'"):
+            load_config(None, flags)
 
 
 @pytest.mark.parametrize(("variant", "spared"), listed(__file__, "places and widths"))
@@ -304,6 +307,27 @@ def test_the_ffn_has_its_own_rate_and_decay(name, family, ffn):
         expected = scaled if with_own.is_ffn else shared
         assert torch.equal(with_own.parameter, expected.parameter), with_own.name
     assert {weight.is_ffn for weight in steps[0]} == {True, False}
+
+
+SPARED = {
+    "kan": {"spline_scaler"},
+    "spline-activation": {"knots", "coefficients"},
+    "wav-kan": {"translation", "scale"},
+}
+"""Tensors of two dimensions or more that the first scale is no factor of."""
+
+
+@pytest.mark.parametrize("ffn", ["gelu", "moe", "cheby-kan", *SPARED])
+def test_the_first_scale_is_a_factor_once_on_what_inputs_meet(ffn):
+    models = []
+    for factor in (1, 0.5):
+        torch.manual_seed(0)
+        flags = ["--ffn", ffn, "--model.ffn-initializer-factor", str(factor)]
+        models.append(build(load_config(shipped("config")["tiny"], flags), 300))
+    for plain, scaled in zip(*map(learnable_weights, models), strict=True):
+        is_scaled = plain.is_ffn and plain.parameter.ndim > 1
+        is_scaled &= plain.name.rpartition(".")[2] not in SPARED.get(ffn, ())
+        assert torch.equal(scaled.parameter, plain.parameter * (0.5 if is_scaled else 1)), plain.name
 
 
 @pytest.mark.parametrize("ffn", ["gelu", "cheby-kan"])

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,9 +13,9 @@ import pytest
 from scipy import stats
 
 from base.run.folder_names import RunFolder, StudyFolder
-from report.inputs.run_facts import Evaluation, read_facts
+from report.inputs.run_facts import Evaluation, RunFacts, read_facts
 from report.inputs.sources import read_source
-from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, protocol_notes
+from report.inputs.study_checks import FailedRun, failed_notes, failed_runs, precision_notes, protocol_notes
 from report.inputs.study_design import report_before
 from report.significance.arms import ArmTable
 from report.significance.axes import Benchmark
@@ -289,6 +290,18 @@ def test_runs_of_several_precisions_are_told(through, others, is_told):
     records = {seed: {"mixed_precision": "bf16" if seed == 1 else others} for seed in range(1, 6)}
     notes = [note for note in read_source(through(records)).notes if "in bf16 (gpt_neo/kan/seed1-0" in note]
     assert bool(notes) == is_told
+
+
+def test_precisions_are_compared_within_a_setting():
+    """A recipe, or the length of its runs, may decide the precision of all of them."""
+    facts = [
+        RunFacts(run_id=f"r{n}", family=family, variant="gelu", seed=n, precision=precision)
+        for n, (family, precision) in enumerate([("long", "bf16"), ("short", "no"), ("both", "no")])
+    ]
+    assert not [*precision_notes(facts)]
+    (note,) = precision_notes([*facts, replace(facts[0], run_id="r9", family="both")])
+    assert "(r9)" in note
+    assert "r0" not in note
 
 
 @pytest.mark.parametrize(

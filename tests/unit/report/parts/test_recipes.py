@@ -83,3 +83,22 @@ def test_a_recipe_with_a_late_run_is_not_recommended() -> None:
     section = recipes.PART.section(analysis, result, Page(alternative_texts={}))
     assert "| 1 of 18 |" in section.body
     assert "gpt_neo/none/sharp6" in section.body
+
+
+def test_a_recipe_that_stays_on_the_plateau_is_not_recommended() -> None:
+    """Its seeds are alike, as nothing was learned; the other's best loss is far enough below."""
+    analysis = study()
+    ends = {"noisy": 3.0, "sharp": 4.5}
+    facts = tuple(
+        replace(run, eval_loss=ends[dict(places_of(run.family))["recipe"]], word_frequency_loss=5.0)
+        for run in analysis.facts
+    )
+    result = recipes.compute(replace(analysis, source=replace(analysis.source, facts=facts)))
+    assert result.hours_to_tell.isna().tolist() == [False, True]
+    assert result.is_recommended.tolist() == [True, False]
+
+
+def test_one_recipe_is_none_to_choose_from() -> None:
+    analysis = study()
+    alone = replace(analysis, source=replace(analysis.source, axes={"recipe": ("sharp",)}))
+    assert recipes.compute(alone) is None
