@@ -29,21 +29,17 @@ def peak_memory_mb() -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, Linux KiB
 
 
-def cpu_facts() -> dict[str, str]:
-    """Return the model of the CPU and its instruction set, as Linux lists them; empty elsewhere."""
+def cpu_fact(name: str) -> str:
+    """Return what Linux lists of the CPU under a name, as ``model name``; empty elsewhere."""
     file = Path("/proc/cpuinfo")
-    if not file.is_file():
-        return {}
-    first, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n\n")
-    values = {
-        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
-    }
-    return {"model": values.get("model name", ""), "flags": values.get("flags", "")}
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    facts = (line.partition(":") for line in lines)
+    return next((value.strip() for key, _, value in facts if key.strip() == name), "")
 
 
 def multiplies_bf16() -> bool:
     """Whether the CPU has instructions that multiply in bf16, which is then faster than in float32."""
-    return bool({"avx512_bf16", "amx_bf16"} & set(cpu_facts().get("flags", "").split()))
+    return bool({"avx512_bf16", "amx_bf16"} & set(cpu_fact("flags").split()))
 
 
 def cpp_compiler() -> str:

@@ -19,7 +19,7 @@ from base.files import write_atomically
 from base.records import read_record, write_record
 from base.run.folder_names import RunFolder
 from base.run.manifest import recorded_source
-from base.system import cpu_facts
+from base.system import cpu_fact
 from base.system import peak_memory_mb as peak_of_process
 from ffn_variants.names import variant_file
 from ffn_variants.registry import get_variant
@@ -124,7 +124,7 @@ def _cpu() -> dict[str, Any]:
     """What decides the last digits of what a CPU computes."""
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
-        "model": cpu_facts().get("model"),
+        "model": cpu_fact("model name"),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "blas": blas and blas[1],
         "threads": torch.get_num_threads(),

@@ -168,8 +168,7 @@ def _session(
 ) -> Session:
     """Begin or continue a run, in the precision and with the compiled model that it was begun with."""
     record, on_gpu = provenance.read(path), use_gpu()
-    is_same_kind = str(record.get("device", "")).startswith("cpu") != on_gpu
-    earlier = record if record and is_same_kind else {}
+    earlier = record if str(record.get("device", "")).startswith("cpu") != on_gpu else {}
     long = is_long(config, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
     precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
     # A record of before this was chosen says nothing, and nothing was compiled.
