@@ -117,6 +117,6 @@ def test_a_plan_is_of_what_was_measured_and_leaves_nothing(capsys):
     Path("tiny.yaml").write_text(tiny.replace("num_hidden_layers: 2", "num_hidden_layers: 1"))
     assert main(["mine.py:Doubled", "--against", "gelu", "--minutes", "600", "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "gelu (103,040 parameters), doubled (103,040 parameters)" in said
+    assert "gelu (99,840 parameters), doubled (99,840 parameters)" in said
     assert "20 of each" in said
     assert {path.name for path in Path().iterdir()} == {"mine.py", "tiny.yaml"}
