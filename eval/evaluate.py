@@ -28,7 +28,7 @@ from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.identity import RunIdentity, admit_run, identify_run, model_folder, weights_hash
-from eval.protocol import Protocol, TooLong
+from eval.protocol import Protocol, TooLongError
 from eval.work_units import Work, is_done, is_evaluated, work_units
 from eval.zero_shot.pairs_and_choices import ChoiceTask
 from eval.zero_shot.text_task import TaskResult
@@ -245,13 +245,13 @@ def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
     Raises:
         UsageError: Of all tasks in one line, with the longest text.
     """
-    errors = list[TooLong]()
+    errors = list[TooLongError]()
     chosen = [(work, work.texts) for work in missing if isinstance(work.texts, ChoiceTask)]
     for work, task in chosen:
         try:
             _scorer_of(work).encode(task.all_options())
         except Exception as error:  # any other is told of its task, and stops no other
-            errors += [error] if isinstance(error, TooLong) else []
+            errors += [error] if isinstance(error, TooLongError) else []
     if errors:
         raise UsageError(
             f"{run_dir}: {len(errors)} of {len(chosen)} tasks cannot be scored, and --pair-tasks would name "

@@ -28,7 +28,7 @@ Masking = Literal["original", "within_word_l2r"]
 Overflow = Literal["error", "truncate"]
 
 
-class TooLong(UsageError):  # noqa: N818  said of a text
+class TooLongError(UsageError):
     """A text does not fit a model.
 
     Attributes:

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read_whole
-from eval.protocol import Protocol, TooLong
+from eval.protocol import Protocol, TooLongError
 from eval.scoring.text_batches import ScoredText
 
 Pairs = tuple[tuple[str, str], ...]
@@ -103,7 +103,7 @@ class TextTokenizer:
         unread = int(self._protocol.objective == "causal")
         needed, positions = sizes[place] - unread, self._limit - unread
         hint = ", or pass --protocol.overflow truncate" * (scored[place] <= self._limit)
-        raise TooLong(
+        raise TooLongError(
             f"a text of {len(texts[place].input_ids)} tokens does not fit the model's {positions} positions: "
             f"{''.join(split[place])[:60]!r}...; leave it out or train with data.block_size {needed} or "
             f"more{hint}",
