@@ -36,7 +36,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 quickstart: environment ## a complete small study on the embedded corpus; its last line is the report's path
-	$(BIN)/ffn-ablations study run configs/studies/quickstart.yaml --cluster local --workers $(WORKERS) --cells-per-job 3
+	$(BIN)/ffn-ablations study run configs/studies/quickstart.yaml --cluster local --workers $(WORKERS)
 
 test: environment ## the fast tests: CPU only, offline; with CHANGED=1 those that import what you changed
 ifeq ($(CHANGED),)

@@ -64,7 +64,6 @@ EVALUATIONS = 10
 TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
 _OWN_FLAG = "--data.txt-split", "--txt-split"
-CELLS_PER_JOB = 4
 HELD_OUT = 300
 """Documents of one's own text; where they are paragraphs, the 60 of a shipped config are few."""
 MOST_EPOCHS = 4
@@ -124,7 +123,6 @@ def main(args: Sequence[str] | None = None) -> int:
         SubmitArgs(
             study=file,
             **where,
-            cells_per_job=CELLS_PER_JOB,
             add=study["variants"],  # those that were typed may be run
             dry_run=options.dry_run,
         )

@@ -35,8 +35,9 @@ class SubmitArgs(Section):
     """With local: cells that run at the same time; cores and GPUs are shared among them."""
     device: Literal["cpu", "cuda"] | None = None
     """With local: compute on the CPU, or on GPUs, which must be there; without, on GPUs if there are some."""
-    cells_per_job: AtLeastOne = 1
-    """Cells that share one job or process, which saves its start; worth it for short cells."""
+    cells_per_job: AtLeastOne | None = None
+    """Cells that share one job or process, which saves its start (default: 4 here, fewer at the end; 1 on a
+    cluster)."""
     cells_at_once: AtLeastOne = 1
     """With slurm: of the cells of a job, how many run at the same time on its GPU."""
     texts: tuple[str, ...] = ()
@@ -87,6 +88,11 @@ class SubmitArgs(Section):
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag} has no effect here; add --cluster {other}, or leave it out")
         return self
+
+    @property
+    def cells_per_process(self) -> int:
+        """How many cells share one: of a cluster's jobs each its own, as they run side by side."""
+        return self.cells_per_job or (4 if self.cluster == "local" else 1)
 
 
 def overrides(options: SubmitArgs) -> dict[str, Any]:

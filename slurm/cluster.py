@@ -113,7 +113,7 @@ def preset_of(options: SubmitArgs) -> ClusterPreset:
     Raises:
         UsageError: Naming what to change.
     """
-    preset, at_once, in_all = load_preset(options.preset), options.cells_at_once, options.cells_per_job
+    preset, at_once, in_all = load_preset(options.preset), options.cells_at_once, options.cells_per_process
     if preset.num_processes > 1 and max(in_all, at_once) > 1:
         raise UsageError(
             f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "

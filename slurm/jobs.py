@@ -72,7 +72,7 @@ class SlurmSubmitter:
         """
         self._cancel_waiting_report()
         jobs: list[submitit.Job[None]] = []
-        for chunk in in_parts(in_parts(cells, self.options.cells_per_job), max_array_size()):
+        for chunk in in_parts(in_parts(cells, self.options.cells_per_process), max_array_size()):
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [jobs[-1].job_id.split("_")[0]] if jobs and self._max_running else []
             with _asking_slurm():
@@ -116,7 +116,7 @@ class SlurmSubmitter:
 
     def asked(self, num_cells: int) -> str:
         """What the cells' jobs ask SLURM for, an option a line, and what runs before Python starts."""
-        num_jobs = -(-num_cells // self.options.cells_per_job)
+        num_jobs = -(-num_cells // self.options.cells_per_process)
         options = dict(self._cells_executor(num_jobs, []).parameters)
         options |= {"array": f"0-{num_jobs - 1}%{options.pop('array_parallelism')}"}
         setup, more = options.pop("setup"), options.pop("additional_parameters")
@@ -130,7 +130,7 @@ class SlurmSubmitter:
         Raises:
             UsageError: If SLURM would refuse them.
         """
-        executor = self._cells_executor(-(-num_cells // self.options.cells_per_job), [])
+        executor = self._cells_executor(-(-num_cells // self.options.cells_per_process), [])
         with _asking_slurm():
             return first_start(executor._make_submission_file_text("true", uid=""))
 

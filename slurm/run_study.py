@@ -145,7 +145,7 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
             snapshot = snapshot or take_snapshot(study.folder, contents(own_variants(study.planned)))
             progress = StudyProgress(study, todo, options.workers)
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
-            runner.run(batches(todo.cells, options.cells_per_job, options.workers))
+            runner.run(batches(todo.cells, options.cells_per_process, options.workers))
         is_done = not unfinished(study)
         print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
         if not is_done:

@@ -102,7 +102,7 @@ def test_a_cancelled_study_saves_and_continues(tmp_path, write_study, in_backgro
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
     wait_until(lambda: not members(process.pid), 60)
     assert "nothing of this study" in run("cancel", file).stdout
-    again = run("run", file, "--cells-per-job", 2)
+    again = run("run", file)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
 

@@ -57,7 +57,8 @@ def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def asked_by(**preset: Any) -> str:
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)  # which asks for a SLURM
     vars(submitter)["study"] = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
-    submitter.preset, submitter.options = ClusterPreset(**preset), SubmitArgs(study=Path("s"))
+    submitter.preset = ClusterPreset(**preset)
+    submitter.options = SubmitArgs(study=Path("s"), cluster="slurm")
     submitter.snapshot = Path("/code $x")
     return submitter.asked(4)
 
