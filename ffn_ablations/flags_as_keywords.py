@@ -137,8 +137,8 @@ def _flat(
         elif isinstance(value, Mapping):
             yield from _flat(value, paths, f"{name}.")
         else:
-            meant = f"; did you mean family={value!r}?" if value in list(FAMILIES) else ""
-            raise UsageError(f"{name} is a section: give a mapping of its settings, not {shown(value)}{meant}")
+            hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else ""
+            raise UsageError(f"{name} is a section: give a mapping of settings, not {shown(value)}{hint}")
 
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:

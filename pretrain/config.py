@@ -108,7 +108,7 @@ class DataConfig(Section):
     chooses on the even ones and compares on the odd ones."""
     tokenizer: str | None = None
     """Folder of a saved tokenizer, such as GPT-2's for gpt_neo; roberta and t5 need <s> A </s>, pad and mask.
-    None = train a byte-level BPE on the training documents."""
+    none = train a byte-level BPE on the training documents."""
     vocab_size: int = Field(10_000, ge=262)
     """Tokens of the trained tokenizer, with 256 bytes and 5 special ones; unused with data.tokenizer."""
     block_size: int = Field(512, ge=8)
@@ -240,7 +240,7 @@ class SplineConfig(Section):
     """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
     prune_below: float | None = Field(None, gt=0, lt=1)
     """Prune coefficients as long as each output changes by no more than this x its standard deviation, once;
-    needs the option `splines sparse`. None = never."""
+    needs the option `splines sparse`; none = never."""
     prune_at: Unlisted[Fraction] = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
 

@@ -187,6 +187,9 @@ def _scores(source: Source, rows: pd.DataFrame, notes: Sequence[str], request: R
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     kinds_by_name = by_name_note(kinds.values())
     notes = (*source.notes, *notes, *left_out, *kinds_by_name, *_not_compared(source, rows, tasks))
+    if source.design.written and request.margin:
+        studys = replace(declared, margins=source.declared.margins, margin=source.declared.margin)
+        notes += tuple(_other_margins(kinds, metrics(tasks, studys, benchmarks)))
     return Scores(rows=rows, tasks=tasks, runs=runs, metrics=kinds, notes=notes)
 
 
@@ -198,6 +201,13 @@ def _without_model(source: Source, tasks: pd.DataFrame) -> dict[str, float]:
         if benchmark.name in source.baselines
     }
     return {name: level for name, level in levels.items() if level is not None}
+
+
+def _other_margins(used: Mapping[Benchmark, Metric], studys: Mapping[Benchmark, Metric]) -> Iterable[str]:
+    """Name margins that were given in place of the study's."""
+    for name, metric in studys.items():
+        if (margin := used[name].margin) != metric.margin:
+            yield f"margin of {name}: {margin:g} was given in place of the study's, {metric.margin or 'none'}"
 
 
 def _not_compared(source: Source, rows: pd.DataFrame, tasks: pd.DataFrame) -> Iterable[str]:

@@ -25,7 +25,7 @@ from report.significance.factor import FACTORS, Factor, check_factor
 from report.statistics.looks import Plan, read_plan
 from scores.metrics import Declared
 from scores.rows import LARGEST, of_each
-from scores.stages import MAIN, Decisions, Places, is_cut_off, read_decisions
+from scores.stages import MAIN, Decisions, Places, is_cut_off, is_edited, read_decisions
 
 VARIANT = "variant"
 """What the level of the FFN is called among those of the axes."""
@@ -176,7 +176,7 @@ class Design:
     report: StudyReport = field(default_factory=StudyReport)
     """What the study's file asks of its report."""
     changed: str = ""
-    """What of it was changed after cells were done, in a sentence."""
+    """What of it was changed after cells were done, or by hand, in sentences."""
     looks: Plan | None = None
     heads: tuple[str, ...] = ()
     """Of classification, where a study names them."""
@@ -245,6 +245,9 @@ def read_design(path: Path) -> Design | None:
     check_factor(file.report.factor, file.axes, f"report.factor in {path}")
     run_ids = file.cells if file.cells is not None else tuple(file.levels) if file.axes else None
     benchmarks = file.benchmarks or tuple(file.evaluation.get("suites") or ())
+    changed = [_changed(file.report_before or {}, file.report)]
+    if is_edited(path.read_text(encoding="utf-8")):
+        changed.append(f"{path.name} in the study's folder was edited by hand; to undo that, {ANEW}.")
     return Design(
         families=tuple(_settings(file)),
         variants=file.variants,
@@ -253,7 +256,7 @@ def read_design(path: Path) -> Design | None:
         written=True,
         typed=file.typed,
         report=file.report,
-        changed=_changed(file.report_before or {}, file.report),
+        changed=" ".join(filter(None, changed)),
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",
         decisions=read_decisions(path.parent),

@@ -28,6 +28,9 @@ FAR_BEHIND = 6.0
 """Robust deviations behind the median of its arm at which a run counts as late."""
 DEVIATIONS_PER_MAD = 1.4826
 """Of normal numbers, the standard deviation over the median absolute deviation."""
+SAME_TOKENS = 1.01
+"""Ratio up to which unigram losses are of one tokenizer and text; rows of another length leave out others."""
+PER_BYTE = "bits per byte"
 FEWEST_RUNS = 3
 """Of an arm in which one run can be told from the others."""
 
@@ -39,14 +42,29 @@ def compute(analysis: Analysis) -> pd.DataFrame | None:
         return None
     recipes = pd.DataFrame(_judge(analysis, row) for row in seen)
     possible = recipes[recipes.late_runs == ""].dropna(subset="hours_to_tell").sort_values("hours_to_tell")
-    best = possible.groupby(possible.family.map(_beside)).head(1)
+    best = possible.groupby(possible.family.map(_beside)).head(0 if _is_misleading(analysis) else 1)
     return recipes.assign(is_recommended=recipes.index.isin(best.index))
 
 
 def _seen(analysis: Analysis) -> list[MetricPower]:
     """What every recipe could see of the leading metric."""
     rows = [row for row in power.PART.of(analysis) or () if row.family is not None and row.power]
-    return [row for row in rows if row.benchmark == shown_first(analysis)[0]]
+    leading = shown_first(analysis)[0]
+    if _other_tokens(analysis):
+        leading = next((row.benchmark for row in rows if row.comparisons[0].unit == PER_BYTE), leading)
+    return [row for row in rows if row.benchmark == leading]
+
+
+def _is_misleading(analysis: Analysis) -> bool:
+    return _seen(analysis)[0].comparisons[0].unit == "nats" and _other_tokens(analysis)
+
+
+def _other_tokens(analysis: Analysis) -> bool:
+    """Whether recipes cut text into other tokens, or are evaluated on another, as unigram losses tell."""
+    losses: dict[str, list[float]] = {}
+    for run in analysis.facts:
+        losses.setdefault(_beside(run.family), []).append(run.word_frequency_loss or np.nan)
+    return any(np.nanmax(x) > SAME_TOKENS * np.nanmin(x) for x in losses.values() if np.any(np.isfinite(x)))
 
 
 def _beside(setting: Family) -> str:
@@ -129,6 +147,11 @@ def section(analysis: Analysis, recipes: pd.DataFrame, page: Page) -> Section:
 def checks(analysis: Analysis, recipes: pd.DataFrame) -> Iterator[str]:
     """Say which recipe needs the least time."""
     unit = _seen(analysis)[0].comparisons[0]
+    if _is_misleading(analysis):
+        yield (
+            "Recipes of other tokens or texts do not compare in nats per token: none is recommended; score the "
+            "suite `perplexity`, and they are judged in bits per byte."
+        )
     for best in recipes[recipes.is_recommended].to_dict("records"):
         yield (
             f"Of the recipes without a late run {family_label(best['family'])} needs the least training to "

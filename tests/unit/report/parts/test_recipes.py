@@ -98,6 +98,20 @@ def test_a_recipe_that_stays_on_the_plateau_is_not_recommended() -> None:
     assert result.is_recommended.tolist() == [True, False]
 
 
+@pytest.mark.parametrize(("unigram", "is_told"), [(5.0, False), (4.5, True)])
+def test_recipes_of_other_tokens_are_compared_in_bits_per_byte_alone(unigram: float, is_told: bool) -> None:
+    analysis = study()
+    losses = {"noisy": 5.0, "sharp": unigram}
+    facts = tuple(
+        replace(run, word_frequency_loss=losses[dict(places_of(run.family))["recipe"]])
+        for run in analysis.facts
+    )
+    analysis = replace(analysis, source=replace(analysis.source, facts=facts))
+    said = " ".join(recipes.checks(analysis, recipes.compute(analysis)))
+    assert ("bits per byte" in said) == is_told
+    assert ("sharp needs the least training" in said) != is_told
+
+
 def test_one_recipe_is_none_to_choose_from() -> None:
     analysis = study()
     alone = replace(analysis, source=replace(analysis.source, axes={"recipe": ("sharp",)}))
