@@ -152,7 +152,7 @@ class OptimConfig(Section):
     width_scaling: Unlisted[Literal["none", "mup"]] = "none"
     """mup = the learning rate of a matrix goes as 1 / its inputs (a KAN's: inputs x basis functions), under
     muon as the spectral norm asks for, and is learning_rate at 128: the best rate is to stay as widths and
-    grids grow. Functions of edges (wav-kan, mlp-edge) keep their rate. Not for adafactor."""
+    grids grow. An embedding keeps its rate, and so does a head that is one. Not for adafactor."""
     adam_beta1: Unlisted[Fraction] = 0.9
     """Decay of the first moment of AdamW, also where it is the rest of muon."""
     adam_beta2: Unlisted[Fraction] = 0.999

@@ -7,7 +7,6 @@ whenever it was interrupted.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,20 +33,6 @@ def is_cut_off(content: Mapping[str, Any]) -> bool:
     """Whether a study's file, as its command writes it, has lost its end, which names the runs."""
     cells, is_counted = content.get("cells"), not content.keys().isdisjoint(("typed", "num_cells"))
     return is_counted and (not isinstance(cells, list) or len(cells) != content.get("num_cells"))
-
-
-_MARK = "fingerprint: "
-
-
-def fingerprinted(text: str) -> str:
-    """Return a study's file with a last line that tells edits by hand."""
-    return f"{text}{_MARK}{hashlib.sha256(text.encode()).hexdigest()[:16]}\n"
-
-
-def is_edited(text: str) -> bool:
-    """Whether a study's file has such a line, and is no more what its command wrote."""
-    written, mark, _ = text.rpartition(_MARK)
-    return bool(mark) and fingerprinted(written) != text
 
 
 @dataclass(frozen=True, kw_only=True)
