@@ -37,7 +37,6 @@ __all__ = ["Positional", "parse_flags", "read_flags", "refuse_position_behind_li
 Arguments = TypeVar("Arguments", bound=Section)
 LONGEST_HELP = 76
 """Characters of a flag's line where ``--help`` lists the common ones."""
-_NOTHING = ("none", "None", "null")
 _SWITCHES = {"True": True, "False": False}
 
 
@@ -216,7 +215,7 @@ def _value(field: FieldInfo, name: str, words: Any) -> Any:
     kinds = members(field.annotation)
     literals = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     word = words[0] if isinstance(words, list) and len(words) == 1 else words
-    if word in _NOTHING and word not in literals and type(None) in get_args(field.annotation):
+    if word in ("none", "None", "null") and word not in literals and type(None) in get_args(field.annotation):
         return None
     if not isinstance(words, list):
         return words

@@ -187,11 +187,8 @@ class Run:
 
 
 _COLUMNS = ("family", "variant", "seed", "loss", "parameters")
-_OF_VARIANTS = 'runs.groupby("variant").loss has mean() and std() of each variant'
-_ELSEWHERE = {
-    "best": f"min(runs, key=lambda run: run.loss) is the one of the lowest loss, {_OF_VARIANTS}",
-    "mean": _OF_VARIANTS, "std": _OF_VARIANTS,
-}  # fmt: skip
+_LOSSES = 'but groupby("variant").loss has mean() and std(); min(runs, key=lambda run: run.loss) is the best'
+_ELSEWHERE = dict.fromkeys(("best", "mean", "std"), _LOSSES)
 """What other libraries have, whose data frame here has texts beside numbers: what to write."""
 
 
@@ -216,10 +213,9 @@ class Runs(list[Run]):
         return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ELSEWHERE:
-            raise AttributeError(f"runs have no {name}; {_ELSEWHERE[name]}")
-        if name.startswith("_") or name == "frame" or not hasattr(frame := self.frame, name):
-            raise AttributeError(f"runs have no {name}, nor has their data frame, runs.frame")
+        if name[0] == "_" or name in {"frame", *_ELSEWHERE} or not hasattr(frame := self.frame, name):
+            instead = _ELSEWHERE.get(name, "nor has their data frame, runs.frame")
+            raise AttributeError(f"runs have no {name}, {instead}")
         return getattr(frame, name)
 
     @property

@@ -188,8 +188,12 @@ def _scores(source: Source, rows: pd.DataFrame, notes: Sequence[str], request: R
     kinds_by_name = by_name_note(kinds.values())
     notes = (*source.notes, *notes, *left_out, *kinds_by_name, *_not_compared(source, rows, tasks))
     if source.design.written and request.margin:
-        studys = replace(declared, margins=source.declared.margins, margin=source.declared.margin)
-        notes += tuple(_other_margins(kinds, metrics(tasks, studys, benchmarks)))
+        asked = replace(declared, margins=source.declared.margins, margin=source.declared.margin)
+        pairs = zip(kinds.values(), metrics(tasks, asked, benchmarks).values(), strict=True)
+        others = [
+            f"{x.margin:g} of {x.name} for {y.margin or 'none'}" for x, y in pairs if x.margin != y.margin
+        ]
+        notes = (*notes, *(f"margin given in place of the study's: {other}" for other in others))
     return Scores(rows=rows, tasks=tasks, runs=runs, metrics=kinds, notes=notes)
 
 
@@ -201,13 +205,6 @@ def _without_model(source: Source, tasks: pd.DataFrame) -> dict[str, float]:
         if benchmark.name in source.baselines
     }
     return {name: level for name, level in levels.items() if level is not None}
-
-
-def _other_margins(used: Mapping[Benchmark, Metric], studys: Mapping[Benchmark, Metric]) -> Iterable[str]:
-    """Name margins that were given in place of the study's."""
-    for name, metric in studys.items():
-        if (margin := used[name].margin) != metric.margin:
-            yield f"margin of {name}: {margin:g} was given in place of the study's, {metric.margin or 'none'}"
 
 
 def _not_compared(source: Source, rows: pd.DataFrame, tasks: pd.DataFrame) -> Iterable[str]:

@@ -34,7 +34,7 @@ from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 from base.hub import cannot_load, how_silent
 from base.printing import Tell
 from base.run.folder_names import RunFolder
@@ -171,12 +171,8 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
             if how_silent(error):
                 advice = f"give --suites {requested}" if requested in SUITES else "leave it out"
                 raise cannot_load(f"cannot load lm-eval's task {requested}", error, advice) from error
-            reason = (
-                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            )
-            raise UsageError(
-                f"lm-eval's task {requested} cannot be loaded: {reason[:300]}; it may need the network, once"
-            ) from error
+            reason = f"{type(error).__name__}: {first_line(error)}; it may need the network, once"
+            raise UsageError(f"lm-eval's task {requested} cannot be loaded: {reason}") from error
     for name, task in loaded.items():
         if task.OUTPUT_TYPE not in SCORED_TYPES:
             raise UsageError(

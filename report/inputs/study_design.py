@@ -25,7 +25,7 @@ from report.significance.factor import FACTORS, Factor, check_factor
 from report.statistics.looks import Plan, read_plan
 from scores.metrics import Declared
 from scores.rows import LARGEST, of_each
-from scores.stages import MAIN, Decisions, Places, is_cut_off, is_edited, read_decisions
+from scores.stages import MAIN, Decisions, Places, is_cut_off, read_decisions
 
 VARIANT = "variant"
 """What the level of the FFN is called among those of the axes."""
@@ -148,15 +148,15 @@ def report_before(file: Path, report: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _changed(before: dict[str, Any], report: StudyReport) -> str:
-    """Say what was changed after results; nothing where it was changed back."""
+    """Say what was changed after results, or else by hand; nothing where it was changed back."""
     asked, now = before.get("asked", {}), report.model_dump(mode="json", exclude={"note"})
     words = [
         f"{name} {json.dumps(asked[name])} became {json.dumps(now[name])}"
         for name in asked.keys() & now.keys()
         if asked[name] != now[name]
     ]
-    done = f"What is asked was changed after {before.get('done')} were done"
-    return f"{done}: {'; '.join(sorted(words))}.".replace('"', "") if words else ""
+    how = f"after {before['done']} were done" if "done" in before else "by hand in the study's folder"
+    return f"What is asked was changed {how}: {'; '.join(sorted(words))}.".replace('"', "") if words else ""
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,7 @@ class _StudyFile(StudyAxes):
     typed: str = ""
     report: StudyReport = StudyReport()
     report_before: dict[str, Any] | None = None
+    report_written: dict[str, Any] = {}
 
 
 def read_design(path: Path) -> Design | None:
@@ -245,9 +246,6 @@ def read_design(path: Path) -> Design | None:
     check_factor(file.report.factor, file.axes, f"report.factor in {path}")
     run_ids = file.cells if file.cells is not None else tuple(file.levels) if file.axes else None
     benchmarks = file.benchmarks or tuple(file.evaluation.get("suites") or ())
-    changed = [_changed(file.report_before or {}, file.report)]
-    if is_edited(path.read_text(encoding="utf-8")):
-        changed.append(f"{path.name} in the study's folder was edited by hand; to undo that, {ANEW}.")
     return Design(
         families=tuple(_settings(file)),
         variants=file.variants,
@@ -256,7 +254,7 @@ def read_design(path: Path) -> Design | None:
         written=True,
         typed=file.typed,
         report=file.report,
-        changed=" ".join(filter(None, changed)),
+        changed=_changed(file.report_before or {"asked": file.report_written}, file.report),
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",
         decisions=read_decisions(path.parent),

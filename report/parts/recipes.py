@@ -30,7 +30,6 @@ DEVIATIONS_PER_MAD = 1.4826
 """Of normal numbers, the standard deviation over the median absolute deviation."""
 SAME_TOKENS = 1.01
 """Ratio up to which unigram losses are of one tokenizer and text; rows of another length leave out others."""
-PER_BYTE = "bits per byte"
 FEWEST_RUNS = 3
 """Of an arm in which one run can be told from the others."""
 
@@ -42,8 +41,9 @@ def compute(analysis: Analysis) -> pd.DataFrame | None:
         return None
     recipes = pd.DataFrame(_judge(analysis, row) for row in seen)
     possible = recipes[recipes.late_runs == ""].dropna(subset="hours_to_tell").sort_values("hours_to_tell")
-    best = possible.groupby(possible.family.map(_beside)).head(0 if _is_misleading(analysis) else 1)
-    return recipes.assign(is_recommended=recipes.index.isin(best.index))
+    best = possible.groupby(possible.family.map(_beside)).head(1)
+    compare = seen[0].comparisons[0].unit != "nats" or not _other_tokens(analysis)
+    return recipes.assign(is_recommended=recipes.index.isin(best.index) & compare)
 
 
 def _seen(analysis: Analysis) -> list[MetricPower]:
@@ -51,20 +51,15 @@ def _seen(analysis: Analysis) -> list[MetricPower]:
     rows = [row for row in power.PART.of(analysis) or () if row.family is not None and row.power]
     leading = shown_first(analysis)[0]
     if _other_tokens(analysis):
-        leading = next((row.benchmark for row in rows if row.comparisons[0].unit == PER_BYTE), leading)
+        leading = next((row.benchmark for row in rows if row.comparisons[0].unit == "bits per byte"), leading)
     return [row for row in rows if row.benchmark == leading]
-
-
-def _is_misleading(analysis: Analysis) -> bool:
-    return _seen(analysis)[0].comparisons[0].unit == "nats" and _other_tokens(analysis)
 
 
 def _other_tokens(analysis: Analysis) -> bool:
     """Whether recipes cut text into other tokens, or are evaluated on another, as unigram losses tell."""
-    losses: dict[str, list[float]] = {}
-    for run in analysis.facts:
-        losses.setdefault(_beside(run.family), []).append(run.word_frequency_loss or np.nan)
-    return any(np.nanmax(x) > SAME_TOKENS * np.nanmin(x) for x in losses.values() if np.any(np.isfinite(x)))
+    losses = pd.Series([x.word_frequency_loss for x in analysis.facts], dtype=float)
+    of_settings = losses.groupby([_beside(x.family) for x in analysis.facts])
+    return bool((of_settings.max() > SAME_TOKENS * of_settings.min()).any())
 
 
 def _beside(setting: Family) -> str:
@@ -147,11 +142,8 @@ def section(analysis: Analysis, recipes: pd.DataFrame, page: Page) -> Section:
 def checks(analysis: Analysis, recipes: pd.DataFrame) -> Iterator[str]:
     """Say which recipe needs the least time."""
     unit = _seen(analysis)[0].comparisons[0]
-    if _is_misleading(analysis):
-        yield (
-            "Recipes of other tokens or texts do not compare in nats per token: none is recommended; score the "
-            "suite `perplexity`, and they are judged in bits per byte."
-        )
+    if unit.unit == "nats" and _other_tokens(analysis):
+        yield "Recipes of other tokens or texts do not compare in nats a token: score the suite `perplexity`."
     for best in recipes[recipes.is_recommended].to_dict("records"):
         yield (
             f"Of the recipes without a late run {family_label(best['family'])} needs the least training to "

@@ -28,7 +28,7 @@ from eval.classification.schema import benchmarks_asked_for
 from pretrain.config import RunConfig
 from report.inputs.study_design import report_before
 from report.significance.factor import parse_contrast
-from scores.stages import MAIN, SHARED, TUNE, Decisions, fingerprinted, read_decisions
+from scores.stages import MAIN, SHARED, TUNE, Decisions, read_decisions
 from scores.tuning_trials import Tuning, TuningPlan, read_tuning
 from slurm.study.cells import (
     Cell,
@@ -175,12 +175,13 @@ class Study:
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
+            "report_written": self.config.report.model_dump(mode="json"),  # which tells edits of the other
             "report_before": report_before(StudyFolder(self.folder).study_file, self.config.report.decisive),
             **self._levels_and_stages,
             "cells": [cell.run_id for cell in self.cells],
-            "num_cells": len(self.cells),  # a file that was cut off lacks it (scores.stages.is_cut_off)
+            "num_cells": len(self.cells),  # last: a file that was cut off lacks it (scores.stages.is_cut_off)
         }
-        text = fingerprinted(yaml.safe_dump(content, sort_keys=False))
+        text = yaml.safe_dump(content, sort_keys=False)
         write_text(StudyFolder(self.folder).study_file, text)
 
 

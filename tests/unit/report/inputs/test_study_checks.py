@@ -23,7 +23,6 @@ from report.significance.comparison import Comparison, Inference, compare_with_b
 from report.significance.multiple_comparisons import MultipleComparisons
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from scores.metrics import Metric
-from scores.stages import fingerprinted
 from slurm.cell_state import CellState, write_state
 from tests.unit.report.studies import analysed, change_plan, render, write_plan, write_run
 
@@ -200,16 +199,14 @@ def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):
 
 def test_edits_by_hand_and_other_margins_are_told(tmp_path: Path):
     study = write_study(tmp_path / "study", {"gelu": [70.1, 70.4, 69.8], "kan": [73.1, 73.0, 73.4]})
-    change_plan(study, report={"margin": 1.0})
-    file = StudyFolder(study).study_file
-    file.write_text(fingerprinted(file.read_text()))
+    change_plan(study, report={"margin": 1.0}, report_written={"margin": 1.0})
+    for margin, is_told in (("blimp=1", False), ("5", True)):
+        assert (
+            "in place of the study's: 5 of blimp for 1" in render(analysed(study, margin=(margin,)))
+        ) == is_told
     assert not read_source(study).design.changed
-    assert "given in place" not in render(analysed(study, margin=("blimp=1",)))
-    assert "margin of blimp: 5 was given in place of the study's, 1.0" in render(
-        analysed(study, margin=("5",))
-    )
-    file.write_text(file.read_text().replace("margin: 1.0", "margin: 5.0"))
-    assert "edited by hand" in render(analysed(study))
+    change_plan(study, report={"margin": 5.0})
+    assert "changed by hand in" in render(analysed(study))
 
 
 LOSSES = (5.522, 5.331, 5.227, 5.124, 4.006, 3.446, 3.189, 3.039, 2.936, 2.881)
