@@ -213,7 +213,9 @@ def _value(field: FieldInfo, name: str, words: Any) -> Any:
         UsageError: If a mapping has a name without a value.
     """
     kinds = members(field.annotation)
-    if words in ("None", ["None"]) and type(None) in get_args(field.annotation):
+    literals = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    word = words[0] if isinstance(words, list) and len(words) == 1 else words
+    if word in ("none", "None", "null") and word not in literals and type(None) in get_args(field.annotation):
         return None
     if not isinstance(words, list):
         return words
@@ -224,8 +226,7 @@ def _value(field: FieldInfo, name: str, words: Any) -> Any:
             )
         values = (_SWITCHES.get(word, read_value(word)) for word in words[1::2])
         return dict(zip(words[::2], values, strict=True))
-    literals = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    return words[0] if len(words) == 1 and words[0] in literals else words
+    return word if word in literals else words
 
 
 def _unreadable(error: ArgumentError) -> UsageError:

@@ -24,7 +24,7 @@ class Option:
     """What it does, in a few words."""
     minimum: int | None = None
     """Smallest allowed number."""
-    maximum: int | None = None
+    maximum: float | None = None
     """Largest allowed number."""
     choices: tuple[str, ...] | None = None
     """Allowed words."""

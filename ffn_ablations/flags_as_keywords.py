@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from base.errors import UsageError, as_usage_error, did_you_mean, missing_extra, shown
+from base.families import FAMILIES
 from base.printing import is_notebook
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
 
@@ -136,7 +137,8 @@ def _flat(
         elif isinstance(value, Mapping):
             yield from _flat(value, paths, f"{name}.")
         else:
-            raise UsageError(f"{name} is a section: give a mapping of its settings, not {shown(value)}")
+            hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else ""
+            raise UsageError(f"{name} is a section: give a mapping of settings, not {shown(value)}{hint}")
 
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:

@@ -187,6 +187,9 @@ class Run:
 
 
 _COLUMNS = ("family", "variant", "seed", "loss", "parameters")
+_LOSSES = 'but groupby("variant").loss has mean() and std(); min(runs, key=lambda run: run.loss) is the best'
+_ELSEWHERE = dict.fromkeys(("best", "mean", "std"), _LOSSES)
+"""What other libraries have, whose data frame here has texts beside numbers: what to write."""
 
 
 class Runs(list[Run]):
@@ -195,6 +198,9 @@ class Runs(list[Run]):
     ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant, ``runs[["gelu", "swish"]]`` of two,
     ``runs[runs.loss < 3]`` those with such a loss, and ``runs["loss"]`` a column of the frame.
     """
+
+    def __init__(self, runs: Iterable[Run] | str | os.PathLike[str] = ()) -> None:
+        super().__init__([Run(Path(runs))] if isinstance(runs, str | os.PathLike) else runs)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -207,8 +213,9 @@ class Runs(list[Run]):
         return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "frame" or not hasattr(frame := self.frame, name):
-            raise AttributeError(f"runs have no {name}, nor has their data frame, runs.frame")
+        if name[0] == "_" or name in {"frame", *_ELSEWHERE} or not hasattr(frame := self.frame, name):
+            instead = _ELSEWHERE.get(name, "nor has their data frame, runs.frame")
+            raise AttributeError(f"runs have no {name}, {instead}")
         return getattr(frame, name)
 
     @property
@@ -318,7 +325,7 @@ def as_runs(runs: object) -> Runs:
     if isinstance(runs_of_study := getattr(runs, "runs", None), Runs):
         return runs_of_study
     if isinstance(runs, str | os.PathLike):
-        return Runs([Run(Path(runs))])
+        return Runs(runs)
     if isinstance(runs, Sequence) and len(runs):
         return Runs([run for each in runs for run in as_runs(each)])
     raise UsageError(f"{shown_briefly(runs)} names no run: give what train(...) returned, or runs' folders")

@@ -108,7 +108,7 @@ class DataConfig(Section):
     chooses on the even ones and compares on the odd ones."""
     tokenizer: str | None = None
     """Folder of a saved tokenizer, such as GPT-2's for gpt_neo; roberta and t5 need <s> A </s>, pad and mask.
-    None = train a byte-level BPE on the training documents."""
+    none = train a byte-level BPE on the training documents."""
     vocab_size: int = Field(10_000, ge=262)
     """Tokens of the trained tokenizer, with 256 bytes and 5 special ones; unused with data.tokenizer."""
     block_size: int = Field(512, ge=8)
@@ -152,7 +152,7 @@ class OptimConfig(Section):
     width_scaling: Unlisted[Literal["none", "mup"]] = "none"
     """mup = the learning rate of a matrix goes as 1 / its inputs (a KAN's: inputs x basis functions), under
     muon as the spectral norm asks for, and is learning_rate at 128: the best rate is to stay as widths and
-    grids grow. Functions of edges (wav-kan, mlp-edge) keep their rate. Not for adafactor."""
+    grids grow. An embedding keeps its rate, and so does a head that is one. Not for adafactor."""
     adam_beta1: Unlisted[Fraction] = 0.9
     """Decay of the first moment of AdamW, also where it is the rest of muon."""
     adam_beta2: Unlisted[Fraction] = 0.999
@@ -240,7 +240,7 @@ class SplineConfig(Section):
     """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
     prune_below: float | None = Field(None, gt=0, lt=1)
     """Prune coefficients as long as each output changes by no more than this x its standard deviation, once;
-    needs the option `splines sparse`. None = never."""
+    needs the option `splines sparse`; none = never."""
     prune_at: Unlisted[Fraction] = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
 

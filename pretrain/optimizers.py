@@ -90,7 +90,7 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             reference="Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/",
             options={
                 "momentum": Option(
-                    default=0.95, help="decay of the running mean of gradients", minimum=0, maximum=1
+                    default=0.95, help="decay of the running mean of gradients", minimum=0, maximum=0.999
                 ),
                 "ns_steps": Option(default=5, help="Newton-Schulz iterations", minimum=1, maximum=99),
             },

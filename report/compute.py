@@ -187,6 +187,13 @@ def _scores(source: Source, rows: pd.DataFrame, notes: Sequence[str], request: R
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     kinds_by_name = by_name_note(kinds.values())
     notes = (*source.notes, *notes, *left_out, *kinds_by_name, *_not_compared(source, rows, tasks))
+    if source.design.written and request.margin:
+        asked = replace(declared, margins=source.declared.margins, margin=source.declared.margin)
+        pairs = zip(kinds.values(), metrics(tasks, asked, benchmarks).values(), strict=True)
+        others = [
+            f"{x.margin:g} of {x.name} for {y.margin or 'none'}" for x, y in pairs if x.margin != y.margin
+        ]
+        notes = (*notes, *(f"margin given in place of the study's: {other}" for other in others))
     return Scores(rows=rows, tasks=tasks, runs=runs, metrics=kinds, notes=notes)
 
 

@@ -12,7 +12,7 @@ from scipy import special
 
 from base.errors import UsageError
 from report.compute import arm_tables, read_scores
-from report.document.markdown import family_label, table, unit_name
+from report.document.markdown import decimals, family_label, table, unit_name
 from report.inputs.sources import read_source
 from report.parts.power import equivalence_power_each, seeds_text
 from report.request import Request
@@ -63,7 +63,7 @@ class Spread:
 
     def shown(self, size: float) -> str:
         """Write a difference in the unit."""
-        return f"{size:.{self.digits}f}"
+        return f"{size:.{decimals(size, self.digits)}f}"
 
 
 def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spread | None:

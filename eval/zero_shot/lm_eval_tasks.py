@@ -34,7 +34,7 @@ from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 from base.hub import cannot_load, how_silent
 from base.printing import Tell
 from base.run.folder_names import RunFolder
@@ -45,7 +45,7 @@ from eval.zero_shot.text_task import TaskResult, evenly_spaced
 from ffn_variants.models.loading import load_language_model
 from scores.lm_eval_metrics import CHOICE_METRICS, metrics_of
 from scores.rows import primary_metric
-from scores.suites import HARNESS_PREFIX
+from scores.suites import HARNESS_PREFIX, SUITES
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
 
@@ -169,13 +169,10 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
             loaded = manager.load([requested])["tasks"]
         except Exception as error:  # datasets, the hub and a task's own code raise many kinds
             if how_silent(error):
-                raise cannot_load(f"cannot load lm-eval's task {requested}", error, "leave it out") from error
-            reason = (
-                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            )
-            raise UsageError(
-                f"lm-eval's task {requested} cannot be loaded: {reason[:300]}; it may need the network, once"
-            ) from error
+                advice = f"give --suites {requested}" if requested in SUITES else "leave it out"
+                raise cannot_load(f"cannot load lm-eval's task {requested}", error, advice) from error
+            reason = f"{type(error).__name__}: {first_line(error)}; it may need the network, once"
+            raise UsageError(f"lm-eval's task {requested} cannot be loaded: {reason}") from error
     for name, task in loaded.items():
         if task.OUTPUT_TYPE not in SCORED_TYPES:
             raise UsageError(
@@ -211,6 +208,7 @@ def _silence() -> Iterator[None]:
 def _unknown_task(name: str, available: Sequence[str]) -> UsageError:
     close = difflib.get_close_matches(name, available, n=5)
     hint = f"did you mean {', '.join(map(repr, close))}?" if close else "no name is like it;"
+    hint = f"did you mean --suites {name}?" if name in SUITES else hint
     return UsageError(
         f"unknown lm-eval task {name!r}; {hint} `lm_eval ls tasks` lists all {len(available):,}, and "
         "--include-path adds folders with your own"

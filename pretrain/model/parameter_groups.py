@@ -23,6 +23,17 @@ SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
 scale."""
 MUP_FAN_IN = 128
 """Inputs of the matrices whose learning rate ``optim.width_scaling mup`` leaves as it is."""
+MUP_POWERS = {
+    **dict.fromkeys(("weight", "outer_weight", "spline_scaler", "lm_head.weight"), 1.0),
+    **dict.fromkeys(("translation", "scale", "inner_weight", "inner_bias"), 0.5),
+}
+"""Of parameters (..., out, in) that multiply no inputs: the power of the inputs of an output by which ``mup``
+divides their rate.
+
+All add up in an output. Factors of functions of edges (of ``wav-kan``, ``mlp-edge``, ``kan``), and an output
+head that is no embedding (Yang et al. 2022, arXiv:2203.03466, table 3), do so as a matrix does. What is
+inside such a function, as a wavelet's place, does so through factors that go as 1 / sqrt(inputs).
+"""
 
 
 @dataclass(frozen=True)
@@ -40,12 +51,6 @@ class Weight:
     def decays(self) -> bool:
         """Whether it is of weights: vectors, and places and widths on the axis of inputs, are spared."""
         return self.parameter.ndim >= 2 and self.name.rpartition(".")[2].rpartition("_")[2] not in SPARED
-
-    def shape(self) -> tuple[int, int]:
-        """Outputs and inputs of one of its matrices; of a KAN's coefficients inputs x basis functions."""
-        assert self.view is not None
-        matrix = self.view(self.parameter.detach())[0]
-        return len(matrix), matrix[0].numel()
 
 
 def learnable_weights(model: nn.Module) -> list[Weight]:
@@ -107,9 +112,14 @@ def _decay(weight: Weight, optim: OptimConfig) -> float:
 
 def _rate_factor(weight: Weight, optim: OptimConfig) -> float:
     own = optim.ffn_learning_rate_factor if weight.is_ffn else 1.0
-    if optim.width_scaling == "none" or weight.view is None:
+    if optim.width_scaling == "none":
         return own
-    outputs, inputs = weight.shape()
+    if weight.view is None:
+        power = MUP_POWERS.get(weight.name.rpartition(".")[2] if weight.is_ffn else weight.name, 0)
+        shape = weight.parameter.shape
+        return own * (MUP_FAN_IN * shape[-2] / shape.numel()) ** power if len(shape) > 1 else own
+    matrix = weight.view(weight.parameter.detach())[0]  # of a KAN's coefficients inputs x basis functions
+    outputs, inputs = len(matrix), matrix[0].numel()
     # An update should change outputs by as much at every width: its spectral norm is to go as
     # sqrt(outputs / inputs) (Yang et al. 2023, arXiv:2310.17813). That of AdamW's, of equal entries and low
     # rank, goes as sqrt(outputs x inputs), that of Muon's as sqrt(max(outputs, inputs)).

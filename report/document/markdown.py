@@ -59,7 +59,7 @@ def amount(value: float | None, comparison: Comparison) -> str:
         return "any size"
     if comparison.unit == "percent" and value >= 100:
         return "any size"
-    return f"{value:.{comparison.digits}f} {unit_name(comparison.unit)}".strip()
+    return f"{value:.{decimals(value, comparison.digits)}f} {unit_name(comparison.unit)}".strip()
 
 
 def margin(comparison: Comparison) -> str:
@@ -93,9 +93,13 @@ def interval(comparison: Comparison) -> str:
 def _ends(low: float, high: float, digits: int) -> str:
     """Write both ends, with as many decimals as it takes to see whether they hold zero."""
     if low * high > 0:
-        nearest = min(abs(low), abs(high))
-        digits = next((d for d in range(digits, MOST_DIGITS) if round(nearest, d)), MOST_DIGITS)
+        digits = decimals(min(abs(low), abs(high)), digits)
     return f"[{signed(low, digits)}, {signed(high, digits)}]"
+
+
+def decimals(size: float, fewest: int) -> int:
+    """Return how many decimals it takes to tell a size from zero, or the fewest for zero."""
+    return next((d for d in range(fewest, MOST_DIGITS) if round(size, d) or not size), MOST_DIGITS)
 
 
 def p_value(value: float | None) -> str:

@@ -148,15 +148,15 @@ def report_before(file: Path, report: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _changed(before: dict[str, Any], report: StudyReport) -> str:
-    """Say what was changed after results; nothing where it was changed back."""
+    """Say what was changed after results, or else by hand; nothing where it was changed back."""
     asked, now = before.get("asked", {}), report.model_dump(mode="json", exclude={"note"})
     words = [
         f"{name} {json.dumps(asked[name])} became {json.dumps(now[name])}"
         for name in asked.keys() & now.keys()
         if asked[name] != now[name]
     ]
-    done = f"What is asked was changed after {before.get('done')} were done"
-    return f"{done}: {'; '.join(sorted(words))}.".replace('"', "") if words else ""
+    how = f"after {before['done']} were done" if "done" in before else "by hand in the study's folder"
+    return f"What is asked was changed {how}: {'; '.join(sorted(words))}.".replace('"', "") if words else ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Design:
     report: StudyReport = field(default_factory=StudyReport)
     """What the study's file asks of its report."""
     changed: str = ""
-    """What of it was changed after cells were done, in a sentence."""
+    """What of it was changed after cells were done, or by hand, in sentences."""
     looks: Plan | None = None
     heads: tuple[str, ...] = ()
     """Of classification, where a study names them."""
@@ -222,6 +222,7 @@ class _StudyFile(StudyAxes):
     typed: str = ""
     report: StudyReport = StudyReport()
     report_before: dict[str, Any] | None = None
+    report_written: dict[str, Any] = {}
 
 
 def read_design(path: Path) -> Design | None:
@@ -253,7 +254,7 @@ def read_design(path: Path) -> Design | None:
         written=True,
         typed=file.typed,
         report=file.report,
-        changed=_changed(file.report_before or {}, file.report),
+        changed=_changed(file.report_before or {"asked": file.report_written}, file.report),
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
         is_until_decided=file.until == "decided",
         decisions=read_decisions(path.parent),

@@ -157,8 +157,8 @@ def plateau_sentence(departures: pd.DataFrame) -> str:
     sentences = [_of_those_that_fell(departures[is_told])] if is_told.any() else []
     if (near := departures[~is_told]).size:
         sentences.append(
-            f"{len(near)} runs end at {span(near.final_loss, '.2f')} nats, less than {LEAST_FALL:.0%} below "
-            f"the unigram loss ({span(near.unigram_loss, '.2f')}): too near to tell whether they left its "
+            f"{len(near)} runs end at {span(near.final_loss, '.2f')} nats, not {LEAST_FALL:.0%} below the "
+            f"unigram loss ({span(near.unigram_loss, '.2f')}): too high to tell whether they left its "
             "plateau."
         )
     return " ".join(sentences)

@@ -28,6 +28,8 @@ FAR_BEHIND = 6.0
 """Robust deviations behind the median of its arm at which a run counts as late."""
 DEVIATIONS_PER_MAD = 1.4826
 """Of normal numbers, the standard deviation over the median absolute deviation."""
+SAME_TOKENS = 1.01
+"""Ratio up to which unigram losses are of one tokenizer and text; rows of another length leave out others."""
 FEWEST_RUNS = 3
 """Of an arm in which one run can be told from the others."""
 
@@ -40,13 +42,24 @@ def compute(analysis: Analysis) -> pd.DataFrame | None:
     recipes = pd.DataFrame(_judge(analysis, row) for row in seen)
     possible = recipes[recipes.late_runs == ""].dropna(subset="hours_to_tell").sort_values("hours_to_tell")
     best = possible.groupby(possible.family.map(_beside)).head(1)
-    return recipes.assign(is_recommended=recipes.index.isin(best.index))
+    compare = seen[0].comparisons[0].unit != "nats" or not _other_tokens(analysis)
+    return recipes.assign(is_recommended=recipes.index.isin(best.index) & compare)
 
 
 def _seen(analysis: Analysis) -> list[MetricPower]:
     """What every recipe could see of the leading metric."""
     rows = [row for row in power.PART.of(analysis) or () if row.family is not None and row.power]
-    return [row for row in rows if row.benchmark == shown_first(analysis)[0]]
+    leading = shown_first(analysis)[0]
+    if _other_tokens(analysis):
+        leading = next((row.benchmark for row in rows if row.comparisons[0].unit == "bits per byte"), leading)
+    return [row for row in rows if row.benchmark == leading]
+
+
+def _other_tokens(analysis: Analysis) -> bool:
+    """Whether recipes cut text into other tokens, or are evaluated on another, as unigram losses tell."""
+    losses = pd.Series([x.word_frequency_loss for x in analysis.facts], dtype=float)
+    of_settings = losses.groupby([_beside(x.family) for x in analysis.facts])
+    return bool((of_settings.max() > SAME_TOKENS * of_settings.min()).any())
 
 
 def _beside(setting: Family) -> str:
@@ -129,6 +142,8 @@ def section(analysis: Analysis, recipes: pd.DataFrame, page: Page) -> Section:
 def checks(analysis: Analysis, recipes: pd.DataFrame) -> Iterator[str]:
     """Say which recipe needs the least time."""
     unit = _seen(analysis)[0].comparisons[0]
+    if unit.unit == "nats" and _other_tokens(analysis):
+        yield "Recipes of other tokens or texts do not compare in nats a token: score the suite `perplexity`."
     for best in recipes[recipes.is_recommended].to_dict("records"):
         yield (
             f"Of the recipes without a late run {family_label(best['family'])} needs the least training to "

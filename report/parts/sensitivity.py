@@ -45,8 +45,8 @@ class Sensitivity:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether something is shown, and an arm of two runs cannot spare one."""
-        return self.comparison.verdict in SHOWN and self.comparison.fewest_runs == FEWEST_RUNS
+        """Whether an arm has two runs and cannot spare one."""
+        return self.comparison.fewest_runs == FEWEST_RUNS
 
 
 def sensitivities(claims: MultipleComparisons, comparisons: Sequence[Comparison]) -> list[Sensitivity]:

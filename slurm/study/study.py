@@ -175,6 +175,7 @@ class Study:
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
+            "report_written": self.config.report.model_dump(mode="json"),  # which tells edits of the other
             "report_before": report_before(StudyFolder(self.folder).study_file, self.config.report.decisive),
             **self._levels_and_stages,
             "cells": [cell.run_id for cell in self.cells],

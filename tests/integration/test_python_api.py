@@ -254,11 +254,13 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
     assert runs[["swish", "gelu"]] == runs[2] + runs[3:] + runs[:2]
     assert runs.groupby("variant").loss.mean()["swish"] == runs["swish"].loss.mean()
     assert pickle.loads(pickle.dumps(runs)) == runs
+    assert ffa.Runs(runs[0].folder) == [runs[0]]
     assert runs[["variant", "loss"]].equals(runs.frame[["variant", "loss"]])
     assert (ffa.compare([runs[:2], runs[2:]]).verdicts.estimate).equals(ffa.compare(runs).verdicts.estimate)
     for kind, call, said in (
         (KeyError, lambda: runs["swihs"], "did you mean 'swish'"),
         (AttributeError, lambda: runs.to_frame(), r"runs\.frame"),
+        (AttributeError, lambda: runs.best, "groupby.* min"),
         (AttributeError, lambda: runs[0].model, "load"),
         (AttributeError, lambda: getattr(ffa, "fit"), "train"),  # noqa: B009
     ):
@@ -318,6 +320,8 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     ("call", "said"),
     [
         (lambda runs: ffa.train("nowhere"), "nowhere"),
+        (lambda runs: ffa.train("tiny", model="llama"), "family='llama'"),
+        (lambda runs: ffa.Runs(runs[0].folder.parent), "study(...).runs"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, seed=[1, 2]), "seeds=[1, 2]"),
         (lambda runs: ffa.train(CONFIG, text=["a b"]), "did you mean texts?"),

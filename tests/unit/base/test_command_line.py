@@ -52,6 +52,7 @@ class Everything(Section):
     words: tuple[str, ...] = ()
     pair: tuple[int, ...] = (3, 4)
     """Two numbers."""
+    word: Literal["none"] | None = None
     either: Literal["run"] | tuple[int, ...] | None = None
     options: dict[str, int | float | bool | str] | None = None
     inner: Inner = Inner()
@@ -66,6 +67,8 @@ class Everything(Section):
         ("--text=-a", {"text": "-a"}),
         ("--text [a],'b'", {"text": "[a],'b'"}),
         ("--number None", {"number": None}),
+        ("--number none", {"number": None}),
+        ("--word none", {"word": "none"}),
         ("--switch", {"switch": True}),
         ("--no-switch", {"switch": False}),
         ("--left-open False", {"left_open": False}),

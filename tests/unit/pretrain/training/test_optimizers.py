@@ -331,20 +331,40 @@ def test_the_first_scale_is_a_factor_once_on_what_inputs_meet(ffn):
 
 
 @pytest.mark.parametrize("ffn", ["gelu", "cheby-kan"])
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_mup_moves_outputs_as_much_at_every_width(optimizer, ffn):
+def test_mup_has_muon_move_outputs_as_much_at_every_width(ffn):
     """An update that goes along one input vector changes the outputs for it by as much at 64 and 256."""
     moved = []
     for width in (64, 256):
         torch.manual_seed(0)
-        sizes = {**SMALL, "hidden_size": width, "intermediate_size": 2 * width}
-        model = build_model("gpt_neo", ffn, **sizes)
+        model = build_model("gpt_neo", ffn, **SMALL | {"hidden_size": width, "intermediate_size": 2 * width})
         first = next(w for w in learnable_weights(model) if w.is_ffn and w.view is not None)
         matrix = first.view(first.parameter.detach())[0].flatten(1)
         inputs = torch.randn(matrix.shape[1]).sign()
         first.view(first.parameter)[0].flatten(1).mv(inputs).sum().backward()
         before = matrix.mv(inputs)
-        build_optimizer(model, OptimConfig(optimizer=optimizer, width_scaling="mup")).step()
+        build_optimizer(model, OptimConfig(optimizer="muon", width_scaling="mup")).step()
         after = first.view(first.parameter.detach())[0].flatten(1).mv(inputs)
         moved.append(float((after - before).square().mean().sqrt()))
     assert moved[0] == pytest.approx(moved[1], rel=0.1)
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize("ffn", ["gelu", "swiglu", "kan", "cheby-kan", "wav-kan", "mlp-edge"])
+def test_mup_moves_activations_as_much_at_every_width(ffn, is_tied):
+    """The coordinate check of Yang et al. (2022); of logits where the head is no embedding."""
+    moved = []
+    for width in (32, 128):
+        torch.manual_seed(0)
+        sizes = {"hidden_size": width, "intermediate_size": width, "tie_word_embeddings": is_tied}
+        model, tokens = build_model("llama", ffn, **SMALL | sizes), torch.arange(16).view(2, 8)
+        stepper, states = build_optimizer(model, OptimConfig(width_scaling="mup", learning_rate=5e-3)), []
+        for _ in range(6):
+            out = model(input_ids=tokens, labels=tokens, output_hidden_states=True)
+            states.append([out.hidden_states[-2].detach(), out.logits.detach()][: 2 - is_tied])
+            stepper.zero_grad()
+            out.loss.backward()
+            stepper.step()
+        moved.append(
+            [float((b - a).norm() / b.numel() ** 0.5) for a, b in zip(states[0], states[-1], strict=True)]
+        )
+    assert moved[0] == pytest.approx(moved[1], rel=0.6)

@@ -130,6 +130,7 @@ def test_what_few_runs_leave_open_is_no_row_of_digits():
     percent = replace(BETWEEN, low=-38_968.9, high=7_359_932_210_872.9)
     assert interval(percent) == "[-38968.9, +7e+12]"
     assert [amount(x, percent) for x in (99.96, 100.0, 7e12)] == ["100.0 points", "any size", "any size"]
+    assert [amount(x, percent) for x in (0.0, 0.0004)] == ["0.0 points", "0.0004 points"]
     assert amount(120.0, replace(percent, metric=Metric(name="x", unit="nats"))) == "120.0 nats"
 
 

@@ -197,6 +197,18 @@ def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):
         assert render(analysed(study)).count(changed) == 2  # card and methods
 
 
+def test_edits_by_hand_and_other_margins_are_told(tmp_path: Path):
+    study = write_study(tmp_path / "study", {"gelu": [70.1, 70.4, 69.8], "kan": [73.1, 73.0, 73.4]})
+    change_plan(study, report={"margin": 1.0}, report_written={"margin": 1.0})
+    for margin, is_told in (("blimp=1", False), ("5", True)):
+        assert (
+            "in place of the study's: 5 of blimp for 1" in render(analysed(study, margin=(margin,)))
+        ) == is_told
+    assert not read_source(study).design.changed
+    change_plan(study, report={"margin": 5.0})
+    assert "changed by hand in" in render(analysed(study))
+
+
 LOSSES = (5.522, 5.331, 5.227, 5.124, 4.006, 3.446, 3.189, 3.039, 2.936, 2.881)
 RECORD = {"flops_per_token": {"total": 1000, "ffn": 500}, "word_frequency_loss": 5.88}
 
