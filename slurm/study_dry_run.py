@@ -14,7 +14,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from base.errors import AbsentError, UsageError
 from base.files import mapping
@@ -29,9 +28,8 @@ from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
 from pretrain.data.text_summary import doubts_of_names
-from pretrain.model.build import build, cost_facts
 from pretrain.run.run_folder import is_finished, read_run
-from pretrain.training.dry_run import hub_budget, vocab_size
+from pretrain.training.dry_run import hub_budget, planned_costs, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
 from slurm.cell_state import count_states, read_state
@@ -252,8 +250,7 @@ def model_costs(config: ResolvedConfig) -> tuple[int, int]:
     size, _ = vocab_size(config, None)
     key = (shape_of(config), size)
     if key not in _COSTS:
-        network: Any = build(config, size)
-        facts = cost_facts(config, network)
+        facts = planned_costs(config, size)
         _COSTS[key] = facts["parameters"]["total"], facts["flops_per_token"]["total"]
     return _COSTS[key]
 
