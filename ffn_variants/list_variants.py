@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,11 +12,10 @@ import ffn_variants
 from base.command_line import parse_flags
 from base.errors import UsageError
 from base.families import Budget
-from base.files import write_text
 from base.options import describe_options
 from base.printing import format_table
 from base.sections import Section
-from ffn_variants.known_costs import FILE, known, make
+from ffn_variants.known_costs import known
 from ffn_variants.names import installed_variants
 
 if TYPE_CHECKING:
@@ -88,9 +86,3 @@ def main(args: Sequence[str] | None = None) -> None:
     if table.options:
         variants = ffn_variants.FFN_VARIANTS.values()
         print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in variants))
-
-
-def write_known() -> None:
-    """Write ``known_costs.json`` anew, after a change of the variants' code."""
-    all_variants()  # loads the registry, so that all is computed
-    write_text(FILE, json.dumps(make(table_rows(TableArgs())), indent=1, ensure_ascii=False) + "\n")

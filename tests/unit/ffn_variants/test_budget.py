@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from base.records import read_json
 from base.text.corruption import corrupted_lengths
+from benchmarks import known_costs
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
@@ -21,7 +22,7 @@ from ffn_variants import (
     matching_width,
 )
 from ffn_variants.budget import TOLERANCE
-from ffn_variants.known_costs import FILE, make
+from ffn_variants.known_costs import FILE
 from ffn_variants.list_variants import TableArgs, table_rows
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
@@ -233,8 +234,8 @@ def test_one_width_is_one_run_however_it_was_chosen(base):
 
 
 def test_what_ships_of_the_costs_is_what_the_registry_counts():
-    """After a change: ``ffn_variants.list_variants.write_known``."""
-    assert read_json(FILE) == make(table_rows(TableArgs()))
+    """After a change: python -m benchmarks.known_costs."""
+    assert read_json(FILE) == known_costs.computed()
 
 
 def test_table_shows_the_width_of_each_variant():
