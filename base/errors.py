@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from base.lazy_modules import defer_imports
 from base.system import is_unread
 
 FULL = 'pip install "ffn-ablations[torch]"'
@@ -110,6 +111,7 @@ def run_cli(main: Callable[[], int | None]) -> None:
     because it is a defect of this project and not of the user. Where whoever reads the output has gone, as
     ``head`` does, it ends without a word.
     """
+    defer_imports()
     try:
         try:
             status = main() or 0

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+import ffn_variants
 from base.command_line import parse_flags
 from base.errors import UsageError
 from base.families import Budget
 from base.options import describe_options
 from base.printing import format_table
 from base.sections import Section
-from ffn_variants.budget import matching_width
+from ffn_variants.known_costs import known
 from ffn_variants.names import installed_variants
-from ffn_variants.registry import FFN_VARIANTS, get_variant
-from ffn_variants.spec import FFNSpec
+
+if TYPE_CHECKING:
+    from ffn_variants.spec import FFNSpec
 
 LARGEST = 1_000_000
 """Beyond any model; counts are made by building a network."""
@@ -44,6 +47,8 @@ class TableArgs(Section):
 
 def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
     """Make the table's rows, the header first."""
+    if args.model_copy(update={"options": False}) == TableArgs() and (rows := known().get("rows")):
+        return [tuple(row) for row in rows]
     width_column = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *width_column, "parameters", "FLOPs/token", "reference")
     return [header, *(_row(args, spec) for spec in all_variants())]
@@ -53,17 +58,19 @@ def all_variants() -> list[FFNSpec]:
     """Return the registry with what installed packages bring; of one that is broken it says so."""
     for name in installed_variants():
         try:
-            get_variant(name)
+            ffn_variants.get_variant(name)
         except UsageError as error:
             print(f"note: {error}", file=sys.stderr)
-    return list(FFN_VARIANTS.values())
+    return list(ffn_variants.FFN_VARIANTS.values())
 
 
 def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
     """Make one variant's row; "-" for the numbers of one that cannot be matched."""
     described = (spec.name, spec.kind, spec.formula)
     try:
-        width = matching_width(spec.name, {}, args.hidden_size, args.intermediate_size, args.ffn_budget)
+        width = ffn_variants.matching_width(
+            spec.name, {}, args.hidden_size, args.intermediate_size, args.ffn_budget
+        )
     except UsageError:
         return (*described, "-", "-", "-", spec.reference)
     width_column = (f"{width:,}",) if args.ffn_budget != "width" else ()
@@ -77,4 +84,5 @@ def main(args: Sequence[str] | None = None) -> None:
     table = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
     print(format_table(table_rows(table)))
     if table.options:
-        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))
+        variants = ffn_variants.FFN_VARIANTS.values()
+        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in variants))

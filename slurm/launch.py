@@ -33,6 +33,10 @@ def launch(options: SubmitArgs) -> int:
         raise UsageError("--texts has no effect on backbones, as nothing is pretrained; leave it out")
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
 
-    from slurm.run_study import run_study  # torch, without which a mistake in a study is told
+    if options.dry_run:
+        from slurm.study_dry_run import dry_run  # which has what a mistake in a study is told without
+
+        return dry_run(study, options)
+    from slurm.run_study import run_study  # torch
 
     return run_study(study, options)

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
-from base.errors import AbsentError, naming
+from base.errors import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
-from eval.work_units import check_later_sources
 from ffn_variants.models.devices import check_device
 from pretrain.data.prepare import prepare_data
-from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs
 from slurm.cell_state import count_states
-from slurm.cluster import preset_of
-from slurm.jobs import SlurmSubmitter
 from slurm.local import LocalRunner, StudyProgress, batches
 from slurm.next_stage import check_unchanged, end_stage, with_further
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Study
 from slurm.study.tune_section import compared_data
-from slurm.study_dry_run import show_dry_run
+from slurm.study_dry_run import check_usable_study, find_submitter
 from slurm.todo import Todo, check_archived, check_same_texts, find_todo, sole_submitter, unfinished
 
 
 def run_study(study: Study, options: SubmitArgs) -> int:
-    """Run a study, or say what that would be; returns 1 if a local study has cells left at the end.
+    """Run a study; returns 1 if a local study has cells left at the end.
 
     Args:
         study: The study, as ``launch`` read it.
@@ -42,16 +36,9 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         UsageError: For missing data, or a study that another command submits.
     """
     check_unchanged(study)
-    if options.dry_run:
-        study = with_further(study, options.decide)
-        with suppress(AbsentError):  # which a plan names
-            _check_usable(study, options)
-        todo = find_todo(study, options.retry_failed)
-        check_archived(todo.cells)
-        submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        show_dry_run(study, todo, submitter, options.list_cells)
-        return 0
-    _check_usable(study, options)
+    check_usable_study(study, options)
+    if options.cluster == "local" and not all(RunFolder(cell.run_dir).is_scored for cell in study.cells):
+        check_device(study.config.evaluation.device)  # told here, and not by every cell
     with naming(study.folder), sole_submitter(study.folder):
         folder = StudyFolder(study.folder)
         for place in (folder.path, folder.cells_dir, folder.code_dir):  # cells that run may be writing there
@@ -63,7 +50,7 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
         if todo.cells:
             if options.cluster == "slurm":
-                _submitter(study, options).first_start(len(todo.cells))  # told before data is prepared
+                find_submitter(study, options).first_start(len(todo.cells))  # told before data is prepared
             check_same_texts(study, todo)
             check_archived(todo.cells)
             _prepare(study, todo.cells)
@@ -73,22 +60,6 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         if options.cluster == "slurm":
             return _submit(study, todo, options)
         return _run_here(study, todo, options)
-
-
-def _check_usable(study: Study, options: SubmitArgs) -> None:
-    """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
-    untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).has_marker]
-    processes = preset_of(options).num_processes if options.cluster == "slurm" else 1
-    check_all_usable((cell.config for cell in untrained), processes)
-    check_folder(study.folder.parent)
-    for cell in backbone_cells(study.cells):
-        if not RunFolder(cell.run_dir).is_scored:
-            cell.backbone.locate()
-    if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
-        if options.cluster == "local" and not options.dry_run:
-            check_device(study.config.evaluation.device)  # told here, and not by every cell
-        for note in check_later_sources(study.config.evaluation):
-            print(f"note: {note}")
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
@@ -117,7 +88,8 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
             if not todo.cells:
                 return 0
             study.write()
-    submitter = _submitter(study, options, take_snapshot(study.folder, contents(own_variants(study.planned))))
+    snapshot = take_snapshot(study.folder, contents(own_variants(study.planned)))
+    submitter = find_submitter(study, options, snapshot)
     if todo.cells:
         jobs = submitter.submit_cells(todo.cells)
         ids = ", ".join(dict.fromkeys(job.job_id.split("_")[0] for job in jobs))
@@ -127,12 +99,6 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
         print(f"the report comes after them (SLURM {report}): {StudyFolder(study.folder).report_file}")
     print(f"follow it with: ffn-ablations study status {study.folder}")
     return 0
-
-
-def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
-    """What hands this study to SLURM; without a snapshot it only shows and checks."""
-    code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
-    return SlurmSubmitter(study, preset_of(options), options, code)
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:

@@ -14,33 +14,35 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING
 
 from base.errors import AbsentError, UsageError
 from base.files import mapping
 from base.printing import duration, first_few, format_table
 from base.records import peek_record
-from base.run.folder_names import StudyFolder
+from base.run.folder_names import RunFolder, StudyFolder
 from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
-from eval.work_units import check_sources
+from eval.work_units import check_later_sources, check_sources
 from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import read_text
 from pretrain.data.text_summary import doubts_of_names
-from pretrain.model.build import build, cost_facts
 from pretrain.run.run_folder import is_finished, read_run
-from pretrain.training.dry_run import hub_budget, vocab_size
+from pretrain.training.dry_run import check_all_usable, check_folder, hub_budget, planned_costs, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.stages import MAIN, SHARED, TUNE
+from slurm.arguments import SubmitArgs
 from slurm.cell_state import count_states, read_state
-from slurm.cluster import read_queue
-from slurm.jobs import SlurmSubmitter
-from slurm.study.cells import Cell, RunCell, own_variants, trained_cells, variant_place
+from slurm.cluster import preset_of, read_queue
+from slurm.study.cells import Cell, RunCell, backbone_cells, own_variants, trained_cells, variant_place
 from slurm.study.study import Study
 from slurm.study.tune_section import describe_tuning
-from slurm.todo import Todo
+from slurm.todo import Todo, check_archived, find_todo
+
+if TYPE_CHECKING:
+    from slurm.jobs import SlurmSubmitter
 
 MOST_SHOWN = 20
 """Cells, and variants, that are named; of more they are counted."""
@@ -54,6 +56,56 @@ COLUMNS = ("stage", "family", "variant", "at", "parameters", "tokens a run", "ti
 SUMS = ("runs", "PFLOP", "run hours")
 
 Shape = tuple[object, ...]
+
+
+def dry_run(study: Study, options: SubmitArgs) -> int:
+    """Show what ``study run`` would do.
+
+    Args:
+        study: The study, as ``launch`` read it.
+        options: What was typed.
+
+    Raises:
+        UsageError: As running it does.
+    """
+    if study.folder.exists() or options.decide:
+        from slurm.next_stage import check_unchanged, with_further  # all that a report needs
+
+        check_unchanged(study)
+        study = with_further(study, options.decide)
+    with suppress(AbsentError):  # which a plan names
+        check_usable_study(study, options)
+    todo = find_todo(study, options.retry_failed)
+    check_archived(todo.cells)
+    submitter = find_submitter(study, options) if options.cluster == "slurm" else None
+    show_dry_run(study, todo, submitter, options.list_cells)
+    return 0
+
+
+def check_usable_study(study: Study, options: SubmitArgs) -> None:
+    """Refuse what could not be trained or scored, before anything is read, prepared or written for it.
+
+    Raises:
+        UsageError: Naming it, and what to do.
+    """
+    untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).has_marker]
+    processes = preset_of(options).num_processes if options.cluster == "slurm" else 1
+    check_all_usable((cell.config for cell in untrained), processes)
+    check_folder(study.folder.parent)
+    for cell in backbone_cells(study.cells):
+        if not RunFolder(cell.run_dir).is_scored:
+            cell.backbone.locate()
+    if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
+        for note in check_later_sources(study.config.evaluation):
+            print(f"note: {note}")
+
+
+def find_submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
+    """What hands this study to SLURM; without a snapshot it only shows and checks."""
+    from slurm.jobs import SlurmSubmitter  # torch and submitit
+
+    code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
+    return SlurmSubmitter(study, preset_of(options), options, code)
 
 
 def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, list_cells: bool) -> None:
@@ -252,8 +304,7 @@ def model_costs(config: ResolvedConfig) -> tuple[int, int]:
     size, _ = vocab_size(config, None)
     key = (shape_of(config), size)
     if key not in _COSTS:
-        network: Any = build(config, size)
-        facts = cost_facts(config, network)
+        facts = planned_costs(config, size)
         _COSTS[key] = facts["parameters"]["total"], facts["flops_per_token"]["total"]
     return _COSTS[key]
 

@@ -17,13 +17,14 @@ from base.printing import first_few
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import recorded_texts
+from eval.work_units import is_evaluated
 from ffn_variants.names import is_registered
 from pretrain.data.prepare import tokens_fingerprint
-from pretrain.run.provenance import source_change
+from pretrain.run.run_folder import is_finished
+from scores.stages import TUNE
 from slurm.cell_state import CellState, survey
-from slurm.study.cells import Cell, RunCell, trained_cells
+from slurm.study.cells import BackboneCell, Cell, RunCell, trained_cells
 from slurm.study.study import Study
-from slurm.worker import is_done
 
 Item = TypeVar("Item")
 
@@ -79,7 +80,27 @@ def _other_source(cell: Cell) -> str | None:
     """
     if not isinstance(cell, RunCell) or (cell.variant_file and not is_registered(cell.variant_file.name)):
         return None
+    if not cell.run_dir.exists():
+        return None
+    from pretrain.run.provenance import source_change  # torch, without which a plan is shown
+
     return source_change(cell.run_dir, cell.config.model.ffn)
+
+
+def is_done(cell: Cell) -> bool:
+    """Whether a cell has a model and every score that the study asks for.
+
+    A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
+    read is not: running it tells why, and stops no other.
+    """
+    run = RunFolder(cell.run_dir)
+    if cell.stage == TUNE and run.has_diverged:
+        return True
+    try:
+        has_model = run.is_backbone if isinstance(cell, BackboneCell) else is_finished(cell.run_dir)
+        return has_model and is_evaluated(cell.run_dir, cell.evaluation)
+    except (UsageError, OSError):
+        return False
 
 
 def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:

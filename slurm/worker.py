@@ -20,16 +20,14 @@ from base.errors import OccupiedError, UsageError, WorldError, as_usage_error, r
 from base.run.folder_names import RunFolder
 from eval.evaluate import evaluate_run
 from eval.identity import admit_run
-from eval.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.names import is_registered
-from pretrain.run.run_folder import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.training_run import train
-from scores.stages import TUNE
 from slurm.cell_state import CellState, held_cell, read_state, start_state, write_state
 from slurm.snapshot import tell_of_edited_code
 from slurm.study.cells import BackboneCell, Cell, RunCell
+from slurm.todo import is_done
 
 # A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
 OCCUPIED_WAIT_S = 600.0
@@ -48,22 +46,6 @@ class Worker:
     log: str = ""
     job: str = ""
     rank: int = 0
-
-
-def is_done(cell: Cell) -> bool:
-    """Whether a cell has a model and every score that the study asks for.
-
-    A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
-    read is not: running it tells why, and stops no other.
-    """
-    run = RunFolder(cell.run_dir)
-    if cell.stage == TUNE and run.has_diverged:
-        return True
-    try:
-        has_model = run.is_backbone if isinstance(cell, BackboneCell) else is_finished(cell.run_dir)
-        return has_model and is_evaluated(cell.run_dir, cell.evaluation)
-    except (UsageError, OSError):
-        return False
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:

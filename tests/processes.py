@@ -39,7 +39,8 @@ from ffn_ablations.cli import run
 try:
     run()
 except SystemExit as end:
-    print(json.dumps([end.code or 0, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
+    loaded = [name for name in HEAVY if hasattr(sys.modules.get(name), "__file__")]
+    print(json.dumps([end.code or 0, loaded]), file=sys.stderr)
 """
 
 

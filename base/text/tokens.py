@@ -13,12 +13,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import transformers
 from tokenizers import processors
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from base.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 FOR_OTHERS = """In a text that spells a special token, such as `</s>`, transformers reads that token,
 and the training of this model read its characters: `tokenizer(text, split_special_tokens=True)`."""
@@ -140,7 +143,7 @@ def framed(
         special_tokens=[(name, backend.token_to_id(name)) for name in sorted(names)],
     )
     settings = ("model_max_length", "padding_side", "truncation_side")
-    return PreTrainedTokenizerFast(
+    return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend,
         extra_special_tokens=tokenizer.extra_special_tokens,
         **{name: getattr(tokenizer, name) for name in settings},

@@ -19,11 +19,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from filelock import FileLock
-from transformers import PreTrainedTokenizerFast
 
 from base.errors import AbsentError, UsageError, naming
 from base.families import get_family
@@ -36,6 +35,9 @@ from pretrain.data.corpus import Split
 from pretrain.data.packing import PackedSplit, pack
 from pretrain.data.text_summary import Counting, TextSummary, doubts, in_one_line, read_through
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer, token_dtype, tokenise, train_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 CACHE_VERSION = 2
 """Raised whenever the same settings would give other rows."""

@@ -19,39 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from base.errors import UsageError
 from base.text.corruption import IGNORE, Masker, SpanCorruptor
-from pretrain.config import ResolvedConfig, TrainConfig
+from pretrain.config import ResolvedConfig, cut_step
 from pretrain.data.packing import PackedSplit
 from pretrain.data.shapes import Shapes, measure
-
-ROWS_ON_A_CPU = 16
-"""Of a forward pass, where its number is ``auto``: more are no faster there."""
-
-
-def cut_step(train: TrainConfig, num_processes: int, on_gpu: bool = False) -> tuple[int, int]:
-    """Return how many rows of a step a process has, and how many of them its forward passes have at most.
-
-    Args:
-        train: The settings; ``per_device_train_batch_size`` may be ``auto``.
-        num_processes: Processes that share a step.
-        on_gpu: Whether they run on GPUs, where ``auto`` is all of a process's rows.
-
-    Raises:
-        UsageError: If the rows cannot be shared equally; names fewer processes that can.
-    """
-    rows, remainder = divmod(train.batch_size, num_processes)
-    if remainder:
-        able = [number for number in range(1, num_processes) if train.batch_size % number == 0]
-        raise UsageError(
-            f"train.batch_size {train.batch_size}: {num_processes} processes cannot share so many rows "
-            f"equally; start {able[-1]}, or give a multiple of {num_processes}"
-        )
-    most = train.per_device_train_batch_size
-    if most == "auto":
-        most = rows if on_gpu else ROWS_ON_A_CPU
-    return rows, min(rows, most)
-
 
 Result = TypeVar("Result")
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tokenizers
+import transformers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
-from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from base.errors import UsageError
 from base.families import Objective
 from base.model_folders import AS_DATA, refuse_code
 from base.text.corruption import NUM_SENTINELS
 from base.text.tokens import as_documents, read_whole, refuse_unread, with_ends
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
@@ -56,7 +59,7 @@ def train_tokenizer(documents: Iterator[str], vocab_size: int) -> PreTrainedToke
         pair=f"{bos} $A {eos} {eos} $B {eos}",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (bos, eos)],
     )
-    return PreTrainedTokenizerFast(
+    return transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, cls_token=bos, sep_token=eos, mask_token=MASK_TOKEN, **SPECIAL_TOKENS
     )
 
@@ -96,7 +99,7 @@ def _read(folder: str | Path) -> Any:
         raise UsageError(f"{folder}: no such folder; data.tokenizer must hold a saved tokenizer")
     refuse_code(Path(folder))
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **AS_DATA)
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(str(folder), **AS_DATA)
     except Exception as error:  # transformers raises many kinds for a folder that is no tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None
@@ -156,7 +159,9 @@ def add_sentinels(tokenizer: PreTrainedTokenizerFast) -> list[int]:
         Their ids, in their order.
     """
     names = [sentinel(number) for number in range(NUM_SENTINELS)]
-    tokenizer.add_tokens([AddedToken(name, special=True, normalized=False) for name in names], True)
+    tokenizer.add_tokens(
+        [transformers.AddedToken(name, special=True, normalized=False) for name in names], True
+    )
     vocabulary = tokenizer.get_vocab()
     return [vocabulary[name] for name in names]
 

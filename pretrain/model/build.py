@@ -1,4 +1,4 @@
-"""The model of a run, built from its configuration, and what it costs in parameters and FLOPs."""
+"""The model of a run, built from its configuration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 import ffn_variants
-from base.families import BASELINE, get_family
-from base.text.corruption import Masker, SpanCorruptor, corrupted_lengths
-from ffn_variants.models.layers import ffn_modules
+from base.families import get_family
+from base.text.corruption import Masker, SpanCorruptor
 from pretrain.config import ResolvedConfig
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.parameter_groups import learnable_weights
@@ -88,78 +87,3 @@ def _noise_spans(config: ResolvedConfig) -> tuple[float, float]:
     """The share of tokens that spans leave out, and how many a span has on average."""
     train = config.train
     return train.mlm_probability, float(train.mean_noise_span_length)  # type: ignore[arg-type]
-
-
-def cost_facts(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, Any]:
-    """Parameters and FLOPs of a run's model, and of one of its FFNs.
-
-    Args:
-        config: The run.
-        network: Its model, with or without trained weights.
-
-    Returns:
-        ``parameters`` as ``count_parameters`` has them; ``flops_per_token`` as ``count_flops`` has them for
-        rows of block_size tokens, of which a T5 reads a part in its encoder and a part in its decoder;
-        ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
-    """
-    model = config.model
-    parameters = ffn_variants.count_parameters(network)
-    num_ffns = sum(bool(ffn_modules(module)) for module in network.modules())
-    spec, options = ffn_variants.get_variant(model.ffn), model.ffn_options or {}
-    return {
-        "parameters": parameters,
-        "flops_per_token": _flops_per_token(config, network),
-        "ffn": {
-            "budget": model.ffn_budget,
-            "intermediate_size": model.intermediate_size,
-            "baseline_intermediate_size": model.paired_intermediate_size or model.intermediate_size,
-            "parameters_per_layer": parameters["ffn"] // num_ffns,
-            "active_parameters_per_layer": spec.num_active_params(
-                model.hidden_size, model.intermediate_size, **options
-            ),
-            "flops_per_token_per_layer": spec.flops_per_token(
-                model.hidden_size, model.intermediate_size, **options
-            ),
-        },
-    }
-
-
-def _flops_per_token(config: ResolvedConfig, network: PreTrainedModel) -> dict[str, int]:
-    """FLOPs of the forward pass in training, for one token of the text."""
-    length = config.data.block_size
-    if get_family(config.family).objective != "span_corruption":
-        return ffn_variants.count_flops(network, length)
-    of_encoder, of_decoder = corrupted_lengths(length, *_noise_spans(config))
-    counts = ffn_variants.count_flops(network, of_encoder, of_decoder)
-    parts = {name: round(count * of_encoder / length) for name, count in counts.items() if name != "total"}
-    return {"total": sum(parts.values()), **parts}
-
-
-def describe_costs(config: ResolvedConfig, facts: dict[str, Any]) -> list[str]:
-    """Say in two lines what the model costs, and one of its FFNs beside the baseline's; cautions follow.
-
-    Args:
-        config: The run.
-        facts: What ``cost_facts`` gave for it.
-    """
-    ffn, flops, width = facts["ffn"], facts["flops_per_token"], facts["ffn"]["baseline_intermediate_size"]
-    base, sizes = ffn_variants.get_variant(BASELINE), (config.model.hidden_size, width)
-    base_parameters, base_flops = base.num_params(*sizes), base.flops_per_token(*sizes)
-    if not get_family(config.family).has_ffn_biases:
-        base_parameters -= sum(sizes)
-    parameters = ffn["parameters_per_layer"]
-    ffn_flops = ffn["flops_per_token_per_layer"]
-    caution = ffn_variants.get_variant(config.model.ffn).caution
-    reason = "as given" if ffn["budget"] == "width" else f"{ffn['budget']} budget"
-    return [
-        f"FFN              {config.model.ffn}, intermediate_size {ffn['intermediate_size']} ({reason}): "
-        f"{parameters:,} parameters a layer ({BASELINE} at {width}: {base_parameters:,}, "
-        f"{_change(parameters, base_parameters)})",
-        f"forward FLOPs    {flops['total'] / 1e6:,.2f} M a token; FFN {ffn_flops / 1e6:,.3f} M a layer "
-        f"({BASELINE} at {width}: {base_flops / 1e6:,.3f} M, {_change(ffn_flops, base_flops)})",
-        *([f"caution          {caution}"] if caution else []),
-    ]
-
-
-def _change(value: int, base: int) -> str:
-    return f"{100 * (value / base - 1):+.1f}%"

@@ -20,8 +20,7 @@ from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.system import cpp_compiler, multiplies_bf16
 from ffn_variants.models.devices import check_device, choose_device, use_gpu
-from pretrain.config import ResolvedConfig, TrainConfig
-from pretrain.data.step_batches import cut_step
+from pretrain.config import ResolvedConfig, TrainConfig, cut_step
 
 WORTH_COMPILING = 1e11
 """FLOPs of a training on a CPU: about 10 s of a core. Compiling, or reading back what was compiled, costs 5 s

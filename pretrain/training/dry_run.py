@@ -13,15 +13,12 @@ from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.text.corruption import NUM_SENTINELS
-from ffn_variants.registry import get_variant
-from pretrain.config import OptimConfig, ResolvedConfig
+from pretrain.config import OptimConfig, ResolvedConfig, cut_step
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
-from pretrain.data.step_batches import cut_step
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
-from pretrain.model.build import build, cost_facts, describe_costs
-from pretrain.run.provenance import source_change
+from pretrain.model.costs import cost_facts, describe_costs
 from pretrain.run.run_folder import run_dir, to_yaml
 from pretrain.training.schedule import num_warmup_steps, total_steps
 from pretrain.training.stopping import describe_failure
@@ -79,20 +76,8 @@ def check_all_usable(configs: Iterable[ResolvedConfig], num_processes: int = 1) 
         check_usable(config, num_processes)
 
 
-def count_roughly(config: ResolvedConfig) -> int:
-    """Parameters of a run's model without norms and most biases, from its sizes alone."""
-    model, data = config.model, config.data
-    width, layers = model.hidden_size, model.num_hidden_layers
-    spec = get_variant(model.ffn)
-    ffn = spec.multiply_adds(width, model.intermediate_size, **spec.resolve(model.ffn_options))
-    embeddings = (data.vocab_size + model.max_position_embeddings) * width
-    if get_family(config.family).objective == "span_corruption":
-        return embeddings + layers * (12 * width * width + 2 * ffn)
-    return embeddings + layers * (4 * width * width + ffn)
-
-
 def _check_memory(config: ResolvedConfig) -> None:
-    parameters = count_roughly(config)
+    parameters = cost_facts(config, config.data.vocab_size)["parameters"]["total"]
     needed, there = parameters * BYTES_A_PARAMETER, psutil.virtual_memory().total
     if needed > FAR_BEYOND * there:
         raise UsageError(
@@ -134,7 +119,7 @@ def describe_run(config: ResolvedConfig, num_processes: int = 1) -> str:
     """
     summary = cached_summary(config)
     size, vocab_note = vocab_size(config, summary)
-    costs = cost_facts(config, build(config, size))
+    costs = planned_costs(config, size)
     counts = costs["parameters"]
     description, doubts = find(config)
     return "\n".join(
@@ -153,10 +138,20 @@ def describe_run(config: ResolvedConfig, num_processes: int = 1) -> str:
     )
 
 
+def planned_costs(config: ResolvedConfig, size: int) -> dict[str, Any]:
+    """Return what ``cost_facts`` says of the model with a vocabulary of this size."""
+    tokenizer = config.data.tokenizer and load_tokenizer(config.data.tokenizer)
+    return cost_facts(config, size, int(tokenizer.pad_token_id) if tokenizer else 0)
+
+
 def _folder(config: ResolvedConfig) -> str:
     """The folder of a run and what is there."""
     path = run_dir(config)
-    state = "finished" if RunFolder(path).has_marker else "started" if path.exists() else "new"
+    if not path.exists():
+        return f"{path} (new)"
+    from pretrain.run.provenance import source_change  # torch
+
+    state = "finished" if RunFolder(path).has_marker else "started"
     return f"{path} ({source_change(path, config.model.ffn) or describe_failure(path) or state})"
 
 

@@ -30,7 +30,8 @@ from pretrain.data import corpus
 from pretrain.data.prepare import PreparedData, prepare_data, word_frequency_loss
 from pretrain.data.step_batches import BatchSource
 from pretrain.data.text_summary import in_one_line
-from pretrain.model.build import build, build_masker, cost_facts, special_token_ids
+from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.costs import cost_facts
 from pretrain.model.objective import build_loss
 from pretrain.run import provenance
 from pretrain.run.model_card import model_card
@@ -244,9 +245,10 @@ def _pretrain(session: Session, config: ResolvedConfig) -> None:
     data, path, accelerator = session.data, session.path, session.accelerator
     main = accelerator.is_main_process
     set_seed(config.seed)  # before the model is built: the seed decides its weights
-    network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
+    token_ids = special_token_ids(data.tokenizer)
+    network = build(config, len(data.tokenizer), token_ids)
     loss = build_loss(network, config.family, config.train.compile_model is True)
-    facts = _facts(session, config) | cost_facts(config, network)
+    facts = _facts(session, config) | cost_facts(config, len(data.tokenizer), token_ids["pad_token_id"])
     score = None
     if main and config.train.eval_every and session.build_scorer is not None:
         score = session.build_scorer(config, network, data.tokenizer)

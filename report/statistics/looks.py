@@ -21,6 +21,7 @@ its place looks at every n from 3 to 10 would be wrong in 5.1% of studies, simul
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +34,7 @@ from base.errors import UsageError
 
 # A normal density is nothing beyond; 200 points between resolve looks that follow each other run by run.
 _FAR = 9.0
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(200)
+_quadrature = lru_cache(maxsize=1)(lambda: np.polynomial.legendre.leggauss(200))
 # The normal distribution's tail is zero in double precision a little farther out.
 FARTHEST = 37.0
 
@@ -73,8 +74,8 @@ def boundaries(spent: Sequence[float], information: Sequence[float]) -> np.ndarr
 
 def _points(bound: float) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights of the quadrature between the two boundaries."""
-    half = min(bound, _FAR)
-    return half * _POINTS, half * _WEIGHTS
+    half, (points, weights) = min(bound, _FAR), _quadrature()
+    return half * points, half * weights
 
 
 def _boundary(centres: np.ndarray, mass: np.ndarray, spread: float, chance: float) -> float:
@@ -102,7 +103,7 @@ FEWEST = 2
 MOST_LOOKS = 30
 # Levels between which nominal levels are interpolated, as distances of normal statistics: 1 to 1e-10.
 _LEVELS = np.linspace(0.0, 6.5, 131)
-_LOWEST = float(2 * special.ndtr(-_LEVELS[-1]))
+_LOWEST = math.erfc(_LEVELS[-1] / math.sqrt(2))  # of that distance; scipy is slow to load
 
 
 def read_plan(value: Any, where: str) -> Plan | None:

@@ -51,10 +51,11 @@ def minimum_detectable_effect(
     upper = float(2 * special.stdtrit(df, 1 - level / 2) + 3)
     if not shortfall(upper) > 0:
         return None
-    from scipy import optimize  # takes half a second
-
-    root = optimize.brentq(shortfall, 0.0, upper, xtol=1e-10)
-    return float(np.asarray(root)) * standard_error
+    low, high = 0.0, upper
+    for _ in range(60):  # by halves, as loading scipy.optimize takes longer than that
+        middle = (low + high) / 2
+        low, high = (middle, high) if shortfall(middle) < 0 else (low, middle)
+    return high * standard_error
 
 
 def runs_to_detect(

@@ -5,6 +5,7 @@ Everything runs in fresh processes, as a process of pytest has imported it all a
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,9 +99,9 @@ def test_an_unpickled_config_brings_its_models_and_nothing_else_does(folder: Pat
 # Dynamo comes with transformers.
 LIGHT = {
     "torch": "pretrain.run.code_version, slurm.launch, slurm.archive, report.command, eval.evaluate, "
-    "pretrain.train, pretrain.generate, inside.classifier.explain",
+    "pretrain.train, pretrain.generate, inside.classifier.explain, ffn_variants.list_variants",
     "torch._dynamo": "pretrain.run.provenance",
-    "triton": "ffn_variants.list_variants",
+    "scipy.optimize": "report.write",
 }
 
 
@@ -110,6 +111,20 @@ def test_what_commands_begin_with_imports_nothing_that_takes_seconds(heavy: str)
     assert (
         run_python(f"import {LIGHT[heavy]}, json, sys; print(json.dumps({heavy!r} in sys.modules))") is False
     )
+
+
+@pytest.mark.ci
+def test_an_edited_variant_is_listed_as_it_is(repository: Path, tmp_path: Path) -> None:
+    """The table that ships is of other code then."""
+    for package in ("base", "eval", "ffn_ablations", "ffn_variants", "pretrain", "report", "scores", "slurm"):
+        shutil.copytree(repository / package, tmp_path / package)
+    (tmp_path / "inside").symlink_to(repository / "inside")
+    file = tmp_path / "ffn_variants/variants/activations.py"
+    file.write_text(file.read_text().replace('"x Phi(x)"', '"x Psi(x)"'))
+    command = [sys.executable, "-m", "ffn_ablations", "list", "variants"]
+    table = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "x Psi(x)" in table
+    assert "swiglu" in table
 
 
 def test_every_public_name_is_there() -> None:

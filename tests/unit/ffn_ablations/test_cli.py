@@ -160,6 +160,9 @@ def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(repositor
         ("study run {folder}/mistaken.yaml", 2),
         ("report {table} --out {folder}", 0),
         ("study status {folder}", 0),
+        ("list variants", 0),
+        ("train tiny --dry-run", 0),
+        ("study run quickstart --dry-run --runs-dir {folder}/runs", 0),
     ],
 )
 @pytest.mark.ci

@@ -8,6 +8,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from base.records import read_json
+from base.text.corruption import corrupted_lengths
+from benchmarks import known_costs
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
@@ -19,8 +22,10 @@ from ffn_variants import (
     matching_width,
 )
 from ffn_variants.budget import TOLERANCE
+from ffn_variants.known_costs import FILE
 from ffn_variants.list_variants import TableArgs, table_rows
-from pretrain.model.build import build, cost_facts
+from pretrain.model.build import build
+from pretrain.model.costs import cost_facts
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
@@ -228,6 +233,11 @@ def test_one_width_is_one_run_however_it_was_chosen(base):
         assert run_dir(budget) == run_dir(load_config(base, ["--ffn", ffn]))
 
 
+def test_what_ships_of_the_costs_is_what_the_registry_counts():
+    """After a change: python -m benchmarks.known_costs."""
+    assert read_json(FILE) == known_costs.computed()
+
+
 def test_table_shows_the_width_of_each_variant():
     header, *rows = table_rows(TableArgs(ffn_budget="flops"))
     assert header[3:6] == ("F", "parameters", "FLOPs/token")
@@ -251,13 +261,34 @@ def test_plan_says_what_was_matched_and_how_well(repository, tmp_path):
     assert f"  {total / 1e6:.2f} M a token; FFN 1.898 M a layer (gelu at 1024: 2.097 M, -9.5%)" in plan
 
 
-def test_a_run_records_what_it_costs():
-    flags = ["--model.hidden-size", "32", "--model.intermediate-size", "100", "--data.block-size", "32"]
+SMALL = ["--model.hidden-size", "24", "--model.intermediate-size", "40", "--data.block-size", "33"]
+SMALL += ["--model.num-hidden-layers", "3", "--model.num-attention-heads", "2"]
+PADS = {"roberta": 7, "llama": 0, "gpt_neo": 0, "t5": 0}  # ids of <pad>
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.ci
+def test_costs_without_a_model_are_those_of_the_model(family):
+    flags = [*SMALL, "--family", family, *(["--model.tie-word-embeddings", "False"] * (family == "llama"))]
+    for ffn in FFN_VARIANTS:
+        config = load_config(None, [*flags, "--ffn", ffn])
+        pad = PADS[family]
+        with torch.device("meta"):
+            network = build(config, 301, {"pad_token_id": pad, "bos_token_id": 1, "eos_token_id": 2})
+        facts = cost_facts(config, 301, pad)
+        assert facts["parameters"] == count_parameters(network), ffn
+        if family != "t5":
+            assert facts["flops_per_token"] == count_flops(network, 33), ffn
+            continue
+        read = corrupted_lengths(33, config.train.mlm_probability, config.train.mean_noise_span_length)
+        parts = {name: count * read[0] / 33 for name, count in count_flops(network, *read).items()}
+        assert facts["flops_per_token"] == pytest.approx(parts, abs=2), ffn
+
+
+def test_a_run_records_what_its_ffn_costs():
+    flags = ["--model.hidden-size", "32", "--model.intermediate-size", "100"]
     config = load_config(None, [*flags, "--ffn", "fourier-kan", "--ffn-budget", "params"])
-    network = build(config, vocab_size=300)
-    record = cost_facts(config, network)
-    assert record["parameters"] == count_parameters(network)
-    assert record["flops_per_token"] == count_flops(network, 32)
+    record = cost_facts(config, vocab_size=300)
     width = matching_width("fourier-kan", None, 32, 100, "params")
     assert record["ffn"] == {
         "budget": "params",
