@@ -53,5 +53,13 @@ def _through(low: int, of_f: int, of_d: int, high: int) -> list[int]:
     return [low - LOW * (d + f) - LOW**2 * both, d, f, both]
 
 
+def as_text(content: dict[str, Any]) -> str:
+    """Write the content with a line for each row and each entry, whose change is then a line's."""
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in content["rows"])
+    costs = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in content["costs"].items())
+    code = json.dumps(content["code"])
+    return f'{{"code": {code},\n"rows": [\n{rows}\n],\n"costs": {{\n{costs}\n}}}}\n'
+
+
 if __name__ == "__main__":
-    write_text(FILE, json.dumps(computed(), indent=1, ensure_ascii=False) + "\n")
+    write_text(FILE, as_text(computed()))
