@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from base.errors import UsageError
+from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
 from report.inputs.logged_runs import SUMMARY, read_logged_runs
@@ -230,7 +231,7 @@ def _compared_and_apart(
     runs, notes = _runs_of(study), list[str]()
     if written is not None and written.run_ids is not None:
         if foreign := sorted(set(runs) - written.run_ids):
-            notes.append(f"left out, not a cell of {study.study_file.name}: {', '.join(foreign)}")
+            notes.append(f"left out, not a cell of {study.study_file.name}: {first_few(foreign, 3)}")
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
     mixed = {run_id: problem for run_id, run in runs.items() if (problem := mixed_up(run))}
     notes += [f"left out: {problem}" for problem in mixed.values()]
