@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 import lm_eval.api.task
 import lm_eval.evaluator
-import lm_eval.models.huggingface  # noqa: F401  here, since an import is no part of the job
+import lm_eval.models.huggingface  # noqa: F401  an import is no part of the job
 import numpy as np
 import pandas as pd
 import torch._inductor.config
@@ -50,6 +50,7 @@ import transformers
 from datasets import Dataset
 
 import benchmarks.pretrain as steps
+import eval.scoring.scorers  # noqa: F401
 from base.run.folder_names import RunFolder
 from benchmarks.eval import COLUMNS, SHARED, Bench
 from benchmarks.loop import without_pauses
