@@ -15,9 +15,9 @@ A case is named as in ``benchmarks.pretrain``, and does all of it by its own mea
 batches and rates; without ``@`` a variant has the precision that a run chooses by itself, and a Trainer
 float32. Each runs in a process of its own, forked after the imports, on one thread. Times are of processor,
 compilers included, which others on the machine change little; on a GPU they are the clock's. What compiles
-runs once before, since that is kept on disk. A ratio is the median over the rounds of a case's sum over the
-first one's in the same round; all else are medians. Last, lm-eval scores the first variant's model too, which
-must give this project's scores. Prints markdown.
+runs once before, since that is kept on disk (``once``: how much longer that took). A ratio is the median over
+the rounds of a case's sum over the first one's in the same round; all else are medians. Last, lm-eval scores
+the first variant's model too, which must give this project's scores. Prints markdown.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ from eval.config import EvalConfig
 from eval.data_files import list_data_files, read_rows
 from eval.evaluate import evaluate_run
 from eval.finetuning import FinetuneConfig
-from ffn_variants.kernels.compilation import compile_seconds
 from pretrain.config import ResolvedConfig
 from pretrain.data.prepare import prepare_data
 from pretrain.data.tokenizer import train_tokenizer
@@ -103,8 +102,8 @@ SMOKE = {"documents": 40, "pairs": 2, "examples": 20, "epochs": 1}
 class Ours:
     """The stages by this project. Those that score return a mean in percent."""
 
-    def __init__(self, config: ResolvedConfig, given: Path, finetuning: FinetuneConfig) -> None:
-        self.config, self.given, self.finetuning = config, given, finetuning
+    def __init__(self, config: ResolvedConfig, given: Path, tuning: FinetuneConfig) -> None:
+        self.config, self.given, self.tuning = config, given, tuning
 
     def tokens(self) -> None:
         num_rows = len(prepare_data(self.config).train.input_ids)
@@ -118,8 +117,7 @@ class Ours:
         return self._score(EvalConfig(suites=("blimp",), blimp_dir=self.given / "blimp"))
 
     def glue(self) -> float:
-        how = {"glue_dir": self.given / "glue", "finetune": self.finetuning}
-        return self._score(EvalConfig(suites=("glue",), **how))
+        return self._score(EvalConfig(suites=("glue",), glue_dir=self.given / "glue", finetune=self.tuning))
 
     def _score(self, config: EvalConfig) -> float:
         rows = evaluate_run(self.run, config, progress=False)
@@ -129,8 +127,8 @@ class Ours:
 class Stock:
     """The stages by transformers and lm-eval."""
 
-    def __init__(self, config: ResolvedConfig, given: Path, finetuning: FinetuneConfig, packs: bool) -> None:
-        self.config, self.given, self.finetuning = config, given, finetuning
+    def __init__(self, config: ResolvedConfig, given: Path, tuning: FinetuneConfig, packs: bool) -> None:
+        self.config, self.given, self.tuning = config, given, tuning
         self.make_rows = steps.packed_rows if packs else steps.padded_documents
         self.folder = Path(config.output.runs_dir)
 
@@ -139,9 +137,8 @@ class Stock:
         self.rows, self.held_out = (self.make_rows(self.config, self.tokenizer, split) for split in SPLITS)
 
     def training(self) -> None:
-        trainer: Any = steps.stock_trainer(
-            self.config, self.tokenizer, self.rows, self.folder, num_train_epochs=1
-        )
+        what = self.config, self.tokenizer, self.rows, self.folder
+        trainer: Any = steps.stock_trainer(*what, num_train_epochs=1)
         trainer.train()
         trainer.evaluate(self.held_out)
         trainer.save_model(str(self.folder))
@@ -156,7 +153,7 @@ class Stock:
 
     def _finetune(self, task: str) -> float:
         """Fine-tune as run_glue.py does; returns the task's first metric."""
-        metric, how = GLUE_TASKS[task].metrics[0], self.finetuning.resolve(task)
+        metric, how = GLUE_TASKS[task].metrics[0], self.tuning.resolve(task)
         size, pad_token_id = how.per_device_train_batch_size, self.tokenizer.pad_token_id
         train_set, held_out = (self._examples(task, split, how.max_length) for split in SPLITS)
         trainer = transformers.Trainer(
@@ -242,18 +239,20 @@ def configure(size: Size, case: str, given: Path, runs_dir: Path, flags: list[st
 
 def do(case: str, config: ResolvedConfig, given: Path, epochs: int) -> tuple[dict[str, Any], Path | None]:
     """Do all stages of a case in this process; returns a row, and the folder of this project's run."""
-    finetuning = FinetuneConfig(tasks=TASKS, select_on="validation", num_train_epochs=epochs)
+    tuning = FinetuneConfig(tasks=TASKS, select_on="validation", num_train_epochs=epochs)
     name, before_mb = steps.parse_case(case)[0], peak_mb()
-    job: Any = Ours(config, given, finetuning)
+    job: Any = Ours(config, given, tuning)
     if name in steps.TRAINERS:
-        job = Stock(config, given, finetuning, steps.TRAINERS[name])
+        job = Stock(config, given, tuning, steps.TRAINERS[name])
     times, scores = [seconds()], []
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         for stage in STAGES:
             scores.append(getattr(job, stage)())
             times.append(seconds())
-    spent = {f"{stage}, s": part for stage, part in zip(STAGES, np.diff(times), strict=True)}
-    row = {"case": case, **spent, "sum, s": times[-1] - times[0], "compiling, s": compile_seconds()}
+    spent = {
+        f"{stage}, s": part for stage, part in zip(STAGES, np.diff(times).round(2).tolist(), strict=True)
+    }
+    row = {"case": case, **spent, "sum, s": times[-1] - times[0]}
     row |= {"peak, MB": peak_mb() - before_mb, "blimp": scores[2], "glue": scores[3]}
     return row, getattr(job, "run", None)
 
@@ -287,21 +286,21 @@ def measure(args: argparse.Namespace, counts: dict[str, int], flags: list[str]) 
             for case in args.cases:
                 if number == 0 and case.partition("@")[0] in steps.TRAINERS and "compiled" not in case:
                     continue
-                print(f"round {number}/{args.rounds}: {case}", file=sys.stderr, flush=True)
                 config = configure(size, case, given, Path(folder, f"{case}-{number}"), flags)
                 row, run = in_a_process(do, case, config, given, counts["epochs"])
                 rows.append({"round": number, **row})
+                print(f"round {number}/{args.rounds}: {row}", file=sys.stderr, flush=True)
                 runs += [run] if run else []
         same = in_a_process(compare_scores, runs[0], given) if runs else ""
     return pd.DataFrame(rows), same
 
 
 def print_table(rows: pd.DataFrame, first: str) -> None:
-    """Print medians over the rounds, and of the ratios."""
-    counted = rows[rows["round"] > 0]
-    sums = counted.pivot(index="round", columns="case", values="sum, s")
-    table = counted.drop(columns="round").groupby("case", sort=False).median()
-    table.insert(5, f"x {first}", sums.div(sums[first], axis=0).median())
+    """Print medians over the rounds, and of the ratios; ``once`` is what the first run took more."""
+    sums = rows.pivot(index="round", columns="case", values="sum, s")
+    table = rows[rows["round"] > 0].drop(columns="round").groupby("case", sort=False).median()
+    table.insert(5, f"x {first}", sums.loc[1:].div(sums.loc[1:, first], axis=0).median())
+    table.insert(6, "once, s", (sums.reindex([0]).iloc[0] - table["sum, s"]).fillna(0))
     print(f"| case | {' | '.join(table.columns)} |\n| --- |{' --: |' * table.shape[1]}")
     for case, values in table.iterrows():
         print(f"| {case} | {' | '.join(f'{value:,.2f}' for value in values)} |")
@@ -329,11 +328,10 @@ def main() -> None:
     rows, same = measure(args, counts, flags)
     device = device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "transformers", "lm_eval")]
-    told = [f"{count:,} {name}" for name, count in counts.items()]
+    told = ", ".join([args.size, *(f"{count:,} {name}" for name, count in counts.items())])
     print(f"`python -m benchmarks.whole_job {shlex.join(sys.argv[1:])}`  ")
     print(f"{datetime.date.today():%d %B %Y}, {device}, {platform.machine()}, {', '.join(versions)}  ")
-    print(f"{args.size}, {', '.join(told)}; {args.rounds} rounds at a load of {os.getloadavg()[1]:.1f}  ")
-    print(f"{same}\n")
+    print(f"{told}; {args.rounds} rounds at a load of {os.getloadavg()[1]:.1f}  \n{same}\n")
     print_table(rows, args.cases[0])
 
 
