@@ -284,7 +284,8 @@ def measure(args: argparse.Namespace, counts: dict[str, int], flags: list[str]) 
         give(size, counts, given)
         for number in range(args.smoke, args.rounds + 1):
             for case in args.cases:
-                if number == 0 and case.partition("@")[0] in steps.TRAINERS and "compiled" not in case:
+                is_stock = case.partition("@")[0] in steps.TRAINERS
+                if number == 0 and (is_stock or "@" in case) and "compiled" not in case:
                     continue
                 config = configure(size, case, given, Path(folder, f"{case}-{number}"), flags)
                 row, run = in_a_process(do, case, config, given, counts["epochs"])
