@@ -199,10 +199,8 @@ def compare_scores(run: Path, given: Path) -> str:
     ours = items[["score_good", "score_bad"]].to_numpy()
     theirs = lm_eval_scores(RunFolder(run).model_dir, given)
     apart = np.abs(ours - theirs).max()
-    differ = ((ours[:, 0] > ours[:, 1]) != (theirs[:, 0] > theirs[:, 1])).sum()
-    return (
-        f"one model, {len(ours):,} pairs, by both: {apart:.1e} nats apart at most, other decisions: {differ}"
-    )
+    n = ((ours[:, 0] > ours[:, 1]) != (theirs[:, 0] > theirs[:, 1])).sum()
+    return f"one model, {len(ours):,} pairs, by both: {apart:.1e} nats apart at most, other decisions: {n}"
 
 
 def give(size: Size, counts: dict[str, int], folder: Path) -> None:
