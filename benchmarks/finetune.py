@@ -35,9 +35,7 @@ import transformers
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    GPTNeoConfig,
     PreTrainedModel,
-    RobertaConfig,
     get_linear_schedule_with_warmup,
 )
 
@@ -52,6 +50,7 @@ from eval.finetuning import FinetuneConfig
 from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
+from tests.stock_models import stock_class, stock_config
 
 LENGTH, BATCH_SIZE = 128, 64
 
@@ -76,11 +75,7 @@ def both_models(path: Path, tokenizer: Any) -> list[PreTrainedModel]:
     config = load_config(path, [])
     sizes = build(config, len(tokenizer), special_token_ids(tokenizer)).config
     ours = AutoModelForSequenceClassification.from_config(sizes)
-    stock = sizes.to_dict()
-    for key in ("model_type", "ffn", "ffn_options", "paired_intermediate_size", "architectures"):
-        stock.pop(key, None)
-    kind = GPTNeoConfig if config.family == "gpt_neo" else RobertaConfig
-    plain = AutoModelForSequenceClassification.from_config(kind(**stock))
+    plain = stock_class(type(ours))(stock_config(ours.config))
     plain.load_state_dict(ours.state_dict())
     return [plain, ours]
 

@@ -12,7 +12,8 @@ ends in ``@`` and words joined by +: ``no`` or ``bf16`` for its precision, ``com
 model by torch.compile: ``trainer-packed@bf16+compiled`` or ``gelu@no``. Each round does a few updates of
 every case, one case after the other, so that whatever else the machine does falls on all of them. A ratio is
 the median over the rounds of a case's real tokens per second (padding is not counted) over the first one's in
-the same round. All other flags are those of train.py. Prints markdown.
+the same round. Memory is the peak of an update above weights and what the optimizer keeps. All other flags
+are those of train.py. Prints markdown.
 """
 
 from __future__ import annotations
@@ -27,25 +28,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from accelerate.utils import set_seed
 from datasets import Dataset
-from transformers import (
-    DataCollatorForLanguageModeling,
-    GPTNeoConfig,
-    GPTNeoForCausalLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import DataCollatorForLanguageModeling, Trainer, TrainerCallback, TrainingArguments
 
+from base.text.corruption import SpanCorruptor
+from benchmarks.ffn import peak_mb
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
@@ -64,6 +59,7 @@ from pretrain.training.device import (
     with_train,
 )
 from pretrain.training.loop import Loop
+from tests.stock_models import stock_class, stock_config
 
 TRAINERS = {"trainer": False, "trainer-packed": True}
 """Whether each packs."""
@@ -120,51 +116,43 @@ class Turnstile(TrainerCallback):
         self.done.release()
 
 
-class CountingCollator(DataCollatorForLanguageModeling):
-    """The usual collator, which also counts the tokens that are no padding, in the order of the batches."""
+class CountingCollator:
+    """The usual collator, which also counts the tokens that are no padding, in the order of the batches.
 
-    tokens: list[int]
+    Of an encoder-decoder, for which transformers has none, each row is corrupted as one document.
+    """
 
-    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
-        batch = super().__call__(features, return_tensors)
-        self.tokens.append(int(batch["attention_mask"].sum()))
-        return batch
+    def __init__(self, config: ResolvedConfig, tokenizer: Any) -> None:
+        self.tokens: list[int] = []
+        self.masker, share = build_masker(config, tokenizer), config.train.mlm_probability
+        self.usual = DataCollatorForLanguageModeling(
+            tokenizer, mlm=self.masker is not None, mlm_probability=share
+        )
+        self.rng = np.random.default_rng(config.seed)
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        mask = np.array([row["attention_mask"] for row in rows])
+        self.tokens.append(int(mask.sum()))
+        if not isinstance(self.masker, SpanCorruptor):
+            return dict(self.usual(rows))
+        ids = np.array([row["input_ids"] for row in rows])
+        made = self.masker(ids, mask * np.arange(ids.shape[1]), self.rng)
+        read, targets = torch.from_numpy(made["input_ids"]), torch.from_numpy(made["targets"])
+        is_text = torch.from_numpy(made["document_ids"] > 0).long()
+        return {"input_ids": read, "attention_mask": is_text, "labels": targets}
 
 
 class TrainerCase:
     """Updates of transformers.Trainer on the stock model, with documents padded to block_size, or packed."""
 
     def __init__(self, config: ResolvedConfig, data: PreparedData, path: Path, is_packed: bool):
-        set_seed(config.seed)
-        network = stock_model(config, data)
-        self.parameters = sum(parameter.numel() for parameter in network.parameters())
-        self.collator = CountingCollator(data.tokenizer, mlm=config.family == "roberta")
-        self.collator.tokens = []
+        rows = (packed_rows if is_packed else padded_documents)(config, data.tokenizer)
         self.turnstile = Turnstile()
-        share, rows = cut_step(config.train, num_processes=1, on_gpu=torch.cuda.is_available())
-        self.batches_per_update = -(-share // rows)
+        trainer = stock_trainer(config, data.tokenizer, rows, path, [self.turnstile], num_train_epochs=100)
+        self.parameters = trainer.model.num_parameters()  # type: ignore[missing-attribute]
+        self.collator: Any = trainer.data_collator
+        self.batches_per_update = trainer.args.gradient_accumulation_steps
         self.used = 0
-        arguments = TrainingArguments(
-            output_dir=str(path),
-            per_device_train_batch_size=rows,
-            gradient_accumulation_steps=self.batches_per_update,
-            learning_rate=config.optim.learning_rate,
-            num_train_epochs=100,
-            bf16=config.train.mixed_precision == "bf16",
-            torch_compile=config.train.compile_model is True,
-            use_cpu=not torch.cuda.is_available(),
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            logging_strategy="no",
-        )
-        trainer = Trainer(
-            model=network,
-            args=arguments,
-            train_dataset=(packed_rows if is_packed else padded_documents)(config, data),
-            data_collator=self.collator,
-            callbacks=[self.turnstile],
-        )
         threading.Thread(target=trainer.train, daemon=True).start()
 
     def update(self, count: int) -> int:
@@ -179,35 +167,72 @@ class TrainerCase:
         return tokens
 
 
-def stock_model(config: ResolvedConfig, data: PreparedData) -> transformers.PreTrainedModel:
-    """The model of the configuration as transformers ships it."""
-    sizes = build(config, len(data.tokenizer), special_token_ids(data.tokenizer)).config.to_dict()
-    for ours in ("model_type", "ffn", "ffn_options", "paired_intermediate_size", "architectures"):
-        sizes.pop(ours, None)
-    if config.family == "gpt_neo":
-        return GPTNeoForCausalLM(GPTNeoConfig(**sizes))
-    return RobertaForMaskedLM(RobertaConfig(**sizes))
+def stock_trainer(
+    config: ResolvedConfig,
+    tokenizer: Any,
+    rows: Dataset,
+    path: Path,
+    callbacks: Sequence[TrainerCallback] = (),
+    **arguments: Any,
+) -> Trainer:
+    """Make a Trainer of transformers for the stock model on rows of token ids."""
+    set_seed(config.seed)
+    share, size = cut_step(config.train, num_processes=1, on_gpu=torch.cuda.is_available())
+    network = build(config, len(tokenizer), special_token_ids(tokenizer))
+    return Trainer(
+        model=stock_class(type(network))(stock_config(network.config)),
+        args=quiet_arguments(
+            path,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=-(-share // size),
+            learning_rate=config.optim.learning_rate,
+            bf16=config.train.mixed_precision == "bf16",
+            torch_compile=config.train.compile_model is True,
+            **arguments,
+        ),
+        train_dataset=rows,
+        data_collator=CountingCollator(config, tokenizer),
+        callbacks=list(callbacks),
+    )
 
 
-def first_documents(config: ResolvedConfig, limit: int = 4000) -> list[str]:
-    """The first documents of the corpus."""
-    texts: Iterator[str] = iter(corpus.documents(config.data, "train"))
-    return list(itertools.islice(texts, limit))
+def quiet_arguments(path: Path, **arguments: Any) -> TrainingArguments:
+    """Arguments of a Trainer that neither prints nor saves on its way."""
+    return TrainingArguments(
+        output_dir=str(path),
+        use_cpu=not torch.cuda.is_available(),
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        logging_strategy="no",
+        **arguments,
+    )
 
 
-def packed_rows(config: ResolvedConfig, data: PreparedData) -> Dataset:
+def first_documents(config: ResolvedConfig, split: corpus.Split) -> list[str]:
+    """The first 4,000 documents of the corpus."""
+    texts: Iterator[str] = iter(corpus.documents(config.data, split))
+    return list(itertools.islice(texts, 4000))
+
+
+def packed_rows(config: ResolvedConfig, tokenizer: Any, split: corpus.Split = "train") -> Dataset:
     """The first documents of the corpus, one behind the other, cut into rows of block_size."""
-    encoded, size = data.tokenizer(first_documents(config))["input_ids"], config.data.block_size
+    encoded, size = tokenizer(first_documents(config, split))["input_ids"], config.data.block_size
     tokens = list(itertools.chain.from_iterable(encoded))
     rows = [tokens[start : start + size] for start in range(0, len(tokens) - size + 1, size)]
     return Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * size] * len(rows)})
 
 
-def padded_documents(config: ResolvedConfig, data: PreparedData) -> Dataset:
+def padded_documents(config: ResolvedConfig, tokenizer: Any, split: corpus.Split = "train") -> Dataset:
     """The first documents of the corpus, each cut or padded to block_size."""
-    chosen = first_documents(config)
-    encoded = data.tokenizer(chosen, truncation=True, padding="max_length", max_length=config.data.block_size)
+    chosen = first_documents(config, split)
+    encoded = tokenizer(chosen, truncation=True, padding="max_length", max_length=config.data.block_size)
     return Dataset.from_dict({"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]})
+
+
+def least_peak_mb(case: OurCase | TrainerCase, device: torch.device) -> float:
+    """The least of three: now and then the allocator asks for more than an update needs."""
+    return min(peak_mb(lambda: case.update(1), device) for _ in range(3))
 
 
 def parse_case(text: str) -> tuple[str, dict[str, Any]]:
@@ -237,6 +262,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--updates", type=int, default=1, help="of every case in a round")
     args, flags = parser.parse_known_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cases: dict[str, OurCase | TrainerCase] = {}
     rates: dict[str, list[float]] = {text: [] for text in args.cases}
     with tempfile.TemporaryDirectory() as folder:
@@ -255,8 +281,9 @@ def main() -> None:
                 tokens = case.update(args.updates)
                 if number > 1:  # the first two compile
                     rates[text].append(tokens / (time.perf_counter() - start))
+        memory = {text: least_peak_mb(case, device) for text, case in cases.items()}
         print(file=sys.stderr)
-    first, device = args.cases[0], torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    first = args.cases[0]
     print(f"`python -m benchmarks.pretrain {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(device)}, "
@@ -264,10 +291,12 @@ def main() -> None:
         f"{args.rounds} rounds of {args.updates} updates, "
         f"{compile_seconds():.0f} s of compiling before\n"
     )
-    print(f"| case | parameters | real tokens/s | x {first} |\n| --- | --: | --: | --: |")
+    print(f"| case | parameters | real tokens/s | x {first} | peak of an update, MB |")
+    print("| --- | --: | --: | --: | --: |")
     for text, case in cases.items():
         ratio = statistics.median(a / b for a, b in zip(rates[text], rates[first], strict=True))
-        print(f"| {text} | {case.parameters:,} | {statistics.median(rates[text]):,.0f} | {ratio:.2f} |")
+        rate = statistics.median(rates[text])
+        print(f"| {text} | {case.parameters:,} | {rate:,.0f} | {ratio:.2f} | {memory[text]:,.0f} |")
 
 
 if __name__ == "__main__":
