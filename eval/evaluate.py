@@ -1,8 +1,8 @@
-"""Runs and suites: finds what is not scored yet, measures it, writes rows and items after every task.
+"""Runs and suites: finds what is not scored yet, measures it, writes rows and items.
 
 A run is scored by one process, this one or, where there are several runs, another of one thread: the matrices
-of a model of 10M parameters are too small to share. A task is recorded when it is done, whole or not at all,
-so that a kill at any moment loses the task that was under way.
+of a model of 10M parameters are too small to share. Tasks are recorded every few seconds, each whole or not
+at all, so that a kill at any moment loses the task that was under way and those of the seconds before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from eval.zero_shot.text_task import TaskResult
 from pretrain.run.run_folder import sole_writer
 from scores.items import cut_inputs, describe_cut
 from scores.run_scores import decimals
-from scores.store import ResultStore, write_baselines
+from scores.store import Measured, ResultStore, write_baselines
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -45,6 +45,8 @@ MEASURING = ("eval.classification.score_task", "eval.scoring.scorers", "ffn_vari
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0
+RECORD_EVERY_S = 5.0
+"""Recording takes a twentieth of a second, which is as long as many tasks take."""
 OUT_OF_MEMORY = (
     "memory runs out on the device; lower --workers, --finetune.per-device-train-batch-size or "
     "--finetune.max-length, or score on a CPU with --device cpu"
@@ -262,8 +264,9 @@ def _check_lengths(run_dir: Path, missing: Sequence[Work]) -> None:
 def _measure(
     run_dir: Path, run: RunIdentity, store: ResultStore, missing: Sequence[Work], progress: RunProgress
 ) -> list[Failure]:
-    """Measure units one after the other and record each; an error is recorded and the next one follows."""
+    """Measure units one after the other and record them; an error is recorded and the next one follows."""
     failures, printed = list[Failure](), set[str]()
+    waiting, recorded_s = list[Measured](), time.perf_counter()
     for note in (*store.notes, *([] if missing else ["everything asked for is scored already"])):
         progress.say(f"{run.run_id}: {note}")
     for work in missing:
@@ -283,7 +286,10 @@ def _measure(
             if result.guess:
                 write_baselines(run_dir, {work.benchmark: {task: result.guess}})
             rows = _rows(run, work.benchmark, task, result)
-            store.record(work.benchmark, task, work.protocols[task], rows, result.items)
+            waiting.append(Measured(work.benchmark, task, work.protocols[task], rows, result.items))
+        if waiting and (work is missing[-1] or time.perf_counter() - recorded_s > RECORD_EVERY_S):
+            store.record(*waiting)
+            waiting, recorded_s = [], time.perf_counter()
         for note in sorted(_cut_notes(work, results) - printed):
             progress.say(f"note: {note}")
             printed.add(note)

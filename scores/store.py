@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -107,6 +107,16 @@ def _is_of(run: RunFolder, run_id: str) -> bool:
     return run_id == run.run_id or match is None or not hashes or match["hash"] in hashes
 
 
+class Measured(NamedTuple):
+    """A task's results, and everything that they depend on besides the weights."""
+
+    benchmark: str
+    task: str
+    protocol: dict[str, Any]
+    rows: pd.DataFrame
+    items: pd.DataFrame
+
+
 class ResultStore(Scores):
     """Reads and writes one run's results; only whoever alone writes into the run may have one.
 
@@ -146,22 +156,26 @@ class ResultStore(Scores):
             self._write({name: x for name, x in self._tasks.items() if _benchmark(name) != benchmark})
             path.unlink(missing_ok=True)
 
-    def record(
-        self, benchmark: str, task: str, protocol: dict, rows: pd.DataFrame, items: pd.DataFrame
-    ) -> None:
-        """Add one task's results, in place of what was there for that task, or for that task and head."""
-        run, head, entry = self._run, protocol.get("head", NO_HEAD), _entry(benchmark, task, protocol)
-        items = items.assign(protocol=protocol_label(protocol), **({"head": head} if head else {}))
-        items = _merged(run.items_file(benchmark), items, task, head)
-        # One run, one id: older rows of a named run have the id that it would have without its name.
-        before = self.rows.assign(run_id=rows["run_id"].iloc[0]) if len(rows) else self.rows
-        after = replace_task(before, benchmark, task, rows, head)
-        others = {name: x for name, x in self._tasks.items() if name != entry}
+    def record(self, *results: Measured) -> None:
+        """Add results, each in place of what was there for its task, or for its task and head."""
+        after, files = self.rows, dict[Path, pd.DataFrame]()
+        for benchmark, task, protocol, rows, items in results:
+            head, file = protocol.get("head", NO_HEAD), self._run.items_file(benchmark)
+            items = items.assign(protocol=protocol_label(protocol), **({"head": head} if head else {}))
+            if file not in files and file.is_file():
+                files[file] = read_table(file).to_pandas()
+            files[file] = _merged(files[file], items, task, head) if file in files else items
+            # One run, one id: older rows of a named run have the id that it would have without its name.
+            after = after.assign(run_id=rows["run_id"].iloc[0]) if len(rows) else after
+            after = replace_task(after, benchmark, task, rows, head)
+        done = {_entry(each.benchmark, each.task, each.protocol): each.protocol for each in results}
+        others = {name: x for name, x in self._tasks.items() if name not in done}
         self._write(others)
-        write_table(items, run.items_file(benchmark))
-        write_rows(after, run.rows_file)
+        for file, table in files.items():
+            write_table(table, file)
+        write_rows(after, self._run.rows_file)
         self.rows = after
-        self._write({**others, entry: protocol})
+        self._write({**others, **done})
 
     @property
     def _tasks(self) -> dict[str, dict[str, Any]]:
@@ -187,11 +201,8 @@ def _put_away(run: RunFolder) -> str:
     )
 
 
-def _merged(path: Path, items: pd.DataFrame, task: str, head: str) -> pd.DataFrame:
-    """Put a task's items in place of those that a file has of it."""
-    if not path.is_file():
-        return items
-    before = read_table(path).to_pandas()
+def _merged(before: pd.DataFrame, items: pd.DataFrame, task: str, head: str) -> pd.DataFrame:
+    """Put a task's items in place of those that are there of it."""
     same = before["task"] == task
     if "head" in before:  # else they are from before there were heads, as those whose head is null
         same &= before["head"].isin([head, NO_HEAD]) | before["head"].isna()

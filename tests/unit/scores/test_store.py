@@ -19,7 +19,7 @@ from report.inputs.sources import read_source
 from report.request import Request
 from scores.items import GRADES, cut_input_notes, cut_inputs, graded_rows
 from scores.rows import ROW_COLUMNS, check_rows, read_rows, unmark
-from scores.store import ResultStore, Scores, read_scores
+from scores.store import Measured, ResultStore, Scores, read_scores
 from scores.suites import SUITES
 from tests.cases import spoil
 
@@ -31,7 +31,8 @@ def record(store: ResultStore, task: str, protocol: dict, benchmark: str = "glue
     row = {"run_id": "gpt_neo/gelu/seed1-abc", "family": "gpt_neo", "variant": "=gelu", "seed": 1}
     scored = {"benchmark": benchmark, "task": task, "group": "GLUE", "metric": "accuracy", "score": score}
     items = pd.DataFrame({"task": task, "idx": ["0", "1"], "label": [0, 1], "prediction": [1, 1]})
-    store.record(benchmark, task, protocol, check_rows(pd.DataFrame([row | scored | {"n_items": 2}])), items)
+    rows = check_rows(pd.DataFrame([row | scored | {"n_items": 2}]))
+    store.record(Measured(benchmark, task, protocol, rows, items))
 
 
 def scored(run_dir: Path) -> Path:
@@ -179,7 +180,8 @@ def record_items(
     (graded_study / run_id / "eval").mkdir(parents=True, exist_ok=True)
     store = ResultStore(graded_study / run_id, "weights")
     rows = pd.DataFrame([row], columns=list(ROW_COLUMNS))
-    store.record(benchmark, task, {"name": protocol}, rows, items.assign(suite=benchmark, task=task))
+    items = items.assign(suite=benchmark, task=task)
+    store.record(Measured(benchmark, task, {"name": protocol}, rows, items))
     return RunFolder(graded_study / run_id).items_file(benchmark)
 
 

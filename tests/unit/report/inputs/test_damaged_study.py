@@ -13,7 +13,7 @@ from base.run.folder_names import RunFolder
 from base.run.manifest import read_completion, write_completion
 from report.inputs.sources import Source, read_source
 from scores.rows import ROW_COLUMNS
-from scores.store import ResultStore, write_baselines
+from scores.store import Measured, ResultStore, write_baselines
 from tests.cases import diagonal_is_fast, spoil
 from tests.unit.report.studies import write_plan, write_run
 from tests.unit.report.tuned_study import BEST, tune, write_study
@@ -44,7 +44,7 @@ def write_scored_run(folder: Path, run_id: str, place: int) -> None:
         score = 100 * items.correct.mean()
         row = (run_id, family, variant, int(name[4]), "blimp", task, "g", "accuracy", score, 20, "", True)
         rows = pd.DataFrame([row], columns=list(ROW_COLUMNS))
-        store.record("blimp", task, {"version": 1}, rows, items)
+        store.record(Measured("blimp", task, {"version": 1}, rows, items))
     write_baselines(run.path, {"blimp": {"anaphor": {"accuracy": 50.0}}})
 
 
