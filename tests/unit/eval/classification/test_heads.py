@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -152,6 +153,9 @@ LAYERS = {
     "linear": lambda: nn.Linear(HIDDEN, LABELS),
     "mlp": lambda: mlp(128),
     "mlp match=cheby-kan": lambda: mlp(16),
+    "mlp activation=none width=9": lambda: nn.Sequential(
+        nn.Linear(HIDDEN, 9), nn.Identity(), nn.Linear(9, LABELS)
+    ),
     "fourier-kan grid_size=10 init_scale=0.3": lambda: FourierKANLinear(HIDDEN, LABELS, 10, bias=False),
     "kan grid_size=3 spline_order=2": lambda: KANLinear(HIDDEN, LABELS, 3, 2),
     "cheby-kan degree=7": lambda: ChebyKANLinear(HIDDEN, LABELS, 7),
@@ -174,6 +178,23 @@ def test_logits_are_those_of_the_layers(text):
     layers.load_state_dict(head.layers.state_dict())
     x = 1.5 * torch.randn(50, HIDDEN)
     assert torch.equal(head(x).logits, layers(x))
+
+
+@pytest.mark.parametrize("text", ["fourier-kan grid_size=3 bias=1", "mlp width=9 activation=none"])
+def test_the_heads_of_fr_kans_notebooks_are_their_formulas_in_float64(text):
+    head = make_head(text).double()
+    for parameter in head.parameters():  # biases too
+        parameter.data += 0.1 * torch.randn(parameter.shape)
+    x = np.random.default_rng(0).normal(size=(7, HIDDEN))
+    first, second, *others = (parameter.detach().numpy() for parameter in head.parameters())
+    if text.startswith("fourier"):
+        k = np.arange(1, 4)
+        waves = np.stack([np.cos(k * x[..., None]), np.sin(k * x[..., None])])
+        wanted = np.einsum("snik,scik->nc", waves, first) + second
+        assert head.layers.bias.shape == (LABELS,)
+    else:
+        wanted = x @ (others[0] @ first).T + others[0] @ second + others[1]
+    np.testing.assert_allclose(head(torch.from_numpy(x)).logits.detach(), wanted, rtol=1e-12)
 
 
 # What a user may type.
