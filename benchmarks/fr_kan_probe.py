@@ -22,9 +22,9 @@ function explains, as it can express no more. Tasks:
 
 No sentence is on both sides, but parts of sentences are, and heads gain by that unequally: ``--apart`` tests
 only on sentences that share no three words in a row with a training sentence. Prints a markdown table for
-each number of training sentences: the accuracy of `linear`, and the others' differences to it under the same
-recipe, in points, with 95% Student intervals over the seeds' paired differences, one by one. Seeds draw from
-one pool, so that intervals are a little narrow.
+each number of training sentences: the accuracy of the first head, and the others' differences to it under the
+same recipe, in points, with 95% Student intervals over the seeds' paired differences, one by one. Seeds draw
+from one pool, so that intervals are a little narrow.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ from eval.finetuning import PRESETS
 from scores.head_descriptions import check_head, parse_head
 
 HEADS = (
-    "linear",
-    "mlp activation=none match=fourier-kan",
-    "mlp match=fourier-kan",
+    "linear init=uniform",
+    "mlp activation=none match=fourier-kan init=uniform",
+    "mlp match=fourier-kan init=uniform",
     "fourier-kan bias=1",
     "fourier-kan bias=1 init_scale=0.1",
 )

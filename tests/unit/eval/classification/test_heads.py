@@ -197,6 +197,17 @@ def test_the_heads_of_fr_kans_notebooks_are_their_formulas_in_float64(text):
     np.testing.assert_allclose(head(torch.from_numpy(x)).logits.detach(), wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("text", "inputs"), [("linear init=uniform", [400]), ("mlp init=uniform", [400, 128])]
+)
+def test_layers_start_as_torchs_own_where_asked_for(text, inputs):
+    linears = [module for module in make_head(text, 400, 300).modules() if isinstance(module, nn.Linear)]
+    for layer, size in zip(linears, inputs, strict=True):
+        for parameter in map(torch.Tensor.detach, layer.parameters()):
+            assert parameter.abs().max() < size**-0.5 < 1.1 * parameter.abs().max()
+            assert parameter.std() == pytest.approx((3 * size) ** -0.5, rel=0.15)
+
+
 # What a user may type.
 
 
