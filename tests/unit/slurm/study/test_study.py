@@ -178,6 +178,24 @@ def test_backbones_are_called_after_their_names_without_revisions_or_after_their
     assert study.cells[0].backbone.locate() == "hub, to be downloaded"
 
 
+def test_a_backbone_may_have_tasks_and_a_pooling_of_its_own(load) -> None:
+    whole, narrow = ("sst5", "trec-50"), {"model": HUB[0], "classify": ["sst5"], "pooling": "last"}
+    evaluation = PUBLISHED["evaluation"] | {"suites": [], "classify": whole}
+    study = load(**PUBLISHED | {"backbones": [HUB[0], narrow], "seeds": [1], "evaluation": evaluation})
+    asked = [
+        (cell.evaluation.classify, cell.evaluation.finetune.resolve("x").pooling) for cell in study.cells
+    ]
+    assert asked == [(whole, "auto"), (("sst5",), "last")]
+    assert study.config.models == ("bert-base-uncased", "bert-base-uncased-last")
+    assert study.cells[0].run_id.split("/")[2] != study.cells[1].run_id.split("/")[2]
+    for changes, message in (
+        ({"classify": ["imdb"]}, "scored on imdb"),
+        ({"pooling": None}, "two backbones"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            load(**PUBLISHED | {"backbones": [HUB[0], narrow | changes], "evaluation": evaluation})
+
+
 THESIS = CONFIGS / "studies" / "thesis.yaml"
 # Its Table 2 prints 9.0M, 11.0M for a KAN, and 2,048 more for an activation with learned parameters.
 PARAMETERS = {
