@@ -237,22 +237,18 @@ def test_other_backbones_are_read_as_they_were_trained(config, own, error):
     "config", [SMALL_BERT, SMALL_BART, SMALL_XLNET], ids=lambda config: config.model_type
 )
 def test_position_0_is_that_of_automodels_output_as_its_tokenizer_pads(config, error):
-    torch.manual_seed(0)
     config.vocab_size, config.pad_token_id = 50, 0
-    model, data, start = AutoModel.from_config(config).eval(), examples([4, 30, 9]), 0
+    torch.manual_seed(0)
+    model, data = AutoModel.from_config(config).eval(), examples([4, 30, 9])
     is_left = config.model_type == "xlnet"
     ids = torch.zeros(3, LEFT_PADDED if is_left else 30, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, size in enumerate(data.lengths):
-        place = slice(ids.shape[1] - size, None) if is_left else slice(size)
-        ids[row, place] = torch.tensor(data.tokens[start : start + size])
-        mask[row, place], start = 1, start + size
+    for row, text in zip(ids, np.split(data.tokens, np.cumsum(data.lengths)[:-1]), strict=True):
+        row[slice(-len(text), None) if is_left else slice(len(text))] = torch.from_numpy(text)
     with torch.no_grad():
-        wanted = model(input_ids=ids, attention_mask=mask)[0][:, 0]
-        whole, alone = (make_encoder(model, pooling) for pooling in ("position-0", "first"))
-        assert error(whole.pooled(data, "position-0"), wanted) < 1e-5
-        is_first = error(alone.pooled(data, "first"), wanted) < 1e-5
-    assert is_first == (config.model_type == "bert")
+        wanted = model(input_ids=ids, attention_mask=(ids != 0).long())[0][:, 0]
+        found, first = (make_encoder(model, x).pooled(data, x) for x in ("position-0", "first"))
+    assert error(found, wanted) < 1e-5
+    assert (error(first, wanted) < 1e-5) == (config.model_type == "bert")
 
 
 def segmented(data: Encoded, counts: list[int]) -> Segmented:

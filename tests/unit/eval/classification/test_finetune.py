@@ -600,13 +600,6 @@ def test_a_rate_that_diverges_is_not_chosen_and_several_are_told(model, task):
         evaluate_tasks(model, [find_task(task, asked)], asked)
 
 
-def test_rates_are_recorded_where_there_are_some():
-    head = parse_head("linear")
-    tuned = FinetuneConfig(head=("linear",), head_learning_rates=RATES).resolve("rte", head).record()
-    assert tuned["head_learning_rates"] == list(RATES)
-    assert "head_learning_rates" not in FinetuneConfig(head=("linear",)).resolve("rte", head).record()
-
-
 def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
     empty = dict.fromkeys(("eval_steps", "warmup_ratio", "min_lr_rate", "threshold")) | {"init_scales": []}
     assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
