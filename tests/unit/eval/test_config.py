@@ -10,7 +10,6 @@ from base.command_line import parse_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
-from eval.classification.schema import benchmarks_asked_for
 from eval.command import study_config
 from eval.config import EvalConfig
 from eval.evaluate import Failure, failure_lines
@@ -26,17 +25,6 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     assert (config.glue_dir, config.finetune.tasks) == (tmp_path, ("rte",))
     assert config.finetune.learning_rate == 3e-4
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
-
-
-@pytest.mark.parametrize(
-    ("asked", "benchmarks"),
-    [
-        ({"suites": ("blimp", "wug", "blimp"), "tasks": ("arc_easy",)}, ("blimp", "wug", "lm-eval-arc_easy")),
-        ({"suites": ("glue",), "classify": ("rte", "ag-news", "imdb")}, ("glue", "classification")),
-    ],
-)
-def test_benchmarks_are_the_suites_and_those_of_the_tasks(asked, benchmarks):
-    assert benchmarks_asked_for(EvalConfig(**asked)) == benchmarks
 
 
 # Presets of fine-tuning: what each of them says, and that what is given explicitly wins.

@@ -317,10 +317,6 @@ def test_the_list_of_tasks_takes_files_too(write, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["tasks", "rtee"])
     with pytest.raises(UsageError, match="did you mean 'rte'"):
         list_tasks()
-    monkeypatch.setattr("sys.argv", ["tasks", "--help"])
-    with pytest.raises(SystemExit):
-        list_tasks()
-    assert "docs/evaluation.md" in capsys.readouterr().out
 
 
 def test_a_folder_stands_in_for_the_hub(tmp_path):
