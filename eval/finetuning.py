@@ -67,7 +67,7 @@ GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
 GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]
 PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan", "fr-kan-held-out", "swipe"]
 Schedule = Literal["linear", "cosine", "constant"]
-SelectOn = Literal["held-out", "validation", "nothing"]
+ChosenOn = Literal["held-out", "validation", "nothing"]
 Pooling = Literal["auto", "first", "last", "mean", "position-0"]
 _EXAMPLES = {
     "head": 'such as --head linear "fourier-kan grid_size=10"',
@@ -114,7 +114,7 @@ class Finetuning(Section):
     metric_for_best_model: Metric = "accuracy"
     loss_breaks_ties: bool = True
     """Whether the lower loss wins among equal scores, which small sets have many of; else the first."""
-    select_on: SelectOn = "held-out"
+    select_on: ChosenOn = "held-out"
     held_out_fraction: float = 0.1
     extra_metrics: tuple[Metric, ...] = ()
     """Reported besides the task's own."""
@@ -273,7 +273,7 @@ class FinetuneConfig(Section):
         Literal["accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation"] | None
     ) = None
     """What the best epoch is chosen by (null: the preset's; default: the task's first metric)."""
-    select_on: SelectOn | None = None
+    select_on: ChosenOn | None = None
     """Where the best epoch is chosen: on a part held out of the training set, or on the validation file that
     is reported; on nothing: the last one is reported (null: the preset's)."""
     held_out_fraction: Unlisted[float] = Field(0.1, gt=0, lt=1)
