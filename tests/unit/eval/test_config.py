@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from base.command_line import parse_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
@@ -68,15 +67,6 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
         found = config.resolve(task).model_dump()
         assert {name: found[name] for name in given} == given
     assert config.task_names == ("rte",)
-
-
-def test_flags_reach_a_preset():
-    flags = "--finetune.preset babylm23 --finetune.patience 4 --finetune.seeds 1 2"
-    config = parse_flags(EvalConfig, [*flags.split(), "--finetune.tasks", "rte", "wsc"]).finetune
-    settings = config.resolve("rte")
-    assert (settings.eval_steps, settings.patience, settings.seeds) == (200, 4, (1, 2))
-    assert config.task_names == ("rte", "wsc")
-    assert FinetuneConfig.model_validate(config.model_dump(mode="json")) == config
 
 
 # What a study's file may have evaluated.

@@ -330,7 +330,6 @@ def test_the_recipe_of_fr_kans_notebooks_is_adamw_at_one_rate_without_clipping()
         step, x = step + 1, vectors[batch].astype(float)
         off = np.exp(x @ weights[0].T + weights[1])
         off = (off / off.sum(1, keepdims=True) - np.eye(3)[labels[batch]]) / len(batch)
-        assert step > 1 or np.linalg.norm(off.T @ x) > 1.5
         for weight, (mean, square), gradient in zip(weights, moments, (off.T @ x, off.sum(0)), strict=True):
             mean += 0.1 * (gradient - mean)
             square += 0.001 * (gradient**2 - square)
