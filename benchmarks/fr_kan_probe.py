@@ -1,12 +1,19 @@
-"""Where does the gain of a Fourier-KAN head come from: the head, the learning rate or its first weights?
+"""Where does the gain of a Fourier-KAN head come from: the head, or how fast it learns at one learning rate?
 
-python -m benchmarks.fr_kan_probe --data ../shared/data --task sst2
+python -m benchmarks.fr_kan_probe --data ../shared/data --task blimp --train 1000 4166 8298 15000
 
-The effect of Al Imran and Ishmam 2024 (arXiv:2408.08803), on frozen features that anybody can compute: TF-IDF
+The effect of Al Imran and Ishmam 2024 (arXiv:2408.08803) on frozen features that anybody can compute: TF-IDF
 of words, reduced by a truncated SVD that is fitted to the training sentences, all times one factor that gives
-them the spread of a transformer's last layer. Each seed draws its own training and test sentences, makes its
-own features, and starts every head from its own weights. Heads, training loop and recipe are the project's
-(preset fr-kan: 5 epochs of Adam in batches of 64, linear schedule, dropout 0.1), at several learning rates.
+them the spread of a transformer's last layer; or with ``--model`` what a run of this project makes of a
+sentence. Each seed draws its own training and test sentences, and starts every head from its own weights.
+Heads and training loop are the project's. Recipes:
+
+- ``fr-kan``: the preset of that name, as the authors' notebooks run, at 2e-5.
+- ``fr-kan-held-out``: what their paper says and this project's schedule and choice of epoch, at 2e-5.
+- ``own rate``: the latter at whichever learning rate gives the head the best held-out accuracy.
+
+``mlp activation=none`` is a linear function in two factors: what it gains on ``linear`` no shape of a
+function explains, as it can express no more. Tasks:
 
 - ``sst2``: phrases of SST-2's training file, two labels. Many are parts of one another, on both sides of the
   split.
@@ -14,10 +21,10 @@ own features, and starts every head from its own weights. Heads, training loop a
   template.
 
 No sentence is on both sides, but parts of sentences are, and heads gain by that unequally: ``--apart`` tests
-only on sentences that share no three words in a row with a training sentence. Prints markdown: accuracy on
-the test sentences, and differences to `linear` at the same recipe and at the recipe that each head has the
-best held-out accuracy with, with 95% Student intervals over the seeds' paired differences. Seeds draw from
-one pool, so that intervals are a little narrow.
+only on sentences that share no three words in a row with a training sentence. Prints a markdown table for
+each number of training sentences: the accuracy of the first head, and the others' differences to it under the
+same recipe, in points, with 95% Student intervals over the seeds' paired differences, one by one. Seeds draw
+from one pool, so that intervals are a little narrow.
 """
 
 from __future__ import annotations
@@ -40,25 +47,42 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor, nn
 
-from eval.classification.classifier import Classifier, Features
+from base.run.folder_names import RunFolder
+from eval.classification.classifier import (
+    Classifier,
+    Features,
+    HeadClassifier,
+    load_backbone,
+    load_classifier_tokenizer,
+)
 from eval.classification.data import hold_out
+from eval.classification.encoders import make_encoder
+from eval.classification.example_tokens import encode
 from eval.classification.finetune import finetune
 from eval.classification.heads import HeadOutput, build_head, count_parameters
-from eval.classification.prediction import predict
+from eval.classification.prediction import features, predict
 from eval.classification.score_task import METRICS
 from eval.data_files import read_rows
 from eval.finetuning import PRESETS
 from scores.head_descriptions import check_head, parse_head
 
-HEADS = ("linear", "mlp match=fourier-kan", "fourier-kan", "fourier-kan init_scale=0.1", "kan")
-EITHER = "fourier-kan, either init_scale"
-"""A row that takes, of the two, the one with the higher held-out accuracy."""
-RATES = (2e-5, 2e-4, 2e-3, 2e-2)
+HEADS = (
+    "linear init=uniform",
+    "mlp activation=none match=fourier-kan init=uniform",
+    "mlp match=fourier-kan init=uniform",
+    "fourier-kan bias=1",
+    "fourier-kan bias=1 init_scale=0.1",
+)
+PUBLISHED_RATE = 2e-5
+OWN_RATE = "own rate"
+RATES = (PUBLISHED_RATE, 2e-3, 2e-2, 1e-1)
+RECIPES = ("fr-kan", "fr-kan-held-out", OWN_RATE)
 SPREAD = 0.5
 """Root mean square of a feature; of the last layers of BERT and its kin it is about that."""
+MAX_LENGTH = 64
 
-Found = dict[tuple[str, float, int], tuple[float, float]]
-"""By head, learning rate and seed: accuracy on the held-out part and on the test sentences, in percent."""
+Results = dict[tuple[str, str, int], tuple[float, float]]
+"""By head, recipe and seed: accuracy on the test sentences in percent, and the learning rate."""
 
 
 class FeatureHead(Classifier):
@@ -99,23 +123,37 @@ def read_sentences(task: str, data: Path) -> dict[str, int]:
     return {sentence: min(own) for sentence, own in labels.items() if len(own) == 1}
 
 
-def draw(sentences: dict[str, int], args: argparse.Namespace, seed: int) -> tuple[Features, Features]:
-    """Draw training and test sentences and make their features."""
-    order = np.random.default_rng([seed, 3]).permutation(len(sentences))[: args.train + args.test]
-    texts, labels = list(sentences), np.array(list(sentences.values()))
-    parts = np.split(order, [args.train])
+def draw(
+    sentences: dict[str, int], num_train: int, args: argparse.Namespace, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the places of training and test sentences."""
+    order = np.random.default_rng([seed, 3]).permutation(len(sentences))[: num_train + args.test]
+    train, test = order[:num_train], order[num_train:]
     if args.apart:
-        parts[1] = parts[1][apart(*([texts[place] for place in part] for part in parts))]
-    words = TfidfVectorizer(min_df=3)
-    reduce = TruncatedSVD(args.features, random_state=seed)
-    train = reduce.fit_transform(words.fit_transform([texts[place] for place in parts[0]]))
-    test = reduce.transform(words.transform([texts[place] for place in parts[1]]))
-    factor = SPREAD / np.sqrt(np.mean(train**2))
-    train_part, test_part = (
-        as_features(torch.from_numpy(factor * vectors).float(), labels[part])
-        for vectors, part in zip((train, test), parts, strict=True)
-    )
-    return train_part, test_part
+        texts = list(sentences)
+        test = test[apart(*([texts[place] for place in part] for part in (train, test)))]
+    return train, test
+
+
+def word_vectors(
+    texts: Sequence[str], size: int, seed: int, train: np.ndarray, test: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Reduce TF-IDF of words to so many dimensions, by the training sentences alone."""
+    words, reduce = TfidfVectorizer(min_df=3), TruncatedSVD(size, random_state=seed)
+    of_train = reduce.fit_transform(words.fit_transform([texts[place] for place in train]))
+    of_test = reduce.transform(words.transform([texts[place] for place in test]))
+    factor = SPREAD / np.sqrt(np.mean(of_train**2))
+    return factor * of_train, factor * of_test
+
+
+def model_vectors(texts: Sequence[str], run: Path, args: argparse.Namespace) -> np.ndarray:
+    """Return (N, D): what a run's frozen model makes of each sentence."""
+    model_dir = RunFolder(run).model_dir
+    tokenizer = load_classifier_tokenizer(model_dir)
+    encoder = make_encoder(load_backbone(model_dir, tokenizer, "cpu"), args.pooling)
+    classifier = HeadClassifier(encoder, nn.Identity(), pooling=args.pooling, is_frozen=True)
+    data = encode(tokenizer, [(text, None) for text in texts], [0] * len(texts), MAX_LENGTH)
+    return features(classifier, data, str(run)).vectors.numpy()
 
 
 def apart(train: Sequence[str], test: Sequence[str]) -> np.ndarray:
@@ -135,33 +173,34 @@ def as_features(vectors: Tensor, labels: np.ndarray) -> Features:
     return Features(vectors, ones, labels, ones == 0, np.arange(len(labels)))
 
 
-def train_head(text: str, rate: float, seed: int, train: Any, test: Features) -> tuple[float, float]:
-    """Train a head; returns its accuracy on the held-out part and on the test sentences."""
-    settings = PRESETS["fr-kan"].settings.model_copy(update={"learning_rate": rate, "dtype": "float32"})
+def train_head(
+    text: str, preset: str, rate: float, seed: int, train: Any, test: Features
+) -> tuple[float, float]:
+    """Train a head; returns its accuracy on a held-out part, if there is one, and on the test sentences."""
+    changes = {"learning_rate": rate, "dtype": "float32"}
+    settings = PRESETS[preset].settings.model_copy(update=changes)
     num_labels, hidden_size = int(train.labels.max()) + 1, train.vectors.shape[1]
     torch.manual_seed(seed)
     head = build_head(check_head(parse_head(text)), hidden_size, num_labels)
     classifier = FeatureHead(head, settings.head_dropout)
-    rest, held_out = hold_out(train, settings.held_out_fraction, seed)
+    selection = test
+    if settings.select_on == "held-out":
+        train, selection = hold_out(train, settings.held_out_fraction, seed)
     accuracy = METRICS["accuracy"]
-    went = finetune(classifier, rest, held_out, accuracy, settings, seed)
+    went = finetune(classifier, train, selection, accuracy, settings, seed)
     logits = predict(classifier, test, 512, "float32").logits
     return max(went.scores), accuracy(test.labels, logits.argmax(1))
 
 
-def best(found: Found, heads: tuple[str, ...], rates: tuple[float, ...], seed: int) -> float:
-    """Return the test accuracy of the head and rate with the highest held-out accuracy."""
-    return max((found[head, rate, seed] for head in heads for rate in rates), key=lambda pair: pair[0])[1]
-
-
-def scores(found: Found, seeds: list[int], rates: tuple[float, ...]) -> dict[str, np.ndarray]:
-    """Return for each row of the tables (rates + 1, seeds) test accuracies, the tuned one last."""
-    rows = {head: (head,) for head in HEADS} | {EITHER: HEADS[2:4]}
-    choices = [*((rate,) for rate in rates), rates]
-    return {
-        name: np.array([[best(found, heads, choice, seed) for seed in seeds] for choice in choices])
-        for name, heads in rows.items()
-    }
+def train_recipes(
+    head: str, rates: Sequence[float], seed: int, train: Features, test: Features
+) -> dict[str, tuple[float, float]]:
+    """Train a head by every recipe; returns by recipe its test accuracy and learning rate."""
+    published = train_head(head, "fr-kan", PUBLISHED_RATE, seed, train, test)[1]
+    found = {rate: train_head(head, "fr-kan-held-out", rate, seed, train, test) for rate in rates}
+    best = max(found, key=lambda rate: found[rate][0])
+    scores = (published, found[PUBLISHED_RATE][1], found[best][1])
+    return dict(zip(RECIPES, zip(scores, (PUBLISHED_RATE, PUBLISHED_RATE, best), strict=True), strict=True))
 
 
 def interval(differences: np.ndarray) -> str:
@@ -172,31 +211,24 @@ def interval(differences: np.ndarray) -> str:
     return f"{mean:+.1f} [{mean - half:+.1f}, {mean + half:+.1f}]"
 
 
-def tables(found: Found, seeds: list[int], rates: tuple[float, ...], counts: dict[str, int]) -> str:
-    """Write both tables as markdown."""
-    rows = scores(found, seeds, rates)
-    columns = [*(f"{rate:g}" for rate in rates), "chosen on held-out data"]
-    top = "| " + " | ".join(columns) + " |\n| --- |" + " ---: |" * (len(columns) + 1)
-    lines = ["| accuracy, percent | parameters " + top]
-    for name, own in rows.items():
-        cells = [f"{accuracies.mean():.1f}" for accuracies in own]
-        lines.append(
-            f"| `{name}` | {counts.get(name, counts['fourier-kan']):,} | " + " | ".join(cells) + " |"
-        )
-    lines += ["", "| minus `linear`, points " + top.replace(" ---: |", "", 1)]
-    for name, own in list(rows.items())[1:]:
-        cells = [interval(accuracies) for accuracies in own - rows["linear"]]
-        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+def table(results: Results, heads: Sequence[str], seeds: Sequence[int], counts: dict[str, int]) -> str:
+    """Write the accuracies of the first head and the others' differences to it as markdown."""
+
+    def of(head: str, recipe: str) -> np.ndarray:
+        return np.array([results[head, recipe, seed][0] for seed in seeds])
+
+    first, *others = heads
+    lines = [f"| points over `{first}` | parameters | {' | '.join(RECIPES)} | its rates |"]
+    lines.append("| --- |" + " --: |" * (len(RECIPES) + 1) + " --- |")
+    rows = {f"`{first}`, accuracy": (first, [f"{of(first, recipe).mean():.1f}" for recipe in RECIPES])}
+    rows |= {
+        f"`{head}`": (head, [interval(of(head, recipe) - of(first, recipe)) for recipe in RECIPES])
+        for head in others
+    }
+    for name, (head, cells) in rows.items():
+        rates = " ".join(f"{results[head, OWN_RATE, seed][1]:.0e}" for seed in seeds)
+        lines.append(f"| {name} | {counts[head]:,} | {' | '.join(cells)} | {rates} |")
     return "\n".join(lines)
-
-
-def chosen(found: Found, seeds: list[int], rates: tuple[float, ...]) -> str:
-    """Say which learning rate each head got, seed by seed."""
-    texts = []
-    for head in HEADS:
-        picked = [max(rates, key=lambda rate: found[head, rate, seed][0]) for seed in seeds]
-        texts.append(f"`{head}` {', '.join(f'{rate:g}' for rate in picked)}")
-    return "Chosen learning rates, seed by seed: " + "; ".join(texts) + "."
 
 
 def main() -> None:
@@ -207,38 +239,58 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="has glue/ and blimp/")
-    parser.add_argument("--task", choices=("sst2", "blimp"), default="sst2")
+    parser.add_argument("--task", choices=("sst2", "blimp"), default="blimp")
+    parser.add_argument("--model", type=Path, help="a run whose model reads the sentences")
+    parser.add_argument("--pooling", choices=("auto", "first", "last", "mean"), default="auto")
+    parser.add_argument(
+        "--heads", nargs="+", default=HEADS, help="the first is what others are compared with"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
-    parser.add_argument("--train", type=int, default=20_000, help="sentences, a tenth of them held out")
-    parser.add_argument("--test", type=int, default=5_000, help="sentences")
+    parser.add_argument("--train", nargs="+", type=int, default=[8298], help="sentences")
+    parser.add_argument("--test", type=int, default=2250, help="sentences")
     parser.add_argument(
         "--apart", action="store_true", help="test on those that share no three words in a row with training"
     )
     parser.add_argument("--features", type=int, default=256, help="dimensions of the SVD")
-    parser.add_argument("--learning-rates", nargs="+", type=float, default=RATES)
+    parser.add_argument("--learning-rates", nargs="+", type=float, default=RATES, help="of own rate")
     args = parser.parse_args()
-    rates, begin = tuple(args.learning_rates), time.monotonic()
+    rates, begin = (
+        (PUBLISHED_RATE, *(rate for rate in args.learning_rates if rate != PUBLISHED_RATE)),
+        time.monotonic(),
+    )
     sentences = read_sentences(args.task, args.data)
-    found: Found = {}
-    shares, sizes = [], []
-    for seed in args.seeds:
-        train, test = draw(sentences, args, seed)
-        shares.append(np.bincount(test.labels).max() / len(test))
-        sizes.append(len(test))
-        for head in HEADS:
-            for rate in rates:
-                found[head, rate, seed] = train_head(head, rate, seed, train, test)
-            print(f"seed {seed} {head} {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-    num_labels = len(set(sentences.values()))
-    counts = {
-        head: count_parameters(check_head(parse_head(head)), args.features, num_labels) for head in HEADS
-    }
+    texts, labels = list(sentences), np.array(list(sentences.values()))
+    of_model = None if args.model is None else model_vectors(texts, args.model, args)
     print(f"`python -m benchmarks.fr_kan_probe {shlex.join(sys.argv[1:])}`\n")
+    for num_train in args.train:
+        results: Results = {}
+        shares, sizes, num_features = [], [], 0
+        for seed in args.seeds:
+            parts = draw(sentences, num_train, args, seed)
+            if of_model is None:
+                vectors = word_vectors(texts, args.features, seed, *parts)
+            else:
+                vectors = of_model[parts[0]], of_model[parts[1]]
+            train, test = (
+                as_features(torch.from_numpy(x).float(), labels[part])
+                for x, part in zip(vectors, parts, strict=True)
+            )
+            num_features = train.vectors.shape[1]
+            shares.append(np.bincount(test.labels).max() / len(test))
+            sizes.append(len(test))
+            for head in args.heads:
+                for recipe, found in train_recipes(head, rates, seed, train, test).items():
+                    results[head, recipe, seed] = found
+            print(f"{num_train} seed {seed} {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+        counts = {
+            head: count_parameters(check_head(parse_head(head)), num_features, max(labels) + 1)
+            for head in args.heads
+        }
+        print(f"{num_train:,} training sentences, {np.mean(sizes):,.0f} to test, {num_features} features, "
+              f"{max(labels) + 1} labels, the commonest {100 * np.mean(shares):.1f}%\n")  # fmt: skip
+        print(table(results, args.heads, args.seeds, counts) + "\n", flush=True)
     print(f"{datetime.date.today()}, {platform.processor() or 'CPU'}, {torch.get_num_threads()} threads, "
-          f"torch {torch.__version__}, {time.monotonic() - begin:.0f} s; {num_labels} labels, the commonest "
-          f"{100 * np.mean(shares):.1f}% of the test sentences, {np.mean(sizes):,.0f} a seed\n")  # fmt: skip
-    print(tables(found, args.seeds, rates, counts))
-    print(f"\n{chosen(found, args.seeds, rates)}")
+          f"torch {torch.__version__}, {time.monotonic() - begin:.0f} s")  # fmt: skip
 
 
 if __name__ == "__main__":

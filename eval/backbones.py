@@ -41,6 +41,7 @@ class Backbone:
         model_type: As its config.json says.
         seed: Of fine-tuning.
         in_study: Whether a study named it.
+        pooling: What that study lets heads read of this one, in place of what they read of the others.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Backbone:
     model_type: str
     seed: int
     in_study: bool = False
+    pooling: str = ""
 
     @property
     def family(self) -> str:
@@ -57,13 +59,18 @@ class Backbone:
     @property
     def variant(self) -> str:
         """What stands for it in rows, where a run has the variant of its FFN."""
-        in_study = StudyBackbone(self.model, self.seed)
-        return in_study.variant if self.in_study else clean_name(Path(self.model).name)
+        return self._in_study.variant if self.in_study else clean_name(Path(self.model).name)
 
     @property
     def run_id(self) -> str:
         """``<model_type>/<name>/seed<N>-<hash>``, or as its study has it."""
-        return _run_id(self.family, self.variant, self.seed, self.model if self.in_study else self.folder)
+        if self.in_study:
+            return self._in_study.run_id
+        return _run_id(self.family, self.variant, self.seed, self.folder)
+
+    @property
+    def _in_study(self) -> StudyBackbone:
+        return StudyBackbone(self.model, self.seed, self.pooling)
 
 
 def _run_id(family: str, variant: str, seed: int, identity: str) -> str:
@@ -78,14 +85,20 @@ class StudyBackbone:
         model: A folder with a saved model, the folder of a run, or a name on the hub, which may end in
             ``@`` and a revision.
         seed: Of fine-tuning.
+        pooling: As in ``Backbone``.
     """
 
     model: str
     seed: int
+    pooling: str = ""
 
     @property
     def variant(self) -> str:
         """What stands for it in rows: its own name, or of a run ``<family>-<variant>-seed<N>``."""
+        return "-".join(filter(None, (self._name, self.pooling)))
+
+    @property
+    def _name(self) -> str:
         path = Path(_REVISION.sub("", self.model))
         run = path.parent if path.name == RunFolder(path.parent).model_dir.name else path
         if (match := RUN_NAME.fullmatch(run.name)) and len(run.parts) > 2:
@@ -95,7 +108,7 @@ class StudyBackbone:
     @property
     def run_id(self) -> str:
         """``pretrained/<name>/seed<N>-<hash>``."""
-        return _run_id(PRETRAINED, self.variant, self.seed, self.model)
+        return _run_id(PRETRAINED, self.variant, self.seed, self.model + self.pooling)
 
     def locate(self) -> str:
         """Say where it is, without a look at the network.
@@ -125,7 +138,7 @@ class StudyBackbone:
             UsageError: If there is no such model.
         """
         folder, model_type = _find(Path(self.model))
-        _write(run_dir, Backbone(self.model, str(folder), model_type, self.seed, in_study=True))
+        _write(run_dir, Backbone(self.model, str(folder), model_type, self.seed, True, self.pooling))
 
 
 def is_backbone(path: Path) -> bool:
@@ -177,7 +190,8 @@ def _saved_model(folder: Path) -> Path:
 
 
 def _write(run_dir: Path, backbone: Backbone) -> None:
-    content = {name: value for name, value in asdict(backbone).items() if name != "in_study" or value}
+    optional = ("in_study", "pooling")
+    content = {name: value for name, value in asdict(backbone).items() if name not in optional or value}
     write_text(RunFolder(run_dir).backbone_file, yaml.safe_dump(content, sort_keys=False))
 
 

@@ -21,7 +21,6 @@ from base.files import mapping
 from base.printing import duration, first_few, format_table
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
-from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.work_units import check_later_sources, check_sources
 from pretrain.config import ResolvedConfig
@@ -119,8 +118,9 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
     """
     config, lines = study.config, forecast(study, todo.cells)
     print(f"study {config.name}: {len(study.cells)} cells, {len(todo.cells)} to run")
-    for model in config.backbones:
-        print(f"  backbone  {model} ({StudyBackbone(model, 0).locate()})")
+    for each in config.backbones:
+        own = "".join(f", {word}" for word in (each.pooling, *(each.classify or ())) if word)
+        print(f"  backbone  {each.model} ({each.at_seed(0).locate()}){own}")
     if config.families:
         factor = "" if config.report.factor == "ffn" else f"{config.report.factor} "
         print(f"  families  {', '.join(config.families)}")

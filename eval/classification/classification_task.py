@@ -191,9 +191,10 @@ class ClassificationTask:
     @cached_property
     def digest(self) -> str:
         """Hexadecimal digits that change with whatever makes other examples of the same data."""
-        content = self.definition.model_dump_json(
-            include={*("hub", "text", "flatten", "min_words", "label", "labels", "multi_label", "majority")}
-        )
+        fields = {*("hub", "text", "flatten", "min_words", "label", "labels", "multi_label", "majority")}
+        if self.definition.pooled:  # without, digests are those of files that could not say it
+            fields.add("pooled")
+        content = self.definition.model_dump_json(include=fields)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def make_input(self, row: dict) -> TextPair:

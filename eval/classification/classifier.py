@@ -338,7 +338,7 @@ def load_for_task(
     if choice.name == DEFAULT_HEAD:
         model = load_classifier(model_dir, task.num_labels, seed, tokenizer, device)
         return make_classifier(model, choice.is_frozen)
-    encoder = make_encoder(load_backbone(model_dir, tokenizer, device))
+    encoder = make_encoder(load_backbone(model_dir, tokenizer, device), settings.pooling)
     torch.manual_seed(seed)
     head = build_head(choice, encoder.hidden_size, task.num_labels).to(choose_device(device))
     reads, dropout = get_head(choice.name).reads, settings.head_dropout

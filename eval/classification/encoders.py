@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import GPTNeoModel, PreTrainedConfig, PreTrainedModel, RobertaModel
@@ -222,13 +223,14 @@ class PackedEncoder(nn.Module):
         """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
 
         ``auto`` is the token that transformers' classifiers read: RoBERTa's first, GPT-Neo's last.
+        ``position-0`` is the first, as padding is on the right.
         """
         if pooling == "auto":
             pooling = own_pooling(self.body.config)
         if pooling == "mean":
             return mean(*self.tokens(batch))
         layout = self._lay_out(batch)
-        steps = torch.zeros_like(layout.lengths) if pooling == "first" else layout.lengths - 1
+        steps = layout.lengths - 1 if pooling == "last" else torch.zeros_like(layout.lengths)
         return (_roberta_at if isinstance(self.body, RobertaModel) else _gpt_neo_at)(self.body, layout, steps)
 
     def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
@@ -250,11 +252,13 @@ class PaddedEncoder(nn.Module):
 
     Args:
         model: Reads padding on the right; of an encoder-decoder the encoder serves.
+        is_whole: Let an encoder-decoder serve as a whole, of which only ``position-0`` reads anything.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, is_whole: bool = False) -> None:
         super().__init__()
-        self.body: Any = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+        has_encoder = model.config.is_encoder_decoder and not is_whole
+        self.body: Any = model.get_encoder() if has_encoder else model.base_model
         cast_inputs_once(self.body)
 
     @property
@@ -263,7 +267,17 @@ class PaddedEncoder(nn.Module):
         return self.body.config.hidden_size
 
     def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
-        """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean."""
+        """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean.
+
+        ``position-0`` is the first that ``AutoModel`` returns: of BART its decoder's start, of XLNet, which
+        is padded on the left, a padding before the text. There every text is padded to ``LEFT_PADDED``
+        tokens: what a padding says depends on how far it is from the text.
+        """
+        if pooling == "position-0":
+            inputs = padded_inputs(self.body, batch)
+            if self.body.config.model_type in PADDED_ON_THE_LEFT:
+                inputs = _on_the_left(inputs, self.body.config.pad_token_id)
+            return self.body(**inputs).last_hidden_state[:, 0]
         hidden, mask = self.tokens(batch)
         if pooling == "auto":
             pooling = own_pooling(self.body.config)
@@ -278,12 +292,27 @@ class PaddedEncoder(nn.Module):
         return self.body(**inputs).last_hidden_state, inputs["attention_mask"].bool()
 
 
+PADDED_ON_THE_LEFT = ("xlnet",)
+"""Types of models whose tokenizers do so, and end a text in its ``<cls>``."""
+LEFT_PADDED = 512
+
+
+def _on_the_left(inputs: dict[str, Tensor], pad_token_id: int) -> dict[str, Tensor]:
+    """Move the padding of (n, L) inputs before the texts, and add some to ``LEFT_PADDED`` columns."""
+    missing = max(0, LEFT_PADDED - inputs["input_ids"].shape[1])
+    fill = {"input_ids": pad_token_id}
+    padded = {name: F.pad(x, (0, missing), value=fill.get(name, 0)) for name, x in inputs.items()}
+    # Columns by the mask: padding comes first, and being stable the sort leaves a text's tokens in order.
+    order = padded["attention_mask"].argsort(dim=1, stable=True)
+    return {name: x.gather(1, order) for name, x in padded.items()}
+
+
 Encoder = PackedEncoder | PaddedEncoder
 
 
-def make_encoder(model: PreTrainedModel) -> Encoder:
-    """Wrap a backbone in the fastest way that computes it; its weights stay where they are."""
-    return PackedEncoder(model) if fits(model) else PaddedEncoder(model)
+def make_encoder(model: PreTrainedModel, pooling: Pooling = "auto") -> Encoder:
+    """Wrap a backbone in the fastest way that computes a pooling; its weights stay where they are."""
+    return PackedEncoder(model) if fits(model) else PaddedEncoder(model, pooling == "position-0")
 
 
 def fits(model: PreTrainedModel) -> bool:

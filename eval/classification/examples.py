@@ -6,6 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from base.errors import UsageError
 from base.text.text_files import absent
 from eval.classification.classification_task import (
@@ -15,7 +17,7 @@ from eval.classification.classification_task import (
     list_labels,
     most_frequent,
 )
-from eval.classification.schema import HubSource, TaskFile, read_field, text_parts
+from eval.classification.schema import HubSource, PooledSplit, TaskFile, read_field, text_parts
 from eval.config import EvalConfig
 from eval.data_files import DATA_SUFFIXES, PARQUET, TABLE_SUFFIXES, fingerprint, list_data_files, read_rows
 from pretrain.data.embedded import classification_tasks
@@ -90,6 +92,7 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
 
 def data_source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
     """Return what stands for the content of a task's splits and what is made of it, wherever it lies."""
+    splits = SPLITS if task.definition.pooled else splits
     files = [path for split in splits if (path := find_file(task, split, config)) is not None]
     if files:
         source = fingerprint(files)
@@ -121,11 +124,29 @@ def _folder(task: ClassificationTask, config: EvalConfig) -> tuple[Path | None, 
 
 
 def read_task_rows(task: ClassificationTask, split: str, config: EvalConfig) -> tuple[list[dict], str]:
-    """Return the rows of a split as its data has them, and what messages call it.
+    """Return the rows of a split as its data has them, or as they are drawn, and what messages call it.
 
     Raises:
         UsageError: If they cannot be read.
     """
+    if task.definition.pooled is None:
+        return _read_part(task, split, config)
+    parts = [_read_part(task, part, config) for part in SPLITS]
+    rows = [row for part, _ in parts for row in part]
+    source = f"{' and '.join(dict.fromkeys(name for _, name in parts))}, {split} drawn from all"
+    return [rows[place] for place in pooled_places(len(rows), task.definition.pooled)[split]], source
+
+
+def pooled_places(size: int, pooled: PooledSplit) -> dict[str, list[int]]:
+    """Draw which of so many examples are trained on and reported on, in a random order."""
+    order = np.random.default_rng([pooled.seed, 4]).permutation(size)[: pooled.max_examples].tolist()
+    # Of 11,855 there are 8,298 to train on, 1,778 left over and 1,779 reported on, as scikit-learn rounds.
+    num_train = len(order) - -(-3 * len(order) // 10)
+    num_reported = -(-(len(order) - num_train) // 2)
+    return {"train": order[:num_train], "validation": order[len(order) - num_reported :]}
+
+
+def _read_part(task: ClassificationTask, split: str, config: EvalConfig) -> tuple[list[dict], str]:
     definition = task.definition
     if (path := find_file(task, split, config)) is not None:
         needed = () if definition.flatten else (definition.label.partition(".")[0],)

@@ -62,7 +62,7 @@ def finetune(
     """Train a classifier and leave it with its best weights.
 
     Best are those with the highest metric on ``selection`` at an evaluation. Where training ends before the
-    first evaluation, which ``eval_steps`` allows, the last weights stay.
+    first evaluation, which ``eval_steps`` allows, the last weights stay, as where nothing is to be chosen.
 
     Args:
         classifier: Changed in place.
@@ -82,7 +82,9 @@ def finetune(
     generator = np.random.default_rng(seed)
     steps_per_epoch = num_steps(len(train), settings)
     max_steps = steps_per_epoch * settings.num_train_epochs
-    eval_steps = evaluation_interval(steps_per_epoch, settings)
+    # Where nothing is chosen the last weights are evaluated all the same, which tells when they diverged.
+    is_chosen = settings.select_on != "nothing"
+    eval_steps = evaluation_interval(steps_per_epoch, settings) if is_chosen else max_steps
     optimizer = build_finetuning_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)

@@ -93,11 +93,12 @@ class ExampleHead(nn.Module):
         return HeadOutput(self.layers(vectors))
 
 
-def linear(in_features: int, out_features: int) -> nn.Linear:
-    """Make a linear layer that starts as transformers' heads do: normal weights, no bias."""
+def linear(in_features: int, out_features: int, init: str = "normal") -> nn.Linear:
+    """Make a linear layer that starts as transformers' heads do: normal weights, no bias; or as torch's."""
     layer = nn.Linear(in_features, out_features)
-    nn.init.normal_(layer.weight, std=INIT_STD)
-    nn.init.zeros_(layer.bias)
+    if init == "normal":
+        nn.init.normal_(layer.weight, std=INIT_STD)
+        nn.init.zeros_(layer.bias)
     return layer
 
 
@@ -106,17 +107,22 @@ def mlp_width(hidden_size: int, num_labels: int, num_params: int) -> int:
     return max(1, math.ceil((num_params - num_labels) / (hidden_size + num_labels + 1)))
 
 
-def build_mlp(hidden_size: int, num_labels: int, width: int, match: str) -> nn.Module:
-    """Two linear layers with a sigmoid between, as wide as asked for or as matches another head."""
+def build_mlp(
+    hidden_size: int, num_labels: int, width: int, match: str, activation: str, init: str
+) -> nn.Module:
+    """Two linear layers and a sigmoid or nothing between, as wide as asked for or as matches another head."""
     if match != "none":
         num_params = count_parameters(HeadChoice(match), hidden_size, num_labels)
         width = mlp_width(hidden_size, num_labels, num_params)
-    return nn.Sequential(linear(hidden_size, width), nn.Sigmoid(), linear(width, num_labels))
+    between = nn.Sigmoid() if activation == "sigmoid" else nn.Identity()
+    return nn.Sequential(linear(hidden_size, width, init), between, linear(width, num_labels, init))
 
 
-def build_fourier_kan(hidden_size: int, num_labels: int, grid_size: int, init_scale: float) -> nn.Module:
-    """One layer of `fourier-kan`, without a bias."""
-    return FourierKANLinear(hidden_size, num_labels, bias=False, grid_size=grid_size, init_scale=init_scale)
+def build_fourier_kan(
+    hidden_size: int, num_labels: int, grid_size: int, init_scale: float, bias: int
+) -> nn.Module:
+    """One layer of `fourier-kan`."""
+    return FourierKANLinear(hidden_size, num_labels, grid_size, init_scale, bias=bool(bias))
 
 
 def build_gr_kan(hidden_size: int, num_labels: int, groups: int) -> nn.Module:

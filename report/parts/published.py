@@ -25,8 +25,8 @@ from scores.published import CITED, PublishedSource, read_published
 from scores.rows import NO_HEAD, NO_METRIC
 from scores.run_scores import SINGLE_TASK, run_scores
 
-LEFT_OPEN = ("init_scale",)
-"""Options of heads that the sources do not say: they keep no score from its counterpart."""
+LEFT_OPEN = ("init_scale", "bias", "init")
+"""Options of heads that the sources' texts do not say: they keep no score from its counterpart."""
 Record = dict[str, Any]
 
 

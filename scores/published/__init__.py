@@ -22,13 +22,13 @@ PublishedSource = Literal["thesis", "fr-kan", "swipe"]
 """Sources whose tables ship."""
 COMPARED: Mapping[PublishedSource, tuple[str, ...]] = {
     "thesis": ("all-seeds", "table5"),
-    "fr-kan": ("table3", "table6", "table4", "table5"),
+    "fr-kan": ("table3", "table6", "table4", "table5", "notebooks"),
     "swipe": ("table6", "table2", "table4", "table5", "table3"),
 }
 """Tables of a source whose scores stand beside own ones; of what several have, the first counts."""
 CITED: Mapping[PublishedSource, str] = {
     "thesis": "the source study's public notebook and its Table 5 (Ignijić 2024)",
-    "fr-kan": "Al Imran and Ishmam 2024 (arXiv:2408.08803)",
+    "fr-kan": "Al Imran and Ishmam 2024 (arXiv:2408.08803) and their notebooks",
     "swipe": "Wang et al. 2023 (arXiv:2304.01638)",
 }
 FOLDER = Path(__file__).parent

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import model_validator
+
 import ffn_variants
 from base.config_input import shipped
 from base.errors import UsageError, WorldError
 from base.files import CODE_ROOT
 from base.run.folder_names import RUN_NAME, RunFolder
+from base.sections import Section
 from eval.backbones import StudyBackbone
 from eval.config import EvalConfig
+from eval.finetuning import Pooling
 from ffn_variants.names import absolute_place, check_consent, names_file, variant_file
 from pretrain.config import ResolvedConfig
 from pretrain.run.run_folder import run_dir
@@ -104,14 +108,40 @@ def backbone_cells(cells: Iterable[Cell]) -> list[BackboneCell]:
     return [cell for cell in cells if isinstance(cell, BackboneCell)]
 
 
-def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
+class BackboneConfig(Section):
+    """A pretrained model as a study names it, alone or with what it has in place of the evaluation."""
+
+    model: str
+    classify: tuple[str, ...] | None = None
+    """Tasks of ``evaluation.classify`` that it is scored on, where those are not all."""
+    pooling: Pooling | None = None
+    """What heads read of it, where not as of the others; it is then called ``<name>-<pooling>``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_name(cls, value: object) -> object:
+        return {"model": value} if isinstance(value, str) else value
+
+    def at_seed(self, seed: int) -> StudyBackbone:
+        """Return the backbone at a seed of fine-tuning."""
+        return StudyBackbone(self.model, seed, self.pooling or "")
+
+    def evaluation(self, whole: EvalConfig) -> EvalConfig:
+        """Return how it is scored in a study that scores its others in another way."""
+        pooling = {"pooling": self.pooling} if self.pooling else {}
+        finetune = whole.finetune.model_copy(update=pooling)
+        tasks = whole.classify if self.classify is None else self.classify
+        return whole.model_copy(update={"finetune": finetune, "classify": tasks})
+
+
+def check_backbones(models: Sequence[BackboneConfig], evaluation: EvalConfig) -> None:
     """Refuse what cannot be asked of models that are pretrained already; does not look where they are.
 
     Raises:
-        ValueError: For two of one name, texts to be scored, nothing to be scored, or seeds that the study
-            names itself.
+        ValueError: For two of one name, texts to be scored, nothing to be scored, a task that the study does
+            not score, or seeds that it names itself.
     """
-    names = [StudyBackbone(model, 0).variant for model in models]
+    names = [model.at_seed(0).variant for model in models]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two backbones are called {twice}, as their names end in it; name one of them")
     texts = [name for name in evaluation.suites if SUITES[name].kind != "classification"]
@@ -120,30 +150,36 @@ def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
             f"backbones score no texts ({', '.join([*texts, *evaluation.tasks]) or 'nothing'} is named), "
             "only classifiers; write suites: [glue], or suites: [] and classify: [...]"
         )
+    for model in models:
+        if others := sorted(set(model.classify or ()) - set(evaluation.classify)):
+            raise ValueError(
+                f"backbone {model.model} is to be scored on {', '.join(others)}; name that in "
+                "evaluation.classify too"
+            )
     if isinstance(evaluation.finetune.seeds, tuple):
         raise ValueError("the study's seeds are those of fine-tuning backbones; leave finetune.seeds out")
 
 
 def expand_backbones(
-    models: Sequence[str],
+    models: Sequence[BackboneConfig],
     seeds: Sequence[int],
     evaluation: EvalConfig,
     folder: Path,
     trust_remote_code: bool = False,
 ) -> tuple[BackboneCell, ...]:
     """Return a cell for each model and seed of fine-tuning, seeds varying slowest."""
-    backbones = [StudyBackbone(model, seed) for seed in seeds for model in models]
+    backbones = [(model, model.at_seed(seed)) for seed in seeds for model in models]
     return tuple(
         BackboneCell(
             variant=backbone.variant,
             seed=backbone.seed,
             backbone=backbone,
-            evaluation=evaluation,
+            evaluation=model.evaluation(evaluation),
             study_dir=folder,
             run_dir=folder / backbone.run_id,
             trust_remote_code=trust_remote_code,
         )
-        for backbone in backbones
+        for model, backbone in backbones
     )
 
 

@@ -13,7 +13,6 @@ from base.errors import UsageError, unknown_name
 from base.families import BASELINE
 from base.options import check_name
 from base.sections import Section, check
-from eval.backbones import StudyBackbone
 from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from report.significance.axes import RECIPE, SIZE, TOKENS, Benchmark
@@ -22,7 +21,7 @@ from report.significance.factor import check_factor, find_level, levels, listed_
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
 from scores.head_descriptions import check_head, parse_head
 from scores.suites import HELD_OUT, SUITES
-from slurm.study.cells import check_backbones
+from slurm.study.cells import BackboneConfig, check_backbones
 from slurm.study.ffn_levels import (
     SET_BY_STUDY,
     Level,
@@ -137,9 +136,10 @@ class StudyConfig(Section):
     tune: Annotated[TuneConfig | None, BeforeValidator(read_tune)] = None
     """Fields that every variant gets its own best value of before it is compared, by their dotted names, and
     how that is found: ``{optim.learning_rate: [3e-4, 1e-3, 3e-3], seeds: [101, 102, 103]}``."""
-    backbones: tuple[str, ...] = ()
+    backbones: tuple[BackboneConfig, ...] = ()
     """In place of families and variants: pretrained models to be scored, on the hub (``name@revision``),
-    folders or runs; nothing is trained but classifiers, and seeds are of fine-tuning."""
+    folders or runs; nothing is trained but classifiers, and seeds are of fine-tuning. One may have tasks or a
+    pooling of its own: ``{model: name, classify: [sst5], pooling: last}``."""
     seeds: Annotated[tuple[int, ...] | AdaptiveSeeds, BeforeValidator(read_seeds)]
     """``[1, 2, 3]``, ``1-3``, or ``{first: 3, most: 12, until: decided}``: more for what is undecided."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -271,7 +271,7 @@ class StudyConfig(Section):
     @property
     def models(self) -> tuple[str, ...]:
         """What stands in rows as the variant: FFN variants, or the names of backbones."""
-        return tuple(map(str, self.levels)) or tuple(StudyBackbone(x, 0).variant for x in self.backbones)
+        return tuple(map(str, self.levels)) or tuple(x.at_seed(0).variant for x in self.backbones)
 
     @property
     def levels(self) -> tuple[Level, ...]:

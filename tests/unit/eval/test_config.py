@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from base.command_line import parse_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
-from eval.classification.schema import benchmarks_asked_for
 from eval.command import study_config
 from eval.config import EvalConfig
 from eval.evaluate import Failure, failure_lines
@@ -26,17 +24,6 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     assert (config.glue_dir, config.finetune.tasks) == (tmp_path, ("rte",))
     assert config.finetune.learning_rate == 3e-4
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
-
-
-@pytest.mark.parametrize(
-    ("asked", "benchmarks"),
-    [
-        ({"suites": ("blimp", "wug", "blimp"), "tasks": ("arc_easy",)}, ("blimp", "wug", "lm-eval-arc_easy")),
-        ({"suites": ("glue",), "classify": ("rte", "ag-news", "imdb")}, ("glue", "classification")),
-    ],
-)
-def test_benchmarks_are_the_suites_and_those_of_the_tasks(asked, benchmarks):
-    assert benchmarks_asked_for(EvalConfig(**asked)) == benchmarks
 
 
 # Presets of fine-tuning: what each of them says, and that what is given explicitly wins.
@@ -80,15 +67,6 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
         found = config.resolve(task).model_dump()
         assert {name: found[name] for name in given} == given
     assert config.task_names == ("rte",)
-
-
-def test_flags_reach_a_preset():
-    flags = "--finetune.preset babylm23 --finetune.patience 4 --finetune.seeds 1 2"
-    config = parse_flags(EvalConfig, [*flags.split(), "--finetune.tasks", "rte", "wsc"]).finetune
-    settings = config.resolve("rte")
-    assert (settings.eval_steps, settings.patience, settings.seeds) == (200, 4, (1, 2))
-    assert config.task_names == ("rte", "wsc")
-    assert FinetuneConfig.model_validate(config.model_dump(mode="json")) == config
 
 
 # What a study's file may have evaluated.

@@ -14,8 +14,9 @@ from tests.cases import listed
 COLUMNS = ["family", "variant", "head", "benchmark", "task", "metric", "seed", "score"]
 TABLES = sorted(path.stem for path in FOLDER.glob("*.csv"))
 NOT_HEADS = ("random", "lime", "attention", "supervised")  # ways to choose or label segments
-TASKS = {name: name.lower() for name in ("DBpedia", "IMDb", "TREC-50", "YELP-full")}
-TASKS |= {"AgNews": "ag-news", "Papluca": "language-identification", "SST-5": "sst5"}
+TASKS = {name: f"{name.lower()}-pooled" for name in ("DBpedia", "IMDb", "TREC-50", "YELP-full")}
+OTHERS = {"AgNews": "ag-news", "Papluca": "language-identification", "SST-5": "sst5"}
+TASKS |= {name: f"{task}-pooled" for name, task in OTHERS.items()}
 
 
 def table(name: str) -> pd.DataFrame:
@@ -58,6 +59,22 @@ def test_fr_kans_scores_are_those_of_the_shared_files(shared_data: Path, name: s
         for metric in metrics:
             place = row["model"].lower(), f"{row['head']} frozen", TASKS[row["dataset"]], metric
             assert found[place] == pytest.approx(100 * row[metric])
+
+
+def test_fr_kans_notebooks_print_its_tables_and_what_no_table_has(shared_data: Path) -> None:
+    shared = pd.read_csv(shared_data / "sources" / "fr-kan-notebooks.csv").dropna(subset="test")
+    found = read_table("fr-kan", "notebooks")
+    assert sorted(found.score) == sorted((100 * shared.test).round())
+    place = ["family", "head", "task", "metric"]
+    notebooks = rest = found.set_index(place).score
+    for name, count in {"table3": 97, "table4": 14, "table5": 35}.items():
+        table = read_table("fr-kan", name).set_index(place).score
+        both = pd.concat([table, notebooks], axis=1, join="inner")
+        assert len(both) == count
+        assert ((both.iloc[:, 0] - both.iloc[:, 1]).abs() < 0.51).all()
+        rest = rest.drop(both.index, errors="ignore")
+    heads = [head.split()[1] for _, head, _, _ in rest.index]
+    assert sorted(heads) == ["activation=none"] * 7 + ["grid_size=7", "grid_size=9"]
 
 
 def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first() -> None:

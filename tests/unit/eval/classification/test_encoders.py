@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
+    BartConfig,
     BertConfig,
     BertModel,
     GPT2Config,
@@ -21,6 +22,7 @@ from transformers import (
     RobertaConfig,
     RobertaForSequenceClassification,
     T5Config,
+    XLNetConfig,
 )
 
 from eval.classification.classifier import (
@@ -32,6 +34,7 @@ from eval.classification.classifier import (
     stack,
 )
 from eval.classification.encoders import (
+    LEFT_PADDED,
     TOKENS_PER_CHUNK,
     PackedEncoder,
     PaddedEncoder,
@@ -208,6 +211,10 @@ def test_packed_vectors_are_those_of_each_text_by_itself(family, own, in_one_row
 
 
 SMALL_BERT = BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+SMALL_BART = BartConfig(
+    d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2
+)
+SMALL_XLNET = XLNetConfig(d_model=16, n_layer=2, n_head=2, d_inner=32)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +231,24 @@ def test_other_backbones_are_read_as_they_were_trained(config, own, error):
     data, encoder = examples([4, 30, 9]), make_encoder(AutoModel.from_config(config).eval())
     assert isinstance(encoder, PaddedEncoder)
     check_pooled(encoder.eval(), data, one_by_one(encoder.body, data), own, error)
+
+
+@pytest.mark.parametrize(
+    "config", [SMALL_BERT, SMALL_BART, SMALL_XLNET], ids=lambda config: config.model_type
+)
+def test_position_0_is_that_of_automodels_output_as_its_tokenizer_pads(config, error):
+    config.vocab_size, config.pad_token_id = 50, 0
+    torch.manual_seed(0)
+    model, data = AutoModel.from_config(config).eval(), examples([4, 30, 9])
+    is_left = config.model_type == "xlnet"
+    ids = torch.zeros(3, LEFT_PADDED if is_left else 30, dtype=torch.long)
+    for row, text in zip(ids, np.split(data.tokens, np.cumsum(data.lengths)[:-1]), strict=True):
+        row[slice(-len(text), None) if is_left else slice(len(text))] = torch.from_numpy(text)
+    with torch.no_grad():
+        wanted = model(input_ids=ids, attention_mask=(ids != 0).long())[0][:, 0]
+        found, first = (make_encoder(model, x).pooled(data, x) for x in ("position-0", "first"))
+    assert error(found, wanted) < 1e-5
+    assert (error(first, wanted) < 1e-5) == (config.model_type == "bert")
 
 
 def segmented(data: Encoded, counts: list[int]) -> Segmented:

@@ -225,7 +225,7 @@ def test_a_level_stands_beside_one_number_and_an_effect_over_two_tables_names_bo
     assert only(found.effects, variant="thesis-kan")["table"] == "table5 minus all-seeds"
 
 
-def of_head(head: str, mean: float, backbone: tuple[str, str], task: str = "ag-news") -> pd.DataFrame:
+def of_head(head: str, mean: float, backbone: tuple[str, str], task: str = "ag-news-pooled") -> pd.DataFrame:
     """Accuracies of three seeds of a head on a backbone."""
     return made({backbone: mean}, "classification", 3, head=head, task=task, metric="accuracy")
 
@@ -235,7 +235,7 @@ def test_heads_are_compared_within_a_seed_and_a_model_of_ones_own_with_the_mean_
     fourier = of_head("fourier-kan init_scale=0.1 frozen", 72.0, ("gpt_neo", "gelu"))
     found = beside(pd.concat([linear, fourier]), "fr-kan", "head", "linear frozen")
     table = read_published("fr-kan")
-    table = table[(table.task == "ag-news") & (table.metric == "accuracy")]
+    table = table[(table.task == "ag-news-pooled") & (table.metric == "accuracy")]
     of_heads = table.pivot(index="family", columns="head", values="score")
     one, other = of_heads["fourier-kan frozen"], of_heads["linear frozen"]
     assert len(one) == len(other) == 7

@@ -178,6 +178,23 @@ def test_backbones_are_called_after_their_names_without_revisions_or_after_their
     assert study.cells[0].backbone.locate() == "hub, to be downloaded"
 
 
+def test_a_backbone_may_have_tasks_and_a_pooling_of_its_own(load) -> None:
+    narrow = {"model": HUB[0], "classify": ["sst5"], "pooling": "last"}
+    asked = PUBLISHED | {
+        "evaluation": PUBLISHED["evaluation"] | {"suites": [], "classify": ("sst5", "trec-50")}
+    }
+    cells = load(**asked | {"backbones": [HUB[0], narrow], "seeds": [1]}).cells
+    of_cells = [(cell.variant, cell.evaluation.classify, cell.evaluation.finetune.pooling) for cell in cells]
+    assert of_cells[0] == ("bert-base-uncased", ("sst5", "trec-50"), None)
+    assert of_cells[1] == ("bert-base-uncased-last", ("sst5",), "last")
+    for changes, message in (
+        ({"classify": ["imdb"]}, "scored on imdb"),
+        ({"pooling": None}, "two backbones"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            load(**asked | {"backbones": [HUB[0], narrow | changes]})
+
+
 THESIS = CONFIGS / "studies" / "thesis.yaml"
 # Its Table 2 prints 9.0M, 11.0M for a KAN, and 2,048 more for an activation with learned parameters.
 PARAMETERS = {
