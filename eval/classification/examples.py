@@ -75,6 +75,7 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
         UsageError: For an absent folder or file, an absent column, an example without text, or a label
             outside the task's set.
     """
+    task = task.source_of(split)
     rows, source = read_task_rows(task, split, config)
     examples = [
         {**row, "label": label}
@@ -106,6 +107,7 @@ def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path 
     Raises:
         UsageError: If it is absent.
     """
+    task = task.source_of(split)
     if task.definition.files is not None:
         return check_file(getattr(task.definition.files, split))
     folder, flag = _folder(task, config)
@@ -126,6 +128,7 @@ def read_task_rows(task: ClassificationTask, split: str, config: EvalConfig) -> 
     Raises:
         UsageError: If they cannot be read.
     """
+    task = task.source_of(split)
     definition = task.definition
     if (path := find_file(task, split, config)) is not None:
         needed = () if definition.flatten else (definition.label.partition(".")[0],)

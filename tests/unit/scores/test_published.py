@@ -1,6 +1,7 @@
 """The published tables that ship, against the files that they were taken from and against the text."""
 
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from base.errors import UsageError
 from ffn_variants import FFN_VARIANTS
 from scores.head_descriptions import head_name
-from scores.published import COMPARED, FOLDER, read_published, read_table, shipped_table
+from scores.published import FOLDER, PublishedSource, read_published, read_table, shipped_table
 from tests.cases import listed
 
 COLUMNS = ["family", "variant", "head", "benchmark", "task", "metric", "seed", "score"]
+SOURCES = get_args(PublishedSource)
 TABLES = sorted(path.stem for path in FOLDER.glob("*.csv"))
 NOT_HEADS = ("random", "lime", "attention", "supervised")  # ways to choose or label segments
 TASKS = {name: name.lower() for name in ("DBpedia", "IMDb", "TREC-50", "YELP-full")}
@@ -19,7 +21,7 @@ TASKS |= {"AgNews": "ag-news", "Papluca": "language-identification", "SST-5": "s
 
 
 def table(name: str) -> pd.DataFrame:
-    source = next(source for source in COMPARED if name.startswith(f"{source}-"))
+    source = next(source for source in SOURCES if name.startswith(f"{source}-"))
     return read_table(source, name.removeprefix(f"{source}-"))
 
 
@@ -29,7 +31,7 @@ def test_a_table_has_the_one_schema_and_this_projects_names(name: str) -> None:
     assert list(rows.columns) == COLUMNS
     assert not rows.duplicated(COLUMNS[:-1]).any()
     assert rows.score.notna().all()
-    assert set(rows.variant) <= {"", *FFN_VARIANTS}
+    assert set(rows.variant) <= {"", "grouped-chebyshev", *FFN_VARIANTS}
     heads = {head for head in rows["head"] if head and head.split()[0] not in NOT_HEADS}
     assert heads == {head_name(head) for head in heads}
     assert name.rpartition("-")[0] in (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -60,6 +62,17 @@ def test_fr_kans_scores_are_those_of_the_shared_files(shared_data: Path, name: s
             assert found[place] == pytest.approx(100 * row[metric])
 
 
+def test_the_space_models_scores_are_those_of_the_shared_file(shared_data: Path) -> None:
+    expected = pd.read_csv(shared_data / "sources" / "space-results.csv")
+    found = pd.concat([read_table("space", table) for table in ("results", "epochs15")])
+    for metric, column in (("accuracy", "accuracy"), ("macro_f1", "f1_macro")):
+        scores = sorted(found[found.metric == metric].score)
+        assert scores == pytest.approx(sorted(100 * expected[column]))
+    hurt = found[found["head"].str.contains("weight") & (found.metric == "accuracy") & (found.task == "imdb")]
+    assert len(hurt) == 4
+    assert set(found[found.metric == "parameters"].score) == set(expected.params.dropna())
+
+
 def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first() -> None:
     rows = read_published("thesis")
     gelu = rows[(rows.family == "roberta") & (rows.variant == "gelu") & (rows.benchmark == "glue")]
@@ -68,7 +81,7 @@ def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first(
     kan = rows[rows.variant == "thesis-kan"]
     assert set(kan[kan.family == "roberta"].table) == {"table5"}
     assert set(kan[kan.family == "gpt_neo"].table) == {"all-seeds"}
-    for source in COMPARED:
+    for source in SOURCES:
         one = read_published(source)
         assert not one.duplicated(COLUMNS[:-1]).any()
 

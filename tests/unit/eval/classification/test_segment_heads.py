@@ -25,7 +25,7 @@ LENGTHS = (5, 1, 9, 2)
 
 def make_space(**options) -> SpaceHead:
     torch.manual_seed(0)
-    head = SpaceHead(HIDDEN, LABELS, **{"num_dimensions": DIMENSIONS, **options})
+    head = SpaceHead(HIDDEN, LABELS, **{"num_dimensions": DIMENSIONS, "intra_weight": 0.001, **options})
     nn.init.normal_(head.classifier.bias)
     return head
 

@@ -82,6 +82,7 @@ def test_every_shipped_file_is_a_task_that_says_where_it_comes_from(repository, 
         assert len(re.findall(r"^# (?:Comparable with|Not comparable) ", text, re.MULTILINE)) == 1
     fr_kan = {"ag-news": 4, "dbpedia": 14, "imdb": 2, "language-identification": 20, "sst5": 5, "trec-50": 50}
     rest = {"yelp-full": 5, "20-newsgroups": 20, "imdb-long": 2, "arxiv": 11, "multiwoz": 8, "hatexplain": 3}
+    rest |= {"hatexplain-from-imdb": 2}
     assert counts.items() >= (fr_kan | rest).items()
     assert set(counts) == {*fr_kan, *rest, *GLUE_TASK_NAMES}
 
@@ -109,6 +110,33 @@ def test_two_splits_of_a_data_set_may_be_trained_on_together(tmp_path, monkeypat
     task = str(tmp_path / "joined.yaml")
     assert [row["text"] for row in read(task)] == [*files["train"], *files["validation"]]
     assert [row["text"] for row in read(task, "validation")] == files["test"]
+
+
+def test_a_task_may_be_trained_on_another_and_count_its_labels_as_the_others(tmp_path):
+    for name, labels in {"reviews": ["neg", "pos", 1], "posts": ["hate", 1, ["rude", "rude", "fine"]]}.items():
+        for split in ("train", "validation"):
+            rows = [{f"{name}_text": f"{split} {n}", "label": x} for n, x in enumerate(labels)]
+            write_lines(tmp_path / f"{name}.{split}.jsonl", rows)
+    reviews = {"text": "reviews_text", "labels": ["neg", "pos"]}
+    posts = {"text": "posts_text", "labels": ["neg", "pos"], "majority": True, "train_on": "reviews.yaml"}
+    posts["label_map"] = {"hate": "neg", "fine": "pos", "rude": "neg"}
+    paths = []
+    for name, content in {"reviews": reviews, "posts": posts}.items():
+        files = {split: f"{name}.{split}.jsonl" for split in ("train", "validation")}
+        paths.append(tmp_path / f"{name}.yaml")
+        content["train_on"] = content.get("train_on") and str(tmp_path / content["train_on"])
+        paths[-1].write_text(yaml.safe_dump({"files": files, **content}, sort_keys=False))
+    config = CONFIG.model_copy(update={"classify": tuple(map(str, paths))})
+    ((reviews, posts),) = classification_tasks(config)  # one training for both
+    for split, texts, labels in (("train", "reviews_text", [0, 1, 1]), ("validation", "posts_text", [0, 1, 0])):
+        rows = read_examples(posts, split, config)
+        assert [row["label"] for row in rows] == labels
+        assert all(row[texts].startswith(split) for row in rows)
+        assert posts.source_of(split).make_input(rows[0]) == (f"{split} 0", None)
+    assert reviews.digest != posts.digest
+    paths[1].write_text(paths[1].read_text().replace("rude: neg", "rude: other"))
+    with pytest.raises(UsageError, match="label_map has 'other', which labels has not"):
+        find_task(str(paths[1]), CONFIG)
 
 
 NO = ("no", "False", "negative", "unacceptable", "contradiction")
