@@ -19,10 +19,6 @@ from report.inputs.sources import read_source
 from scores.published import PublishedSource, read_source_file
 
 HEADER = ("source", "claim", "published", "its own runs", "asked of", "here", "verdict", "command")
-ABOUT = """*Published* is what the source's scores come to: over single runs by this project's rule, corrected, and
-then *its own runs* says whether they show the claim; else the mean over models and data sets, with a 95%
-interval over these. *Verdict* is whether own runs reproduce the claim; the command brings what it rests on,
-and with the study's runs in place this command says what they show."""
 
 
 class ReplicateArgs(Section):
@@ -30,7 +26,11 @@ class ReplicateArgs(Section):
 
     ffn-ablations replicate thesis
 
-    Trains nothing: each claim names the study that asks it again, and what is in --runs-dir of it is judged.
+    Trains nothing: each claim names a study that asks it again, and what --runs-dir has of it is judged.
+
+    "published" is what the source's scores come to: single runs by this project's rule, corrected, and then
+    "its own runs" says whether they show the claim; else the mean over models and data sets, with a 95%
+    interval over these. "verdict" is whether own runs reproduce the claim, and the command brings them.
     """
 
     source: Positional[PublishedSource | None] = None
@@ -42,26 +42,24 @@ class ReplicateArgs(Section):
 def main(args: Sequence[str] | None = None) -> None:
     """Print recipe and claims."""
     options = parse_flags(ReplicateArgs, args, prog="ffn-ablations replicate")
-    rows, last = [HEADER], list[str]()
+    rows, above = [HEADER], ("", "")
     for name in [options.source] if options.source else get_args(PublishedSource):
         source = read_source_file(name)
         if options.source:
-            print("\n".join([source.cited, f"Code: {source.code}.", *(f"- {x}" for x in source.recipe)]), "\n")
+            print(source.cited, f"Code: {source.code}.", *(f"- {x}" for x in source.recipe), "", sep="\n")
         studies = {answer.study for claim in source.claims for answer in claim.answers}
-        analyses = {study: found for study in studies if (found := _analysis(options.runs_dir / study))}
-        for record in records(name, analyses):
-            claim = (name, f"{record['claim']} ({record['where']})", record["published"], record["rule"])
-            place = f"{record['study']} {record['outcome']}".strip()
-            told = [x or "-" for x in (*claim, place, record["own"], record["verdict"], record["command"])]
-            rows.append(("",) * 4 + (*told[4:],) if told[:2] == last else (*told,))
-            last = told[:2]
-    print(f"{format_table([row[1:] for row in rows] if options.source else rows)}\n\n{ABOUT}")
+        analyses = {study: analysis for study in studies if (analysis := _analysis(options.runs_dir / study))}
+        for x in records(name, analyses):
+            place = f"{x['study']} {x['outcome']}".strip()
+            claim = (name, f"{x['claim']} ({x['where']})", x["published"] or "-", x["rule"] or "-")
+            cells = (place or "-", x["own"] or "-", x["verdict"], x["command"])
+            rows.append((claim if claim[:2] != above else ("",) * 4) + cells)
+            above = claim[:2]
+    print(format_table([row[1:] for row in rows] if options.source else rows))
 
 
 def _analysis(folder: Path) -> Analysis | None:
     """Judge the runs of a study; None where there are none yet, or nothing to compare."""
-    if not StudyFolder(folder).study_file.is_file():
-        return None
     with suppress(UsageError):
-        return analyse(read_source(folder))
+        return analyse(read_source(folder)) if StudyFolder(folder).study_file.is_file() else None
     return None

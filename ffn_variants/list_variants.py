@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from base.command_line import parse_flags
+from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.families import Budget
 from base.options import describe_options
@@ -29,7 +29,12 @@ class TableArgs(Section):
     those of one token's forward pass, two for each multiply-add of the weights. "activation" stands between
     the stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts;
     --ffn-budget finds the sizes that are, where there are any.
+
+    ffn-ablations list variants kan gr-kan     # these, and what --model.ffn-options may say of them
     """
+
+    names: Positional[tuple[str, ...]] = ()
+    """Only these, with their options; else all."""
 
     hidden_size: int = Field(512, ge=1, le=LARGEST)
     """Width D of the model."""
@@ -46,7 +51,8 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
     """Make the table's rows, the header first."""
     width_column = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *width_column, "parameters", "FLOPs/token", "reference")
-    return [header, *(_row(args, spec) for spec in all_variants())]
+    specs = list(map(get_variant, args.names)) or all_variants()
+    return [header, *(_row(args, spec) for spec in specs)]
 
 
 def all_variants() -> list[FFNSpec]:
@@ -76,5 +82,6 @@ def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
     table = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
     print(format_table(table_rows(table)))
-    if table.options:
-        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))
+    if table.options or table.names:
+        specs = list(map(get_variant, table.names)) or FFN_VARIANTS.values()
+        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in specs))

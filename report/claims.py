@@ -8,22 +8,22 @@ effects depend on size, data and recipe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 from scipy import stats
 
 from report.analysis import Analysis
 from report.document.markdown import signed
 from report.request import Request
-from report.significance.comparison import AT_CHANCE, DIFFERENT, EQUIVALENT, NEGLIGIBLE, Comparison
-from scores.published import Answer, Claim, Verdict, read_published, read_source_file, read_table
+from report.significance.comparison import AT_CHANCE, DIFFERENT, EQUIVALENT, NEGLIGIBLE
+from scores.published import Claim, Verdict, read_published, read_source_file, read_table
 
-FEWEST_PAIRS = 3
-"""Of models and data sets, that an interval over them is made of."""
+Record = dict[str, Any]
+_TURNED = {"better": "worse", "worse": "better"}
 
 
 class Effect(NamedTuple):
@@ -40,21 +40,22 @@ class Effect(NamedTuple):
     digits: int = 2
 
     def __str__(self) -> str:
-        ends = "" if self.low is None else f" [{signed(self.low, self.digits)}, {signed(self.high, self.digits)}]"
-        return ", ".join(filter(None, (f"{signed(self.estimate, self.digits)}{ends} {self.unit}", self.verdict)))
+        middle, low, high = (signed(x, self.digits) for x in self[:3])
+        ends = "" if self.low is None else f" [{low}, {high}]"
+        return f"{middle}{ends} {self.unit}{', ' * bool(self.verdict)}{self.verdict}"
 
 
 def judge(claim: Claim, effect: Effect | None) -> Verdict:
     """Say whether an effect reproduces a claim."""
-    if effect is None or claim.says is None:
-        return "not run here" if effect is None else "cannot tell"
-    if claim.says == "at chance":
-        return "reproduces" if effect.verdict == AT_CHANCE else "cannot tell"
+    if effect is None:
+        return "not run here"
     if effect.verdict in (EQUIVALENT, *NEGLIGIBLE) and claim.says == "equal":
         return "reproduces"
-    if effect.verdict in (EQUIVALENT, *DIFFERENT, *NEGLIGIBLE):
-        return "reproduces" if effect.verdict.startswith(claim.says) else "contradicts"
-    return "cannot tell"
+    if effect.verdict == AT_CHANCE == claim.says:
+        return "reproduces"
+    if claim.says == AT_CHANCE or effect.verdict not in (EQUIVALENT, *DIFFERENT, *NEGLIGIBLE):
+        return "cannot tell"
+    return "reproduces" if effect.verdict.startswith(str(claim.says)) else "contradicts"
 
 
 def find_effect(analysis: Analysis, contrast: str, outcome: str, family: str | None = None) -> Effect | None:
@@ -62,30 +63,22 @@ def find_effect(analysis: Analysis, contrast: str, outcome: str, family: str | N
 
     Args:
         analysis: Of one study or table.
-        contrast: Its levels, ``a+b - c+d``.
+        contrast: Its levels, ``a+b - c+d``; it may have been asked the other way round.
         outcome: As the report names it.
         family: One of several; None takes the average over them.
     """
-    asked = [frozenset(side.split("+")) for side in contrast.split(" - ")]
-    for comparison in (*analysis.contrasts, *analysis.comparisons):
-        benchmark = comparison.benchmark
-        if str(benchmark) != outcome or comparison.family != (family or analysis.scopes(benchmark)[0]):
-            continue
-        sides = [frozenset(map(str, side)) for side in (comparison.contrast.plus, comparison.contrast.minus)]
-        if comparison.estimate is not None and sides in (asked, asked[::-1]):
-            return _effect(comparison, 1 if sides == asked else -1)
+    groups = [frozenset(side.split("+")) for side in contrast.split(" - ")]
+    for c in (*analysis.contrasts, *analysis.comparisons):
+        is_there = (str(c.benchmark), c.family) == (outcome, family or analysis.scopes(c.benchmark)[0])
+        sides = [frozenset(map(str, side)) for side in (c.contrast.plus, c.contrast.minus)]
+        if is_there and c.estimate is not None and sides in (groups, groups[::-1]):
+            sign = 1 if sides == groups else -1
+            low, high = sorted(sign * x for x in c.interval or ()) or (None, None)
+            verdict = c.verdict if sign > 0 else re.sub("better|worse", lambda x: _TURNED[x[0]], c.verdict)
+            unit = "points" if c.metric.is_percentage else str(c.unit)
+            counts = f"{c.num_runs_plus} and {c.num_runs_minus} runs"
+            return Effect(sign * c.estimate, low, high, verdict, counts, unit, c.digits)
     return None
-
-
-def _effect(comparison: Comparison, sign: int) -> Effect:
-    ends = sorted(sign * x for x in comparison.interval or ()) or [None, None]
-    turned = {"better": "worse", "worse": "better"}
-    words = comparison.verdict.split()
-    if sign < 0:
-        words = [turned.get(word, word) for word in words]
-    counts = f"{comparison.num_runs_plus} and {comparison.num_runs_minus} runs"
-    unit = "points" if comparison.metric.is_percentage else str(comparison.unit)
-    return Effect(sign * comparison.estimate, *ends, " ".join(words), counts, unit, comparison.digits)
 
 
 @lru_cache
@@ -94,20 +87,19 @@ def analysis_of_published(source: str, table: str) -> Analysis:
     from report.compute import analyse  # which imports every part of a report, this one too
     from report.inputs.sources import read_source
 
-    names = set(read_table(source, table)["variant"])
-    contrasts = (claim.contrast for claim in read_source_file(source).claims)
-    known = [each for each in contrasts if each and names >= set(each.replace(" - ", "+").split("+"))]
-    request = Request(contrast=tuple(dict.fromkeys(known)))
-    return analyse(read_source(Path(f"{source}:{table}")), request)
+    variants = set(read_table(source, table)["variant"])
+    contrasts = dict.fromkeys(claim.contrast for claim in read_source_file(source).claims if claim.contrast)
+    present = tuple(each for each in contrasts if variants >= set(re.split(r" - |\+", each)))
+    return analyse(read_source(Path(f"{source}:{table}")), Request(contrast=present))
 
 
 def published_effect(source: str, claim: Claim) -> Effect | None:
-    """Return the difference that a source's shipped scores come to.
+    """Return the difference that a source's shipped scores come to; None where it has none.
 
     Where single runs are published it is by this project's rule; else the mean over pairs of a model and a
     data set, with an interval over the pairs: what the source printed of each is one number.
     """
-    if not claim.contrast or not claim.rows:
+    if not claim.rows:
         return None
     table = claim.rows.get("table", "")
     if table in read_source_file(source).runs:
@@ -122,14 +114,11 @@ def published_effect(source: str, claim: Claim) -> Effect | None:
     pairs = rows.assign(level=levels).pivot_table("score", ["family", "task", "metric"], "level")
     plus, minus = (pairs[side.split("+")].mean(axis=1, skipna=False) for side in claim.contrast.split(" - "))
     differences = (plus - minus).dropna()
-    interval = (None, None)
-    if len(differences) >= FEWEST_PAIRS:
-        interval = stats.t.interval(0.95, len(differences) - 1, differences.mean(), stats.sem(differences))
+    mean, num = float(differences.mean()), len(differences)
+    # An interval over two pairs says nothing.
+    interval = stats.t.interval(0.95, num - 1, mean, stats.sem(differences)) if num > 2 else (None, None)
     unit = "nats" if set(rows["metric"]) == {"held_out_loss"} else "points"
-    return Effect(float(differences.mean()), *interval, "", f"{len(differences)} pair{'s' * (len(differences) > 1)}", unit)
-
-
-Record = dict[str, Any]
+    return Effect(mean, *interval, "", f"{num} pair{'s' * (num > 1)}", unit)
 
 
 def records(source: str, analyses: Mapping[str, Analysis]) -> list[Record]:
@@ -140,40 +129,30 @@ def records(source: str, analyses: Mapping[str, Analysis]) -> list[Record]:
         analyses: Of own runs, by study.
 
     Returns:
-        Fields claim, where, printed, published and rule (what its own runs come to by this project's rule),
-        study, outcome, own, verdict and command. What stands in own and published is told in words.
+        Fields claim, where, printed, published and rule (whether its own runs show it, by this project's
+        rule), study, outcome, own, verdict and command. Published and own are told in words.
     """
-    return [record for claim in read_source_file(source).claims for record in _records(source, claim, analyses)]
-
-
-def _records(source: str, claim: Claim, analyses: Mapping[str, Analysis]) -> Iterable[Record]:
-    published = published_effect(source, claim)
-    told: Record = {"claim": claim.claim, "where": claim.where, "printed": claim.printed}
-    told |= {"published": f"{published} ({published.basis})" if published else ""}
-    told |= {"rule": judge(claim, published) if published and published.verdict else ""}
-    for answer in claim.answers:
-        for outcome in answer.outcomes:
-            effect = _asked(answer, claim, outcome, analyses)
-            yield told | {
-                "study": answer.study,
-                "outcome": outcome,
-                "own": str(effect or ""),
-                "verdict": judge(claim, effect),
-                "command": answer.command or f"ffn-ablations study run {answer.study}",
-            }
-    if recorded := claim.recorded:
-        place = {"study": "", "outcome": "", "own": recorded.text}
-        yield told | place | {"verdict": recorded.verdict, "command": recorded.command}
+    rows = []
+    for claim in read_source_file(source).claims:
+        effect = published_effect(source, claim)
+        fields = {
+            **claim.model_dump(include={"claim", "where", "printed"}),
+            "published": f"{effect} ({effect.basis})" if effect else "",
+            "rule": judge(claim, effect) if effect and effect.verdict else "",
+        }
+        for answer in claim.answers:
+            for outcome in answer.outcomes or ("",):
+                analysis, contrast = analyses.get(answer.study), answer.contrast or claim.contrast
+                own = find_effect(analysis, contrast, outcome) if analysis else None
+                command = answer.command or f"ffn-ablations study run {answer.study}"
+                place = {"study": answer.study, "outcome": outcome, "command": command}
+                words = {"own": answer.text or str(own or ""), "verdict": answer.verdict or judge(claim, own)}
+                rows.append({**fields, **place, **words})
+    return rows
 
 
 def claims_of(source: str, analysis: Analysis) -> list[Record]:
     """Return the claims that one analysis answers, whatever its study is called, each once for an outcome."""
-    answers = (answer for claim in read_source_file(source).claims for answer in claim.answers)
-    every = records(source, dict.fromkeys((answer.study for answer in answers), analysis))
+    studies = (answer.study for claim in read_source_file(source).claims for answer in claim.answers)
+    every = records(source, dict.fromkeys(filter(None, studies), analysis))
     return list({(x["claim"], x["outcome"]): x for x in every if x["study"] and x["own"]}.values())
-
-
-def _asked(answer: Answer, claim: Claim, outcome: str, analyses: Mapping[str, Analysis]) -> Effect | None:
-    if answer.study not in analyses:
-        return None
-    return find_effect(analyses[answer.study], answer.contrast or claim.contrast, outcome)

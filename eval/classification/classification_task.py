@@ -209,11 +209,10 @@ class ClassificationTask:
     @cached_property
     def digest(self) -> str:
         """Hexadecimal digits that change with whatever makes other examples of the same data."""
-        younger = {name for name in ("train_on", "label_map") if getattr(self.definition, name)}
         content = self.definition.model_dump_json(
             include={*("hub", "text", "flatten", "min_words", "label", "labels", "multi_label", "majority")}
-            | younger
         )
+        content += str(self.definition.label_map or "")
         if (source := self.source_of("train")) is not self:
             content += source.digest
         return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -128,7 +128,6 @@ def read_task_rows(task: ClassificationTask, split: str, config: EvalConfig) -> 
     Raises:
         UsageError: If they cannot be read.
     """
-    task = task.source_of(split)
     definition = task.definition
     if (path := find_file(task, split, config)) is not None:
         needed = () if definition.flatten else (definition.label.partition(".")[0],)

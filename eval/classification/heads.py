@@ -22,8 +22,8 @@ text and each class i; z = W [mean_t C_1; ...; mean_t C_C] + b. The loss gets, b
 which keep the tokens of a text apart within a space, and the spaces apart. Formulas are those of the
 authors' code, https://github.com/StepanTita/space-model (space_model/loss.py), the second one as it was for
 their IMDb results. Both weights are 0 unless asked for: with the 0.001 and 0.2 that they tried its scores
-are lower, and all but one of their gains are without. Their later inter-space loss reads the labels, which a head does
-not see. Ours differ where theirs would count padding as tokens.
+are lower, and all but one of their gains are without. Their later inter-space loss reads the labels, which a
+head does not see. Ours differ where theirs would count padding as tokens.
 
 Shapes: n examples, M segments or tokens of the longest, D hidden_size, C labels, m dimensions of a space.
 """

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from base.errors import UsageError
 from base.families import PRETRAINED
 from report.analysis import Analysis
 from report.claims import Record, claims_of
@@ -22,13 +20,9 @@ from report.significance.axes import Combination, Level
 from report.significance.data_checks import clean_rows
 from report.significance.factor import Factor, is_paired
 from scores.declarations import said_scales
-from scores.head_descriptions import head_name, parse_head
 from scores.published import PublishedSource, read_published, read_source_file
 from scores.rows import NO_HEAD, NO_METRIC
 from scores.run_scores import SINGLE_TASK, run_scores
-
-LEFT_OPEN = ("init_scale",)
-"""Options of heads that the sources do not say: they keep no score from its counterpart."""
 
 
 class Place(NamedTuple):
@@ -96,22 +90,13 @@ def beside_published(
     own, counterparts = _own_runs(rows), _counterparts(printed)
     pairs = {place: families for place in own if (families := _counterpart(counterparts, place))}
     levels = [_record(place, [(1.0, own[place].to_numpy())], [(1.0, x)]) for place, x in pairs.items()]
-    bases = {place: _baseline_of(place, factor, baseline) for place in pairs}
-    effects = [
-        _record(
-            place,
-            _effect(own[place], own[base], is_paired(factor)),
-            [(1.0, pairs[place]), (-1.0, pairs[base])],
-        )
-        for place, base in bases.items()
-        if base in pairs and base != place
-    ]
-    return Published(
-        source=source,
-        baseline=str(baseline),
-        levels=[record for record in levels if record],
-        effects=[record for record in effects if record],
-    )
+    effects = []
+    for place in pairs:
+        if (base := _baseline_of(place, factor, baseline)) in pairs and base != place:
+            terms = _effect(own[place], own[base], is_paired(factor))
+            effects.append(_record(place, terms, [(1.0, pairs[place]), (-1.0, pairs[base])]))
+    parts = {"levels": [*filter(None, levels)], "effects": [*filter(None, effects)]}
+    return Published(source=source, baseline=str(baseline), **parts)
 
 
 def _own_runs(rows: pd.DataFrame) -> dict[Place, pd.Series]:
@@ -131,13 +116,12 @@ def _counterparts(printed: pd.DataFrame) -> dict[tuple[str, ...], Families]:
     # Where a source names heads, a score without one is of a model that has none: no head stands beside it.
     with_heads = printed[printed["head"] != NO_HEAD]
     rows = printed if with_heads.empty else with_heads
-    renamed = rows.assign(head=[_as_named(head) for head in rows["head"]])
     return {
         tuple(map(str, key)): {
             str(name): (str(part.table.iloc[0]), part.score.to_numpy(float))
             for name, part in of_key.groupby("family")
         }
-        for key, of_key in renamed.groupby(["benchmark", "task", "metric", "variant", "head"])
+        for key, of_key in rows.groupby(["benchmark", "task", "metric", "variant", "head"])
     }
 
 
@@ -146,19 +130,9 @@ def _counterpart(counterparts: Mapping[tuple[str, ...], Families], place: Place)
     keys = [
         (place.benchmark, place.task, place.metric, variant, head)
         for variant in (place.variant, "")
-        for head in (_as_named(place.head), NO_HEAD)
+        for head in (place.head, NO_HEAD)
     ]
     return next((counterparts[key] for key in keys if key in counterparts), None)
-
-
-def _as_named(head: str) -> str:
-    """A head without the options that the sources leave open."""
-    if head:
-        with suppress(UsageError):
-            choice = parse_head(head)
-            options = tuple(option for option in choice.options if option[0] not in LEFT_OPEN)
-            return head_name(str(replace(choice, options=options)))
-    return head
 
 
 def _baseline_of(place: Place, factor: Factor, baseline: Level) -> Place:
@@ -219,7 +193,10 @@ def section(analysis: Analysis, published: Published, page: Page) -> Section:
     if published.claims:
         columns = ("claim", "published", "outcome", "own", "verdict")
         heading = "**Claims**: whether these runs reproduce them, at the size and by the recipe of the study"
-        parts += [heading, records_table({name: record[name] for name in columns} for record in published.claims)]
+        parts += [
+            heading,
+            records_table({name: record[name] for name in columns} for record in published.claims),
+        ]
     if published.effects:
         heading = f"**Effects**: minus `{published.baseline}`"
         parts += [heading, _table(published.effects, signed)]

@@ -31,24 +31,20 @@ Verdict = Literal["reproduces", "contradicts", "cannot tell", "not run here"]
 
 
 class Answer(Section):
-    """A study of this project that asks a claim again."""
+    """What asks a claim again: a study of this project, or a command whose result is recorded here."""
 
-    study: str
-    outcomes: tuple[str, ...] = Field(min_length=1)
-    """Of its report, each of which answers by itself."""
+    study: str = ""
+    """Empty for another command."""
+    outcomes: tuple[str, ...] = ()
+    """Of the study's report, each of which answers by itself."""
     contrast: str = ""
     """As the study names the levels, where that is not as the source's tables do."""
     command: str = ""
-    """What brings its runs, where that is not ``ffn-ablations study run STUDY``."""
-
-
-class Recorded(Section):
-    """What came out of a command that is no study, or needs what is not here."""
-
-    text: str
-    """Numbers and where they stand; where nothing ran, what the command needs."""
-    command: str
-    verdict: Verdict
+    """What brings it, where that is not ``ffn-ablations study run STUDY``."""
+    text: str = ""
+    """Of another command: numbers and where they stand, or what it needs."""
+    verdict: Verdict | None = None
+    """The same: what these say."""
 
 
 class Claim(Section):
@@ -61,12 +57,11 @@ class Claim(Section):
     """What the first group of the contrast is; None for a claim that is about no difference of scores."""
     contrast: str = ""
     """Variants or heads, ``a+b - c+d``, as the source's tables name them."""
-    rows: dict[str, str] = {}
+    rows: dict[str, str] = Field(default_factory=dict)
     """Column of the tables to the value that rows must have; ``table`` is one of the columns."""
     printed: float | None = None
     """The difference as the source has it, in the unit of the scores; None where it prints scores alone."""
-    answers: tuple[Answer, ...] = ()
-    recorded: Recorded | None = None
+    answers: tuple[Answer, ...] = Field(min_length=1)
 
 
 class SourceFile(Section):

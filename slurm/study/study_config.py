@@ -20,8 +20,8 @@ from report.significance.axes import RECIPE, SIZE, TOKENS, Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
-from scores.published import PublishedSource
 from scores.head_descriptions import check_head, parse_head
+from scores.published import PublishedSource
 from scores.suites import HELD_OUT, SUITES
 from slurm.study.cells import check_backbones
 from slurm.study.ffn_levels import (

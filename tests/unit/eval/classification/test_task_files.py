@@ -112,31 +112,26 @@ def test_two_splits_of_a_data_set_may_be_trained_on_together(tmp_path, monkeypat
     assert [row["text"] for row in read(task, "validation")] == files["test"]
 
 
-def test_a_task_may_be_trained_on_another_and_count_its_labels_as_the_others(tmp_path):
-    for name, labels in {"reviews": ["neg", "pos", 1], "posts": ["hate", 1, ["rude", "rude", "fine"]]}.items():
-        for split in ("train", "validation"):
-            rows = [{f"{name}_text": f"{split} {n}", "label": x} for n, x in enumerate(labels)]
-            write_lines(tmp_path / f"{name}.{split}.jsonl", rows)
-    reviews = {"text": "reviews_text", "labels": ["neg", "pos"]}
-    posts = {"text": "posts_text", "labels": ["neg", "pos"], "majority": True, "train_on": "reviews.yaml"}
-    posts["label_map"] = {"hate": "neg", "fine": "pos", "rude": "neg"}
-    paths = []
-    for name, content in {"reviews": reviews, "posts": posts}.items():
-        files = {split: f"{name}.{split}.jsonl" for split in ("train", "validation")}
-        paths.append(tmp_path / f"{name}.yaml")
-        content["train_on"] = content.get("train_on") and str(tmp_path / content["train_on"])
-        paths[-1].write_text(yaml.safe_dump({"files": files, **content}, sort_keys=False))
-    config = CONFIG.model_copy(update={"classify": tuple(map(str, paths))})
-    ((reviews, posts),) = classification_tasks(config)  # one training for both
-    for split, texts, labels in (("train", "reviews_text", [0, 1, 1]), ("validation", "posts_text", [0, 1, 0])):
-        rows = read_examples(posts, split, config)
-        assert [row["label"] for row in rows] == labels
-        assert all(row[texts].startswith(split) for row in rows)
-        assert posts.source_of(split).make_input(rows[0]) == (f"{split} 0", None)
-    assert reviews.digest != posts.digest
-    paths[1].write_text(paths[1].read_text().replace("rude: neg", "rude: other"))
-    with pytest.raises(UsageError, match="label_map has 'other', which labels has not"):
-        find_task(str(paths[1]), CONFIG)
+def test_a_task_may_be_trained_on_another_and_count_its_labels_as_the_others(write, tmp_path):
+    rows = [{"text": "it rained", "label": "neg"}, {"text": "it shone", "label": 1}]
+    posts = [{"post": "p", "label": label} for label in ("hate", 1, ["rude", "rude", "fine"])]
+    write_lines(tmp_path / "posts.jsonl", posts)
+    reviews = write(rows, labels=["neg", "pos"])
+    (tmp_path / "posts.yaml").write_text(
+        f"{{files: {{train: posts.jsonl, validation: posts.jsonl}}, train_on: {reviews}, text: post, "
+        "majority: true, labels: [neg, pos], label_map: {hate: neg, fine: pos, rude: neg}}"
+    )
+    config = CONFIG.model_copy(update={"classify": (reviews, str(tmp_path / "posts.yaml"))})
+    ((reviews, task),) = classification_tasks(config)  # one training for both
+    for split, texts, labels in (
+        ("train", ["it rained", "it shone"], [0, 1]),
+        ("validation", ["p"] * 3, [0, 1, 0]),
+    ):
+        read = [
+            (task.source_of(split).make_input(x)[0], x["label"]) for x in read_examples(task, split, config)
+        ]
+        assert read == list(zip(texts, labels, strict=True))
+    assert reviews.digest != task.digest
 
 
 NO = ("no", "False", "negative", "unacceptable", "contradiction")
