@@ -61,7 +61,6 @@ Type first:
 
 Commands:
 {commands}
-
 ffn-ablations COMMAND --help lists its flags; --version says which this is."""
 
 
