@@ -83,5 +83,5 @@ def main(args: Sequence[str] | None = None) -> None:
     table = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
     print(format_table(table_rows(table)))
     if table.options or table.names:
-        specs = list(map(get_variant, table.names)) or FFN_VARIANTS.values()
-        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in specs))
+        options = {name: get_variant(name).options for name in table.names or FFN_VARIANTS}
+        print("\n" + "\n".join(describe_options(*each) for each in options.items()))

@@ -49,9 +49,8 @@ def judge(claim: Claim, effect: Effect | None) -> Verdict:
     """Say whether an effect reproduces a claim."""
     if effect is None:
         return "not run here"
-    if effect.verdict in (EQUIVALENT, *NEGLIGIBLE) and claim.says == "equal":
-        return "reproduces"
-    if effect.verdict == AT_CHANCE == claim.says:
+    as_said = (EQUIVALENT, *NEGLIGIBLE) if claim.says == "equal" else (claim.says,)
+    if effect.verdict in as_said:
         return "reproduces"
     if claim.says == AT_CHANCE or effect.verdict not in (EQUIVALENT, *DIFFERENT, *NEGLIGIBLE):
         return "cannot tell"

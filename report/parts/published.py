@@ -95,8 +95,8 @@ def beside_published(
         if (base := _baseline_of(place, factor, baseline)) in pairs and base != place:
             terms = _effect(own[place], own[base], is_paired(factor))
             effects.append(_record(place, terms, [(1.0, pairs[place]), (-1.0, pairs[base])]))
-    parts = {"levels": [*filter(None, levels)], "effects": [*filter(None, effects)]}
-    return Published(source=source, baseline=str(baseline), **parts)
+    levels, effects = ([*filter(None, each)] for each in (levels, effects))
+    return Published(source=source, baseline=str(baseline), levels=levels, effects=effects)
 
 
 def _own_runs(rows: pd.DataFrame) -> dict[Place, pd.Series]:
