@@ -197,11 +197,14 @@ def classification_protocol(task: ClassificationTask, config: EvalConfig, head: 
     """Return everything that the scores of a task under a head depend on besides the weights."""
     # Once the nearest width was taken, which may have fewer parameters.
     is_matched = dict(head.options).get("match", "none") != "none"
+    # Once the head space had the intra-space loss at 0.001 where no weight was named.
+    is_cross_entropy_alone = head.name == "space" and "intra_weight" not in dict(head.options)
     return {
         "version": CLASSIFICATION_PROTOCOL_VERSION,
         "data": data_source(task, config, *SPLITS),
         **_finetuning(task, config.finetune, head),
         **({"matched_width": "at least as many parameters"} if is_matched else {}),
+        **({"intra_weight": 0.0} if is_cross_entropy_alone else {}),
     }
 
 

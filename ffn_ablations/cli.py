@@ -36,6 +36,7 @@ COMMANDS = {
     "generate": Command("pretrain.generate:main", "let a trained causal model write"),
     "eval": Command("eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
     "report": Command("report.command:main", "compare the variants of a study or a table; --plan"),
+    "replicate": Command("ffn_ablations.replicate:main", "a source's claims, and what came out here"),
     "inspect": Command("inside.ffn.command:main", "what learned activations and KAN edges became"),
     "explain": Command("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
     "check": Command("ffn_variants.check:main", "whether an FFN of your own does what it must"),
@@ -60,7 +61,6 @@ Type first:
 
 Commands:
 {commands}
-
 ffn-ablations COMMAND --help lists its flags; --version says which this is."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 import ffn_variants
-from base.command_line import parse_flags
+from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.families import Budget
 from base.options import describe_options
@@ -32,7 +32,12 @@ class TableArgs(Section):
     those of one token's forward pass, two for each multiply-add of the weights. "activation" stands between
     the stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts;
     --ffn-budget finds the sizes that are, where there are any.
+
+    ffn-ablations list variants kan gr-kan     # these, and what --model.ffn-options may say of them
     """
+
+    names: Positional[tuple[str, ...]] = ()
+    """Only these, with their options; else all."""
 
     hidden_size: int = Field(512, ge=1, le=LARGEST)
     """Width D of the model."""
@@ -51,7 +56,8 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
         return [tuple(row) for row in rows]
     width_column = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *width_column, "parameters", "FLOPs/token", "reference")
-    return [header, *(_row(args, spec) for spec in all_variants())]
+    specs = list(map(ffn_variants.get_variant, args.names)) or all_variants()
+    return [header, *(_row(args, spec) for spec in specs)]
 
 
 def all_variants() -> list[FFNSpec]:
@@ -83,6 +89,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
     table = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
     print(format_table(table_rows(table)))
-    if table.options:
-        variants = ffn_variants.FFN_VARIANTS.values()
-        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in variants))
+    if table.options or table.names:
+        names = table.names or ffn_variants.FFN_VARIANTS
+        options = {name: ffn_variants.get_variant(name).options for name in names}
+        print("\n" + "\n".join(describe_options(*each) for each in options.items()))

@@ -21,6 +21,7 @@ from base.records import parse_json
 
 _NOT_SHIPPED = {
     "filter-data": "the folder filter-data of github.com/babylm/evaluation-pipeline-2023",
+    "evaluation_data": "that of github.com/babylm/evaluation-pipeline-2025",
     "babylm": "the text of BabyLM 2023 (babylm.github.io)",
 }
 """Where shipped studies look for data, and what it is."""

@@ -11,7 +11,15 @@ from typing import Any
 
 from base.errors import UsageError
 from base.printing import first_few
-from eval.classification.schema import Label, TaskFile, fields_of, read_field, render, text_parts
+from eval.classification.schema import (
+    Label,
+    TaskFile,
+    fields_of,
+    find_task_file,
+    read_field,
+    render,
+    text_parts,
+)
 from eval.finetuning import PRESETS, FinetuneConfig, Finetuning
 from scores.head_descriptions import HeadChoice
 
@@ -165,11 +173,17 @@ class ClassificationTask:
         averaged = PRESETS[config.preset].averaged if self.benchmark in (GLUE, EMBEDDED_GLUE) else {}
         return averaged.get(self.name, self.metrics[0])
 
+    def source_of(self, split: str) -> ClassificationTask:
+        """Return the task whose examples a split has: to train on, those of ``train_on`` where it is set."""
+        other = self.definition.train_on
+        return ClassificationTask(find_task_file(other), self.labels) if other and split == "train" else self
+
     @property
     def train(self) -> str:
         """Name of the training file; tasks with the same one share a fine-tuned model."""
-        names = self.definition.folder_names
-        return names.train if names else f"{self.name}.train"
+        source = self.source_of("train")
+        names = source.definition.folder_names
+        return names.train if names else f"{source.name}.train"
 
     @property
     def validation(self) -> str:
@@ -186,7 +200,11 @@ class ClassificationTask:
     @cached_property
     def positions(self) -> dict[Label, int]:
         """The integer of every label, as the data may write it."""
-        return label_positions(self.labels)
+        if not (counts_as := self.definition.label_map):
+            return label_positions(self.labels)
+        places = [self.labels.index(label) for _, label in counts_as]
+        names = tuple(name for name, _ in counts_as)
+        return {value: places[place] for value, place in label_positions(names).items()}
 
     @cached_property
     def digest(self) -> str:
@@ -195,6 +213,9 @@ class ClassificationTask:
         if self.definition.pooled:  # without, digests are those of files that could not say it
             fields.add("pooled")
         content = self.definition.model_dump_json(include=fields)
+        content += str(self.definition.label_map or "")
+        if (source := self.source_of("train")) is not self:
+            content += source.digest
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def make_input(self, row: dict) -> TextPair:

@@ -83,7 +83,7 @@ def read_task_data(
     size = settings.max_validation_examples
     train_size = None if seed is None else settings.max_train_examples
     validation = {task.name: part(task, "validation", size, VALIDATION_SEED) for task in tasks}
-    return TaskData(part(tasks[0], "train", train_size, seed or 0), validation)
+    return TaskData(part(tasks[0].source_of("train"), "train", train_size, seed or 0), validation)
 
 
 def with_turns(task: ClassificationTask, row: dict) -> tuple[str | list[str], str | None]:

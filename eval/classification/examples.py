@@ -77,6 +77,7 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
         UsageError: For an absent folder or file, an absent column, an example without text, or a label
             outside the task's set.
     """
+    task = task.source_of(split)
     rows, source = read_task_rows(task, split, config)
     examples = [
         {**row, "label": label}
@@ -109,6 +110,7 @@ def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path 
     Raises:
         UsageError: If it is absent.
     """
+    task = task.source_of(split)
     if task.definition.files is not None:
         return check_file(getattr(task.definition.files, split))
     folder, flag = _folder(task, config)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictInt, StrictStr, field_validator, model_validator
 
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
@@ -129,6 +129,11 @@ class FolderNames(Section):
     validation: str
 
 
+def _pairs(value: Any) -> Any:
+    """A mapping as pairs, which can be hashed."""
+    return tuple(value.items()) if isinstance(value, dict) else value
+
+
 class TaskFile(Section):
     """A classification task."""
 
@@ -163,6 +168,10 @@ class TaskFile(Section):
     are names. Null: those of the training set, which are integers from 0 or names."""
     label_names: tuple[StrictStr, ...] | None = None
     """What readers are told each of ``labels`` means, in their order; scores do not depend on it."""
+    train_on: str | None = None
+    """Another task, whose training examples are trained on in place of its own; its ``labels`` stand here."""
+    label_map: Annotated[tuple[tuple[str, Label], ...], BeforeValidator(_pairs)] = ()
+    """What each label of the data counts as; in the order of its integer, where the data may have these."""
     multi_label: bool = False
     """The label's field holds a list, and any number of labels may be right."""
     segment_labels: str | None = Field(None, min_length=1)
@@ -216,6 +225,10 @@ class TaskFile(Section):
                 f"label_names has {len(names)} names and {len(labels)} labels are declared; each needs "
                 "one, in the order of labels"
             )
+        if wrong := [label for _, label in self.label_map if label not in labels]:
+            raise ValueError(f"label_map has {wrong[0]!r}, which labels has not; declare it there")
+        if self.train_on and not labels:
+            raise ValueError(f"train_on needs labels, those of {self.train_on} in its order")
         if self.majority and self.multi_label:
             raise ValueError("majority and multi_label exclude each other: one makes one label of a list")
         if self.segment_labels and not self.multi_label:

@@ -161,9 +161,10 @@ class Subject:
 
     def training_documents(self, classifier: FinetunedClassifier, number: int) -> Documents:
         """Return so many training documents, evenly spaced over the file."""
-        rows: Any = read_examples(self.task, "train", self.config)
+        task = self.task.source_of("train")
+        rows: Any = read_examples(task, "train", self.config)
         places = evenly_spaced(list(range(len(rows))), number)
-        return Documents(one_texts(self.task, [rows[x] for x in places]), classifier.data.train.take(places))
+        return Documents(one_texts(task, [rows[x] for x in places]), classifier.data.train.take(places))
 
 
 def one_texts(task: ClassificationTask, rows: Sequence[dict]) -> list[str]:

@@ -24,6 +24,7 @@ from report.significance.axes import Benchmark, Combination, Family, Level, Sett
 from report.significance.factor import FACTORS, Factor, check_factor
 from report.statistics.looks import Plan, read_plan
 from scores.metrics import Declared
+from scores.published import PublishedSource
 from scores.rows import LARGEST, of_each
 from scores.stages import MAIN, Decisions, Places, is_cut_off, read_decisions
 
@@ -117,6 +118,7 @@ class StudyReport(_Section):
     """Whose levels the baseline and the contrasts are."""
     margin: Margin | None = None
     margins: dict[str, Margin] = {}
+    published: PublishedSource | None = None
     note: str = ""
     """What the study's author tells of it."""
 
@@ -149,7 +151,7 @@ def report_before(file: Path, report: dict[str, Any]) -> dict[str, Any] | None:
 
 def _changed(before: dict[str, Any], report: StudyReport) -> str:
     """Say what was changed after results, or else by hand; nothing where it was changed back."""
-    asked, now = before.get("asked", {}), report.model_dump(mode="json", exclude={"note"})
+    asked, now = before.get("asked", {}), report.model_dump(mode="json", exclude={"note", "published"})
     words = [
         f"{name} {json.dumps(asked[name])} became {json.dumps(now[name])}"
         for name in asked.keys() & now.keys()

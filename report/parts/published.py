@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.families import PRETRAINED
 from report.analysis import Analysis
+from report.claims import Record, claims_of
 from report.document.markdown import family_label, records_table, signed
 from report.part import Page, Part, Section
 from report.significance.axes import Combination, Level
@@ -21,13 +23,12 @@ from report.significance.data_checks import clean_rows
 from report.significance.factor import Factor, is_paired
 from scores.declarations import said_scales
 from scores.head_descriptions import head_name, parse_head
-from scores.published import CITED, PublishedSource, read_published
+from scores.published import PublishedSource, read_published, read_source_file
 from scores.rows import NO_HEAD, NO_METRIC
 from scores.run_scores import SINGLE_TASK, run_scores
 
 LEFT_OPEN = ("init_scale", "bias", "init")
 """Options of heads that the sources' texts do not say: they keep no score from its counterpart."""
-Record = dict[str, Any]
 
 
 class Place(NamedTuple):
@@ -57,6 +58,8 @@ class Published:
     levels: Sequence[Record]
     effects: Sequence[Record]
     """Each variant or head minus the baseline."""
+    claims: Sequence[Record] = ()
+    """Those that the runs say something of, once for each outcome (``report.claims``)."""
 
 
 Term = tuple[float, np.ndarray]
@@ -68,12 +71,14 @@ Families = Mapping[str, tuple[str, np.ndarray]]
 def compute(analysis: Analysis) -> Published | None:
     """Set own scores beside those of the source that was asked for."""
     request, source = analysis.request, analysis.source_as_read
-    if request.published is None:
+    name = request.published or analysis.source.design.report.published
+    if name is None:
         return None
     rows, _ = clean_rows(source.rows)
     are_fractions = said_scales(rows, request.scales) == "fraction"
     rows = rows.assign(score=rows["score"].where(~are_fractions, 100 * rows["score"]))
-    return beside_published(rows, request.published, analysis.source.factor, analysis.baseline)
+    beside = beside_published(rows, name, analysis.source.factor, analysis.baseline)
+    return replace(beside, claims=claims_of(name, analysis))
 
 
 def beside_published(
@@ -91,22 +96,13 @@ def beside_published(
     own, counterparts = _own_runs(rows), _counterparts(printed)
     pairs = {place: families for place in own if (families := _counterpart(counterparts, place))}
     levels = [_record(place, [(1.0, own[place].to_numpy())], [(1.0, x)]) for place, x in pairs.items()]
-    bases = {place: _baseline_of(place, factor, baseline) for place in pairs}
-    effects = [
-        _record(
-            place,
-            _effect(own[place], own[base], is_paired(factor)),
-            [(1.0, pairs[place]), (-1.0, pairs[base])],
-        )
-        for place, base in bases.items()
-        if base in pairs and base != place
-    ]
-    return Published(
-        source=source,
-        baseline=str(baseline),
-        levels=[record for record in levels if record],
-        effects=[record for record in effects if record],
-    )
+    effects = []
+    for place in pairs:
+        if (base := _baseline_of(place, factor, baseline)) in pairs and base != place:
+            terms = _effect(own[place], own[base], is_paired(factor))
+            effects.append(_record(place, terms, [(1.0, pairs[place]), (-1.0, pairs[base])]))
+    levels, effects = ([*filter(None, each)] for each in (levels, effects))
+    return Published(source=source, baseline=str(baseline), levels=levels, effects=effects)
 
 
 def _own_runs(rows: pd.DataFrame) -> dict[Place, pd.Series]:
@@ -205,18 +201,29 @@ def _record(place: Place, own: list[Term], counterparts: list[tuple[float, Famil
 
 def section(analysis: Analysis, published: Published, page: Page) -> Section:
     """What own runs score beside a source's, and what variants or heads change."""
-    parts = [f"Beside {CITED[published.source]}. Nothing is tested."]
+    parts = [f"Beside {read_source_file(published.source).cited}. Levels and effects are not tested."]
     if published.levels:
         parts[0] += (
             " Levels depend on a model's size, its data and the recipe, so effects stand beside effects. "
             "*Mean of*: the source has no such family."
         )
+    if published.claims:
+        columns = ("claim", "published", "outcome", "own", "verdict")
+        heading = "**Claims**: whether these runs reproduce them, at the size and by the recipe of the study"
+        parts += [
+            heading,
+            records_table({name: record[name] for name in columns} for record in published.claims),
+        ]
     if published.effects:
         heading = f"**Effects**: minus `{published.baseline}`"
         parts += [heading, _table(published.effects, signed)]
     if published.levels:
         parts += ["**Levels**", _table(published.levels, "{:.2f}".format)]
-    summary = "no verdict rests on them" if published.levels else "no score here is in their tables"
+    summary = "no score here is in their tables"
+    if published.levels or published.claims:
+        counts = Counter(record["verdict"] for record in published.claims)
+        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        summary = f"claims: {told}" if told else "no verdict rests on them"
     return Section(title="Published numbers", summary=summary, body="\n\n".join(filter(None, parts)))
 
 
@@ -244,9 +251,9 @@ def _outcome(record: Record) -> str:
 
 
 def tables(analysis: Analysis, published: Published) -> Mapping[str, pd.DataFrame]:
-    """Return levels and effects."""
-    levels, effects = pd.DataFrame(published.levels), pd.DataFrame(published.effects)
-    return {"published_levels": levels, "published_effects": effects}
+    """Return levels, effects and claims."""
+    parts = {"levels": published.levels, "effects": published.effects, "claims": published.claims}
+    return {f"published_{name}": pd.DataFrame(part) for name, part in parts.items()}
 
 
 PART = Part(name="published", compute=compute, section=section, tables=tables)

@@ -20,6 +20,7 @@ from report.significance.axes import Level as Compared
 from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
 from report.statistics.looks import MOST_LOOKS, Plan, read_plan
 from scores.head_descriptions import check_head, parse_head
+from scores.published import PublishedSource
 from scores.suites import HELD_OUT, SUITES
 from slurm.study.cells import BackboneConfig, check_backbones
 from slurm.study.ffn_levels import (
@@ -103,6 +104,8 @@ class ReportConfig(Section):
     looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, ""))] = None
     """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``: the tests then hold
     their level over all of these looks together."""
+    published: PublishedSource | None = None
+    """A source whose claims and tables stand beside the study's scores, such as ``thesis``."""
     note: Annotated[str, Field(max_length=1000)] = ""
     """What a reader must know and no record tells, such as a grid that was given up after first results; the
     report prints it beside what was asked before them."""
@@ -110,7 +113,7 @@ class ReportConfig(Section):
     @property
     def decisive(self) -> dict[str, Any]:
         """What decides the report's claims, as JSON."""
-        return self.model_dump(mode="json", exclude={"note"})
+        return self.model_dump(mode="json", exclude={"note", "published"})
 
 
 class StudyConfig(Section):

@@ -32,6 +32,7 @@ def local_places(study: Path) -> set[str]:
     suites = evaluation.get("suites", [])
     if "babylm23" in suites and "blimp_dir" in evaluation:
         places.add(f"{evaluation['blimp_dir']}/filtered")
+    places.update([evaluation["babylm25_dir"]] if "babylm25_dir" in evaluation else [])
     if "glue" in suites and "glue_dir" in evaluation:
         places.add(evaluation["glue_dir"])
     return places

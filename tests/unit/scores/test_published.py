@@ -1,17 +1,20 @@
 """The published tables that ship, against the files that they were taken from and against the text."""
 
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
 
 from base.errors import UsageError
+from eval.classification.heads import count_parameters
 from ffn_variants import FFN_VARIANTS
-from scores.head_descriptions import head_name
-from scores.published import COMPARED, FOLDER, read_published, read_table, shipped_table
+from scores.head_descriptions import head_name, parse_head
+from scores.published import FOLDER, PublishedSource, read_published, read_table, shipped_table
 from tests.cases import listed
 
 COLUMNS = ["family", "variant", "head", "benchmark", "task", "metric", "seed", "score"]
+SOURCES = get_args(PublishedSource)
 TABLES = sorted(path.stem for path in FOLDER.glob("*.csv"))
 NOT_HEADS = ("random", "lime", "attention", "supervised")  # ways to choose or label segments
 TASKS = {name: f"{name.lower()}-pooled" for name in ("DBpedia", "IMDb", "TREC-50", "YELP-full")}
@@ -20,7 +23,7 @@ TASKS |= {name: f"{task}-pooled" for name, task in OTHERS.items()}
 
 
 def table(name: str) -> pd.DataFrame:
-    source = next(source for source in COMPARED if name.startswith(f"{source}-"))
+    source = next(source for source in SOURCES if name.startswith(f"{source}-"))
     return read_table(source, name.removeprefix(f"{source}-"))
 
 
@@ -30,7 +33,7 @@ def test_a_table_has_the_one_schema_and_this_projects_names(name: str) -> None:
     assert list(rows.columns) == COLUMNS
     assert not rows.duplicated(COLUMNS[:-1]).any()
     assert rows.score.notna().all()
-    assert set(rows.variant) <= {"", *FFN_VARIANTS}
+    assert set(rows.variant) <= {"", "grouped-chebyshev", *FFN_VARIANTS}
     heads = {head for head in rows["head"] if head and head.split()[0] not in NOT_HEADS}
     assert heads == {head_name(head) for head in heads}
     assert name.rpartition("-")[0] in (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -75,6 +78,13 @@ def test_fr_kans_notebooks_print_its_tables_and_what_no_table_has(shared_data: P
         rest = rest.drop(both.index, errors="ignore")
     heads = [head.split()[1] for _, head, _, _ in rest.index]
     assert sorted(heads) == ["activation=none"] * 7 + ["grid_size=7", "grid_size=9"]
+def test_the_space_models_scores_are_those_of_the_shared_file_and_its_heads_as_large_as_ours(shared_data):
+    expected = pd.read_csv(shared_data / "sources" / "space-results.csv")
+    found = pd.concat([read_table("space", table) for table in ("results", "epochs15")])
+    for metric, column in (("accuracy", "accuracy"), ("macro_f1", "f1_macro")):
+        assert sorted(found[found.metric == metric].score) == pytest.approx(sorted(100 * expected[column]))
+    for row in found[(found.metric == "parameters") & found["head"].str.startswith("space")].itertuples():
+        assert count_parameters(parse_head(row.head), 768, 3 if row.task == "hatexplain" else 2) == row.score
 
 
 def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first() -> None:
@@ -85,7 +95,7 @@ def test_a_score_stands_once_and_the_later_table_of_the_source_study_goes_first(
     kan = rows[rows.variant == "thesis-kan"]
     assert set(kan[kan.family == "roberta"].table) == {"table5"}
     assert set(kan[kan.family == "gpt_neo"].table) == {"all-seeds"}
-    for source in COMPARED:
+    for source in SOURCES:
         one = read_published(source)
         assert not one.duplicated(COLUMNS[:-1]).any()
 

