@@ -22,7 +22,7 @@ import psutil
 from base.printing import ProgressBar, duration
 from base.run.folder_names import StudyFolder
 from base.system import num_cores
-from ffn_variants.models.devices import VISIBLE, visible_gpus
+from ffn_variants.devices import VISIBLE, visible_gpus
 from scores.stages import TUNE
 from slurm.cell_state import CellState, describe, describe_time_left, read_state
 from slurm.snapshot import snapshot_environment

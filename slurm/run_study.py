@@ -13,7 +13,7 @@ from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
 from eval.work_units import check_later_sources
-from ffn_variants.models.devices import check_device
+from ffn_variants.devices import check_device
 from pretrain.data.prepare import prepare_data
 from pretrain.training.dry_run import check_all_usable, check_folder
 from scores.tuning_trials import write_tuning

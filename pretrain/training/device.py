@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import datetime
+import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -19,7 +22,8 @@ from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.system import cpp_compiler, multiplies_bf16
-from ffn_variants.models.devices import check_device, choose_device, use_gpu
+from ffn_variants.devices import check_device, choose_device, use_gpu
+from ffn_variants.kernels.triton_ops import missing_for_triton
 from pretrain.config import ResolvedConfig, TrainConfig
 from pretrain.data.step_batches import cut_step
 
@@ -30,8 +34,14 @@ a process; of that long a training, kan takes half the time with it."""
 LONG_RUN = 1.5e12
 """FLOPs of a training on a CPU, about 30 s of a core, which earn back compiling."""
 
-PROCESSES_WAIT = datetime.timedelta(hours=24)
-"""For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""
+LONG_RUN_ON_GPU = 1e16
+"""36 s of an H200, of which a compiled model saves a fifth; compiling takes 5 s there, a minute elsewhere."""
+
+STEP_WAIT = datetime.timedelta(minutes=15)
+"""Of processes for each other in a step: the first compiles for a minute, and one that died is noticed."""
+
+LONG_WAIT = datetime.timedelta(hours=24)
+"""While one of them prepares a corpus or scores."""
 
 LACKS_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 """In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
@@ -52,7 +62,8 @@ def join_processes(train: TrainConfig) -> PartialState:
         check_device(device)
     # Accelerate would take a Mac's GPU, where no run was ever compared with one on a CPU.
     on_cpu = torch.backends.mps.is_available() or parse_flag_from_env("ACCELERATE_USE_CPU")
-    processes = PartialState(cpu=on_cpu, timeout=PROCESSES_WAIT)
+    processes = PartialState(cpu=on_cpu, timeout=STEP_WAIT)
+    wait_long()
     device_type = torch.device(choose_device(str(processes.device))).type
     choose_precision(train.mixed_precision)
     if train.compile_model is True and device_type == "cpu" and not cpp_compiler():
@@ -61,6 +72,28 @@ def join_processes(train: TrainConfig) -> PartialState:
             "xcode-select --install), name another in CXX, or leave --train.compile-model out"
         )
     return processes
+
+
+@functools.cache
+def _long_waits(world: Any) -> Any:
+    """The processes of a group again, which wait for each other on the host, and long."""
+    return torch.distributed.new_group(backend="gloo", timeout=LONG_WAIT)
+
+
+def wait_long() -> None:
+    """Wait until all processes are here, for as long as one may prepare or score; nothing for one alone."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier(_long_waits(torch.distributed.group.WORLD))
+
+
+@contextlib.contextmanager
+def main_process_first(processes: PartialState) -> Iterator[None]:
+    """Have the others wait long until the first has done what is inside."""
+    if not processes.is_main_process:
+        wait_long()
+    yield
+    if processes.is_main_process:
+        wait_long()
 
 
 def build_accelerator(config: ResolvedConfig, path: Path, precision: str) -> Accelerator:
@@ -91,8 +124,8 @@ def keep_freed_memory() -> None:
         mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
-def is_long(config: ResolvedConfig, num_steps: int) -> bool:
-    """Whether a training on a CPU is long enough to be compiled as a whole, and in bf16 where the CPU has it.
+def is_long(config: ResolvedConfig, num_steps: int, on_gpu: bool = False) -> bool:
+    """Whether a training is long enough to be compiled as a whole, and in bf16 where a CPU has it.
 
     Runs that differ in their FFN alone must not differ in precision, so that every FFN counts as a stock one:
     6 FLOPs a token for each of 12 d^2 weights a layer and of the head (Kaplan et al. 2020, table 1).
@@ -100,10 +133,12 @@ def is_long(config: ResolvedConfig, num_steps: int) -> bool:
     Args:
         config: The run.
         num_steps: Its optimizer updates.
+        on_gpu: Whether it runs on a GPU.
     """
     model, data = config.model, config.data
     weights = 12 * model.num_hidden_layers * model.hidden_size**2 + data.vocab_size * model.hidden_size
-    return 6 * weights * num_steps * config.train.batch_size * data.block_size >= LONG_RUN
+    flops = 6 * weights * num_steps * config.train.batch_size * data.block_size
+    return flops >= (LONG_RUN_ON_GPU if on_gpu else LONG_RUN)
 
 
 def choose_precision(precision: str, is_long: bool = False, earlier: str | None = None) -> str:
@@ -131,7 +166,9 @@ def choose_precision(precision: str, is_long: bool = False, earlier: str | None 
     return "bf16" if supported or (not on_gpu and is_long and multiplies_bf16()) else "no"
 
 
-def compiles_model(config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier: bool | None = None) -> bool:
+def compiles_model(
+    config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier: bool | None = None, num_processes: int = 1
+) -> bool:
     """Whether a run compiles its whole model: what it is told, or ``auto``'s choice.
 
     On a CPU no graph can draw what is dropped out, and one cut at each dropout gains nothing.
@@ -141,6 +178,7 @@ def compiles_model(config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier:
         is_long: Whether it is, as of the function of that name.
         on_gpu: Whether it runs on GPUs.
         earlier: What an earlier session of it chose.
+        num_processes: Processes that share a step.
     """
     train, model, splines = config.train, config.model, config.splines
     if train.compile_model != "auto":
@@ -149,8 +187,11 @@ def compiles_model(config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier:
         return earlier
     has_one_stack = get_family(config.family).objective != "span_corruption"
     keeps_layers = has_one_stack and not (splines.knot_updates or splines.prune_below)
-    is_plain = keeps_layers and not (model.hidden_dropout or model.attention_dropout)
-    return is_plain and is_long and not on_gpu and train.torch_compile is not False and bool(cpp_compiler())
+    if not (keeps_layers and is_long and train.torch_compile is not False):
+        return False
+    if on_gpu:
+        return num_processes == 1 and not missing_for_triton()
+    return not (model.hidden_dropout or model.attention_dropout) and bool(cpp_compiler())
 
 
 def set_numerics(deterministic: bool) -> None:

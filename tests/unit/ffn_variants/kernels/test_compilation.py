@@ -1,6 +1,7 @@
 """Compiled kernels: the same numbers, compiled once, and all as before where there is no compiler."""
 
 import errno
+import re
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from base.errors import UsageError
 from ffn_variants import build_ffn
 from ffn_variants.kernels import basis_linear, compilation
 from ffn_variants.kernels.compilation import (
+    UnsupportedError,
     compile_failure,
     compile_seconds,
     compiled,
     compiled_kernels_in_use,
     eager_kernels,
+    is_compile_error,
     use_compiled_kernels,
 )
 from tests.cases import first_is_fast
@@ -87,14 +90,14 @@ def test_where_gradients_would_be_lost_is_an_error(kernels_asked_for):
         compiled(scaled)(torch.ones(2, requires_grad=True), 3.0)
 
 
-def with_compiler(monkeypatch, compiler):
+def with_compiler(monkeypatch, compiler, **options):
     """Have torch.compile call something else; returns a compiled function that doubles in place, uncalled."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: compiler(function))
 
     def double(x):
         x.mul_(2)
 
-    return compiled(double)
+    return compiled(double, **options)
 
 
 def compiling_fails(error):
@@ -160,18 +163,18 @@ def no_room_for_kernels(function):
     ids=["inductor", "no torch.compile", "a full disk"],
 )
 def test_where_compiling_fails_one_warning_is_given_and_the_function_runs_once(
-    compiler, reason, kernels_asked_for, monkeypatch
+    compiler, reason, kernels_asked_for, monkeypatch, capsys
 ):
     double, x = with_compiler(monkeypatch, compiler), torch.ones(1)
-    with pytest.warns(
-        UserWarning, match=rf"torch.compile failed .*{reason}.* runs eagerly.* It needs a C\+\+ compiler"
-    ):
-        double(x)
+    double(x)
     assert x.item() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"note: torch.compile failed .*{reason}.* run eagerly.* It needs a C\+\+ compiler", line)
     assert not compiled_kernels_in_use()
     assert reason in compile_failure()
     double(x)
     assert x.item() == 4
+    assert capsys.readouterr().err == ""
     use_compiled_kernels(False)
     assert not compile_failure()  # not asked for, so nothing has failed
     use_compiled_kernels(True)  # the next run compiles
@@ -188,15 +191,46 @@ def test_a_lack_of_memory_while_compiling_is_one_of_memory(error, kernels_asked_
     assert compiled_kernels_in_use()
 
 
-def test_on_a_gpu_a_failure_of_compiling_is_an_error_unless_asked_for(kernels_asked_for, monkeypatch):
-    # Meta tensors stand in for those of a GPU: they are not on a CPU either.
+# Meta tensors stand in for those of a GPU: they are not on a CPU either.
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_on_a_gpu_what_is_slow_eagerly_is_an_error_unless_asked_for(
+    failed_before, kernels_asked_for, monkeypatch
+):
     failing, x = compiling_fails(RuntimeError("no Triton\nand more")), torch.ones(1, device="meta")
-    double = with_compiler(monkeypatch, failing)
-    with pytest.raises(UsageError, match=r"failed on a GPU .*no Triton.* mend Triton, or run eagerly"):
+    double = with_compiler(monkeypatch, failing, slow_eagerly=True)
+    if failed_before:
+        with_compiler(monkeypatch, failing)(x)
+    before = x._version
+    with pytest.raises(UsageError, match=r"failed on a GPU .*no Triton.*--train.torch-compile-fallback"):
         double(x)
-    assert x._version == 0
+    assert x._version == before
     use_compiled_kernels(True, fallback=True)
-    with pytest.warns(UserWarning, match="torch.compile failed"):
-        double(x)
-    assert x._version == 1
+    double(x)
+    assert x._version == before + 1
     assert "no Triton" in compile_failure()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InductorError(RuntimeError("no Triton"), None),
+        UnsupportedError("Triton: ptxas is absent"),
+        RuntimeError("Triton Error [CUDA]: device kernel image is invalid"),
+        RuntimeError("the provided PTX was compiled with an unsupported toolchain."),
+    ],
+    ids=lambda error: str(error)[:30],
+)
+def test_on_a_gpu_other_functions_go_on_eagerly_once_one_fails(error, kernels_asked_for, monkeypatch, capsys):
+    def compiler(function):
+        def fused(*args):
+            raise error
+
+        return fused
+
+    double, x = with_compiler(monkeypatch, compiler), torch.ones(1, device="meta")
+    double(x)
+    double(x)
+    assert x._version == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(error) in line
+    assert is_compile_error(error)

@@ -373,10 +373,22 @@ def test_what_flash_attention_takes(change, wanted, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("major", "is_built", "is_on"), [(8, True, True), (7, True, True), (9, False, True), (9, True, False)]
+    ("major", "is_built", "is_on", "works"),
+    [
+        (8, True, True, True),
+        (7, True, True, True),
+        (9, False, True, True),
+        (9, True, False, True),
+        (9, True, True, False),
+    ],
 )
-def test_which_gpus_have_it(major, is_built, is_on, monkeypatch):
+def test_which_gpus_have_it(major, is_built, is_on, works, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: is_built)
     monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: is_on)
-    assert module._has_flash(torch.device("cuda", 0)) == (major >= 8 and is_built and is_on)
+    monkeypatch.setattr(torch.backends.cuda, "enable_flash_sdp", lambda _: None)
+    failure = module.flash_failure(torch.device("cpu"))  # whose kernels of it have no list of documents
+    monkeypatch.setattr(module, "flash_failure", lambda _: "" if works else failure)
+    assert module._has_flash(torch.device("cuda", 0)) == (major >= 8 and is_built and is_on and works)
+    told = "" if works else f"note: flash attention failed ({failure}): a mask of all pairs takes its place"
+    assert capsys.readouterr().err.strip() == told

@@ -1,8 +1,8 @@
 """On which device a run is trained, and a step that does not fit its memory."""
 
-import datetime
 import itertools
 import os
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -31,6 +31,7 @@ from pretrain.training.device import (
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
 from tests.cases import first_is_fast, listed
+from tests.processes import free_port
 
 
 @pytest.mark.parametrize(("choice", "device", "flops", "expected"), listed(__file__, "who compiles"))
@@ -72,22 +73,30 @@ def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch
         join_processes(config)
 
 
-def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch) -> None:
-    """NCCL gives up after 10 minutes; reading a hub's corpus may take an hour."""
+WAITING = """
+import datetime, time
+from pretrain.config import TrainConfig
+from pretrain.training import device
+device.STEP_WAIT = datetime.timedelta(seconds=2)
+processes = device.join_processes(TrainConfig())
+with device.main_process_first(processes):
+    if processes.is_main_process:
+        time.sleep(5)
+processes.wait_for_everyone()
+"""
 
-    class ReachedError(Exception):
-        pass
 
-    def init_process_group(timeout: datetime.timedelta, **_: object) -> None:
-        assert timeout >= datetime.timedelta(hours=12)
-        raise ReachedError
-
-    monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "ACCELERATE_USE_CPU": "true"}
-    for name, value in (place | {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ReachedError):
-        join_processes(TrainConfig())
+@pytest.mark.ci
+def test_processes_wait_longer_for_a_corpus_than_for_a_step() -> None:
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "ACCELERATE_USE_CPU": "true"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WAITING],
+            env=os.environ | place | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank},
+        )
+        for rank in "01"
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0]
 
 
 @pytest.fixture
@@ -165,8 +174,18 @@ def test_what_a_long_run_compiles(overrides, expected) -> None:
     config = load_config(None, overrides=overrides)
     assert compiles_model(config, is_long=True, on_gpu=False) is expected
     assert not compiles_model(config, is_long=False, on_gpu=False)
-    assert not compiles_model(config, is_long=True, on_gpu=True)
+    assert not compiles_model(config, is_long=True, on_gpu=True, num_processes=2)
     assert not compiles_model(config, is_long=True, on_gpu=False, earlier=False)
+
+
+@pytest.mark.parametrize("missing", ["", "no C compiler"])
+def test_on_a_gpu_a_long_run_compiles_where_triton_can(missing, monkeypatch) -> None:
+    monkeypatch.setattr(device, "missing_for_triton", lambda: missing)
+    config = load_config(Path("roberta"))  # which drops out
+    of_source_study, short = (is_long(config, steps, on_gpu=True) for steps in (8000, 800))
+    assert (of_source_study, short) == (True, False)
+    assert compiles_model(config, True, on_gpu=True) == (not missing)
+    assert not compiles_model(config, short, on_gpu=True)
 
 
 @pytest.mark.parametrize("name", ["cuda:7", "foo"])

@@ -8,8 +8,8 @@ import torch
 
 from base.errors import UsageError
 from eval.evaluate import choose_workers
-from ffn_variants.models import devices
-from ffn_variants.models.devices import check_device, choose_device, use_gpu, visible_gpus
+from ffn_variants import devices
+from ffn_variants.devices import check_device, choose_device, use_gpu, visible_gpus
 from pretrain import train
 from slurm import commands
 from tests.cases import listed
