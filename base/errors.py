@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from base.device_errors import MEMORY, failure_of_device
+from base.device_errors import failure_of_device
 from base.system import is_unread
 
 FULL = 'pip install "ffn-ablations[torch]"'
@@ -162,7 +162,7 @@ def as_usage_error(error: Exception) -> Exception:
     if fault := fault_of(error):
         return WorldError(describe(fault))
     if failure := failure_of_device(error):
-        return UsageError(failure) if failure.endswith(MEMORY) else DeviceError(failure)
+        return UsageError(failure) if "its memory is full" in failure else DeviceError(failure)
     return error
 
 

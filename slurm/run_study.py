@@ -21,7 +21,7 @@ from slurm.arguments import SubmitArgs
 from slurm.cell_state import count_states
 from slurm.cluster import preset_of
 from slurm.jobs import SlurmSubmitter
-from slurm.local import LocalRunner, StudyProgress, batches
+from slurm.local import LocalRunner, StudyProgress, batches, describe_gpus
 from slurm.next_stage import check_unchanged, end_stage, with_further
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
@@ -49,7 +49,8 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        show_dry_run(study, todo, submitter, options.list_cells)
+        gpus = "" if submitter else describe_gpus(options.workers)
+        show_dry_run(study, todo, submitter, options.list_cells, gpus)
         return 0
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
@@ -86,6 +87,7 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
             cell.backbone.locate()
     if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
         if options.cluster == "local" and not options.dry_run:
+            describe_gpus(options.workers)
             check_device(study.config.evaluation.device)  # told here, and not by every cell
         for note in check_later_sources(study.config.evaluation):
             print(f"note: {note}")

@@ -28,7 +28,6 @@ class _State:
 
     choice: bool | None = None
     fallback = False
-    by_hand = True
     failure = ""
     """Why compiling has failed, in a line; everything is eager from then on."""
     seconds = 0.0
@@ -41,7 +40,7 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
-def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False, by_hand: bool = True) -> None:
+def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False) -> None:
     """Choose, for this process, whether the variants' elementwise functions are compiled.
 
     Compiling takes 5 to 20 seconds a variant the first time and 1 to 4 seconds in each later process, which a
@@ -52,10 +51,8 @@ def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False, by
     Args:
         enabled: None, as before any choice, compiles in somebody's ``torch.compile`` and nowhere else.
         fallback: Be eager on a GPU with those too.
-        by_hand: On a GPU, take this project's own Triton kernels where it has some; else those of Inductor,
-            which write and read several times as much.
     """
-    _State.choice, _State.fallback, _State.by_hand = enabled, fallback, by_hand
+    _State.choice, _State.fallback = enabled, fallback
     _State.failure = ""  # of a run before in this process, which may have had another variant
 
 
@@ -179,7 +176,7 @@ class UnsupportedError(RuntimeError):
 
 def _serves_by_hand(args: tuple[Any, ...]) -> bool:
     tensors = [value for value in args if isinstance(value, Tensor)]
-    return _State.by_hand and all(t.is_cuda and t.dtype != torch.float64 for t in tensors)
+    return all(t.is_cuda and t.dtype != torch.float64 for t in tensors)
 
 
 def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,9 +253,8 @@ def _refuse(error: Exception) -> NoReturn:
 def _give_up(error: Exception) -> None:
     _State.failure = _in_a_line(error)
     print(
-        f"note: torch.compile failed ({_State.failure}): functions run eagerly, with the same results but "
-        "slower. It needs a C++ compiler on a CPU and Triton on a GPU (ffn-ablations doctor); "
-        "--train.no-torch-compile leaves it out",
+        f"note: torch.compile failed ({_State.failure}): functions run eagerly, to the same results; "
+        "ffn-ablations doctor says what it needs, --train.no-torch-compile leaves it out",
         file=sys.stderr,
     )
 

@@ -325,30 +325,22 @@ def takes_flash(device: torch.device, dtype: torch.dtype, head_size: int) -> boo
     """
     if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return False
-    return head_size % 8 == 0 and head_size <= LARGEST_HEAD and _has_flash(device)
-
-
-FAILURES: list[str] = []
-"""Why this process attends without flash attention on a GPU that should have it; at most one."""
+    return head_size % 8 == 0 and head_size <= LARGEST_HEAD and _has_flash(device) and computes_flash(device)
 
 
 def _has_flash(device: torch.device) -> bool:
     if torch.version.hip is not None or not torch.backends.cuda.is_flash_attention_available():
         return False
-    if not torch.backends.cuda.flash_sdp_enabled() or torch.cuda.get_device_capability(device) < (8, 0):
-        return False
-    if reason := flash_failure(device):
-        FAILURES.append(reason)
-        torch.backends.cuda.enable_flash_sdp(False)
-        print(
-            f"note: flash attention failed ({reason}): a mask of all pairs takes its place", file=sys.stderr
-        )
-    return not reason
+    return torch.backends.cuda.flash_sdp_enabled() and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+FAILURES: list[str] = []
+"""Why this process attends without flash attention on a GPU that should have it; at most one for each."""
 
 
 @functools.cache
-def flash_failure(device: torch.device) -> str:
-    """Why a GPU cannot compute flash attention of two short documents and its gradients; empty if it can."""
+def computes_flash(device: torch.device) -> bool:
+    """Try flash attention of two short documents and its gradients, once; a line tells where it fails."""
     how: dict[str, Any] = {"causal": True, "window": 8, "dropout": 0.0, "scaling": None}
     try:
         with torch.inference_mode(False), torch.enable_grad():
@@ -358,8 +350,11 @@ def flash_failure(device: torch.device) -> str:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        return f"{type(error).__name__}: {first_line(error)}"
-    return ""
+        FAILURES.append(f"{type(error).__name__}: {first_line(error)}")
+        instead = "a mask of all pairs takes its place, to the same results"
+        print(f"note: flash attention failed ({FAILURES[-1]}): {instead}", file=sys.stderr)
+        return False
+    return True
 
 
 def flash_attention(

@@ -40,6 +40,9 @@ LONG_RUN_ON_GPU = 1e16
 STEP_WAIT = datetime.timedelta(minutes=15)
 """Of processes for each other in a step: the first compiles for a minute, and one that died is noticed."""
 
+MUCH = 0.2
+"""Of a GPU's memory; this process and three like it, of small models, hold less."""
+
 LONG_WAIT = datetime.timedelta(hours=24)
 """While one of them prepares a corpus or scores."""
 
@@ -51,8 +54,7 @@ def join_processes(train: TrainConfig) -> PartialState:
     """The processes that share a run and the device of this one, with numerics set.
 
     Raises:
-        UsageError: If there is a GPU that torch cannot use, or the device lacks what is asked for: bf16, a
-            compiler or equal results.
+        UsageError: If there is a GPU that torch cannot use, or the device lacks bf16 that is asked for.
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
@@ -66,12 +68,18 @@ def join_processes(train: TrainConfig) -> PartialState:
     wait_long()
     device_type = torch.device(choose_device(str(processes.device))).type
     choose_precision(train.mixed_precision)
-    if train.compile_model is True and device_type == "cpu" and not cpp_compiler():
-        raise UsageError(
-            "train.compile_model needs a C++ compiler, and there is none; install g++ (on a Mac: "
-            "xcode-select --install), name another in CXX, or leave --train.compile-model out"
-        )
+    if device_type == "cuda":
+        _tell_of_others(processes.device)
     return processes
+
+
+def _tell_of_others(device: torch.device) -> None:
+    free, total = torch.cuda.mem_get_info(device)
+    held = total - free - torch.cuda.memory_reserved(device)
+    if held > MUCH * total:
+        gib = f"{held / 2**30:.0f} of {total / 2**30:.0f} GiB"
+        told = f"note: others hold {gib} of {device} (ffn-ablations doctor names them)"
+        print(f"{told}; CUDA_VISIBLE_DEVICES takes another", file=sys.stderr)
 
 
 @functools.cache

@@ -106,8 +106,7 @@ class RecordedPasses:
             self.failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
             print(
                 f"note: a training step could not be recorded as a CUDA graph ({self.failure}): its kernels "
-                "are launched one by one, with the same results but slower where the GPU waits for its host; "
-                "--train.no-cuda-graph leaves it out",
+                "are launched one by one, to the same results; --train.no-cuda-graph leaves it out",
                 file=sys.stderr,
             )
             for parameter in self._parameters:

@@ -169,7 +169,7 @@ def test_where_compiling_fails_one_warning_is_given_and_the_function_runs_once(
     double(x)
     assert x.item() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(rf"note: torch.compile failed .*{reason}.* run eagerly.* It needs a C\+\+ compiler", line)
+    assert re.match(rf"note: torch.compile failed .*{reason}.* run eagerly", line)
     assert not compiled_kernels_in_use()
     assert reason in compile_failure()
     double(x)

@@ -364,31 +364,30 @@ def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, m
         ({"size": 20}, False),
         ({"size": 256}, False),
         ({"has_flash": False}, False),
+        ({"computes": False}, False),
     ],
 )
 def test_what_flash_attention_takes(change, wanted, monkeypatch):
-    case = {"device": "cuda", "dtype": torch.bfloat16, "size": 128, "has_flash": True} | change
+    case = {"device": "cuda", "dtype": torch.bfloat16, "size": 128, "has_flash": True, "computes": True}
+    case |= change
+    monkeypatch.setattr(module, "computes_flash", lambda _: case["computes"])
     monkeypatch.setattr(module, "_has_flash", lambda _: case["has_flash"])
     assert module.takes_flash(torch.device(case["device"]), case["dtype"], case["size"]) == wanted
 
 
 @pytest.mark.parametrize(
-    ("major", "is_built", "is_on", "works"),
-    [
-        (8, True, True, True),
-        (7, True, True, True),
-        (9, False, True, True),
-        (9, True, False, True),
-        (9, True, True, False),
-    ],
+    ("major", "is_built", "is_on"), [(8, True, True), (7, True, True), (9, False, True), (9, True, False)]
 )
-def test_which_gpus_have_it(major, is_built, is_on, works, monkeypatch, capsys):
+def test_which_gpus_have_it(major, is_built, is_on, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (major, 0))
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: is_built)
     monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: is_on)
-    monkeypatch.setattr(torch.backends.cuda, "enable_flash_sdp", lambda _: None)
-    failure = module.flash_failure(torch.device("cpu"))  # whose kernels of it have no list of documents
-    monkeypatch.setattr(module, "flash_failure", lambda _: "" if works else failure)
-    assert module._has_flash(torch.device("cuda", 0)) == (major >= 8 and is_built and is_on and works)
-    told = "" if works else f"note: flash attention failed ({failure}): a mask of all pairs takes its place"
-    assert capsys.readouterr().err.strip() == told
+    assert module._has_flash(torch.device("cuda", 0)) == (major >= 8 and is_built and is_on)
+
+
+def test_a_device_where_flash_attention_fails_does_without_and_says_so_once(capsys):
+    """A CPU, which has no such kernel."""
+    assert not any(module.computes_flash(torch.device("cpu")) for _ in range(2))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"note: flash attention failed ({module.FAILURES.pop()}")
+    module.computes_flash.cache_clear()

@@ -63,16 +63,6 @@ def test_a_mac_trains_on_its_cpu(fresh, monkeypatch: pytest.MonkeyPatch) -> None
     assert join_processes(TrainConfig()).device.type == "cpu"
 
 
-def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = TrainConfig(compile_model=True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setenv("CXX", sys.executable)  # is there
-    assert join_processes(config).device.type == "cpu"
-    monkeypatch.setenv("CXX", str(tmp_path / "absent"))
-    with pytest.raises(UsageError, match=r"train\.compile_model needs a C\+\+ compiler, and there is none"):
-        join_processes(config)
-
-
 WAITING = """
 import datetime, time
 from pretrain.config import TrainConfig
