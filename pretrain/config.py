@@ -198,8 +198,8 @@ class TrainConfig(Section):
     torch_compile_fallback: bool = False
     """Where that compiling fails on a GPU, train without it even where that takes 10 times as long."""
     compile_model: bool | Literal["auto"] = "auto"
-    """Compile the whole model without its head too, for the shapes of its batches; takes up to a minute. auto =
-    in long runs where there is a compiler: on one GPU, a fifth faster, and without dropout on a CPU."""
+    """Compile the whole model without its head too, for the shapes of its batches; takes up to a minute.
+    auto = in long runs where there is a compiler: on one GPU, a fifth faster; on a CPU without dropout."""
     cuda_graph: bool = True
     """On a GPU, record the kernels of a step once and launch them together, so that the GPU does not wait for
     its host. Not where several processes train one model."""

@@ -31,7 +31,7 @@ class FeatureByFeature:
     """A basis whose features are made one after the other; a frozen dataclass.
 
     Inductor makes one kernel of such a list and of its gradients, where a stacked tensor would be written to
-    memory in float32 first (``python -m benchmarks.gpu.kernels``).
+    memory in float32 first (benchmarks/RESULTS.md).
     """
 
     def each(self, x: Tensor) -> list[Tensor]:
