@@ -58,10 +58,9 @@ class Case:
         return ["--model.ffn-options", "grid_size", str(self.grid_size)] if self.grid_size else []
 
     def config(self, *flags: str) -> ResolvedConfig:
-        """The run's configuration, a whole step in one forward pass, of which a profiler sees all kernels."""
+        """The run's configuration, a whole step in one forward pass."""
         path = ROOT / "configs" / f"{self.family.replace('_', '-')}.yaml"
         whole = ["--train.per-device-train-batch-size", "112", "--optim.max-steps", "1000"]
-        whole.append("--train.no-cuda-graph")
         return load_config(path, ["--ffn", self.variant, *self.options(), *whole, *flags])
 
 

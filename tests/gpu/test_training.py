@@ -83,7 +83,7 @@ def test_no_update_waits_for_the_device(family, variant, compiled, tiny, loops, 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_step_in_one_pass_fits_into_its_memory(case, loops, only_cuda):
     """4 GiB, and what the allocator and attention's backward pass have beside the tensors."""
-    loop = loops(case.config("--train.mixed-precision", "bf16"))
+    loop = loops(case.config("--train.mixed-precision", "bf16", "--train.no-cuda-graph"))
     run_updates(loop, 2)
     torch.cuda.reset_peak_memory_stats()
     run_updates(loop, 2)
