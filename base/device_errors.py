@@ -7,11 +7,6 @@ from pathlib import Path
 
 import yaml
 
-WORDS = {
-    "OTHER": "take another (CUDA_VISIBLE_DEVICES)",
-    "CPU": "or compute on the CPU: CUDA_VISIBLE_DEVICES= before the command",
-    "ON": "the same command goes on from the last checkpoint",
-}
 TYPES = ("RuntimeError", "AcceleratorError", "OutOfMemoryError", "DistBackendError", "DistNetworkError")
 """Names, as this must not import torch."""
 
@@ -23,5 +18,5 @@ def failure_of_device(error: BaseException) -> str | None:
         table = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         for pattern, advice in table.items():
             if re.search(pattern, str(error), re.IGNORECASE):
-                return f"{said}; {advice.format(**WORDS)}"
+                return f"{said}; {advice}"
     return failure_of_device(error.__cause__) if error.__cause__ else None

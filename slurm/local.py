@@ -107,7 +107,7 @@ def describe_gpus(workers: int) -> str:
     if share > 1 and takes_one_process():
         raise UsageError(
             f"--workers {workers} puts {share} processes on a GPU in exclusive mode, which takes one; give "
-            f"--workers {gpus}, start MPS (nvidia-cuda-mps-control -d), or leave that mode (nvidia-smi -c 0)"
+            f"--workers {gpus}, or start MPS (nvidia-cuda-mps-control -d)"
         )
     gain = f"; small models gain 1.7 times with four: --workers {4 * gpus}" if share < 4 else ""
     return f"{gpus} GPUs, {share} of {workers} workers on each{gain}"

@@ -49,8 +49,9 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        gpus = "" if submitter else describe_gpus(options.workers)
-        show_dry_run(study, todo, submitter, options.list_cells, gpus)
+        show_dry_run(study, todo, submitter, options.list_cells)
+        if submitter is None and (gpus := describe_gpus(options.workers)):
+            print(f"\non this machine: {gpus}")
         return 0
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):

@@ -56,9 +56,7 @@ SUMS = ("runs", "PFLOP", "run hours")
 Shape = tuple[object, ...]
 
 
-def show_dry_run(
-    study: Study, todo: Todo, submitter: SlurmSubmitter | None, list_cells: bool, gpus: str = ""
-) -> None:
+def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, list_cells: bool) -> None:
     """Print what is to run, what is missing and what it costs; then cells, and what jobs ask SLURM for.
 
     Args:
@@ -66,7 +64,6 @@ def show_dry_run(
         todo: Its cells.
         submitter: What would hand them to SLURM; None where they run here.
         list_cells: Whether to list cells also where they are many.
-        gpus: How workers share the GPUs of this machine, if it has any.
     """
     config, lines = study.config, forecast(study, todo.cells)
     print(f"study {config.name}: {len(study.cells)} cells, {len(todo.cells)} to run")
@@ -93,8 +90,6 @@ def show_dry_run(
     }:
         print(f"  texts     {'; '.join(texts)}")
     print(f"  cost      {in_one_line(lines)}")
-    if gpus:
-        print(f"  device    {gpus}")
     print(f"  folder    {study.folder}")
     absent = _absent_data(study)
     for missing in absent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 import threading
 import time
@@ -146,7 +147,8 @@ def compiled(
             kernel = by_hand if by_hand is not None and _serves_by_hand(args) else fused()
             result = kernel(*args)
         except (*_compile_errors(), RuntimeError) as error:
-            if not isinstance(error, _compile_errors()) and (kind in kinds or not _is_unloadable(error)):
+            unloadable = kind not in kinds and _UNLOADABLE.search(str(error))
+            if not (unloadable or isinstance(error, _compile_errors())):
                 raise
             _check_fallback(error, args, slow_eagerly)
             spent = time.perf_counter() - start
@@ -208,18 +210,14 @@ def _compile_errors() -> tuple[type[Exception], ...]:
     return UnsupportedError, TorchDynamoException, FailOnRecompileLimitHit, OSError
 
 
-_UNLOADABLE = ("kernel image is invalid", "unsupported toolchain", "PTX JIT compil", "invalid ptx")
+_UNLOADABLE = re.compile("kernel image is invalid|unsupported toolchain|PTX JIT compil|invalid ptx", re.I)
 """What a driver says of a kernel that it cannot load, as of a Triton that is newer than it is."""
-
-
-def _is_unloadable(error: BaseException) -> bool:
-    return any(words in str(error) for words in _UNLOADABLE)
 
 
 def is_compile_error(error: Exception) -> bool:
     """Whether a compiler raised it, not what runs; by its place, as importing that takes a second."""
     places = ("torch._dynamo", "torch._inductor", "triton", __name__)
-    return type(error).__module__.startswith(places) or _is_unloadable(error)
+    return type(error).__module__.startswith(places) or _UNLOADABLE.search(str(error)) is not None
 
 
 _FAULTS = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import datetime
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,6 @@ LONG_RUN_ON_GPU = 1e16
 
 STEP_WAIT = datetime.timedelta(minutes=15)
 """Of processes for each other in a step: the first compiles for a minute, and one that died is noticed."""
-
-MUCH = 0.2
-"""Of a GPU's memory; this process and three like it, of small models, hold less."""
 
 LONG_WAIT = datetime.timedelta(hours=24)
 """While one of them prepares a corpus or scores."""
@@ -76,10 +72,8 @@ def join_processes(train: TrainConfig) -> PartialState:
 def _tell_of_others(device: torch.device) -> None:
     free, total = torch.cuda.mem_get_info(device)
     held = total - free - torch.cuda.memory_reserved(device)
-    if held > MUCH * total:
-        gib = f"{held / 2**30:.0f} of {total / 2**30:.0f} GiB"
-        told = f"note: others hold {gib} of {device} (ffn-ablations doctor names them)"
-        print(f"{told}; CUDA_VISIBLE_DEVICES takes another", file=sys.stderr)
+    if held > total / 5:  # this process and three like it, of small models, hold less
+        print(f"note: others use {held / total:.0%} of {device}: see ffn-ablations doctor", file=sys.stderr)
 
 
 @functools.cache
@@ -92,16 +86,6 @@ def wait_long() -> None:
     """Wait until all processes are here, for as long as one may prepare or score; nothing for one alone."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier(_long_waits(torch.distributed.group.WORLD))
-
-
-@contextlib.contextmanager
-def main_process_first(processes: PartialState) -> Iterator[None]:
-    """Have the others wait long until the first has done what is inside."""
-    if not processes.is_main_process:
-        wait_long()
-    yield
-    if processes.is_main_process:
-        wait_long()
 
 
 def build_accelerator(config: ResolvedConfig, path: Path, precision: str) -> Accelerator:
@@ -174,9 +158,7 @@ def choose_precision(precision: str, is_long: bool = False, earlier: str | None 
     return "bf16" if supported or (not on_gpu and is_long and multiplies_bf16()) else "no"
 
 
-def compiles_model(
-    config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier: bool | None = None, num_processes: int = 1
-) -> bool:
+def compiles_model(config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier: bool | None = None) -> bool:
     """Whether a run compiles its whole model: what it is told, or ``auto``'s choice.
 
     On a CPU no graph can draw what is dropped out, and one cut at each dropout gains nothing.
@@ -186,7 +168,6 @@ def compiles_model(
         is_long: Whether it is, as of the function of that name.
         on_gpu: Whether it runs on GPUs.
         earlier: What an earlier session of it chose.
-        num_processes: Processes that share a step.
     """
     train, model, splines = config.train, config.model, config.splines
     if train.compile_model != "auto":
@@ -198,7 +179,7 @@ def compiles_model(
     if not (keeps_layers and is_long and train.torch_compile is not False):
         return False
     if on_gpu:
-        return num_processes == 1 and not missing_for_triton()
+        return os.environ.get("WORLD_SIZE", "1") == "1" and not missing_for_triton()
     return not (model.hidden_dropout or model.attention_dropout) and bool(cpp_compiler())
 
 
@@ -296,9 +277,8 @@ def compiles_kernels(train: TrainConfig, device: torch.device, flops: float) -> 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or on the host."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
+    of_words = isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
+    return of_words or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def _fits(run: Callable[[ResolvedConfig], None], config: ResolvedConfig) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 from accelerate import Accelerator
-from accelerate.state import PartialState
 from accelerate.utils import set_seed
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
@@ -55,7 +54,7 @@ from pretrain.training.device import (
     fit_to_memory,
     is_long,
     join_processes,
-    main_process_first,
+    wait_long,
     with_train,
 )
 from pretrain.training.dry_run import check_usable, check_warmup
@@ -117,10 +116,12 @@ def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> 
         return path
     check_usable(config, int(os.environ.get("WORLD_SIZE", "1")))
     processes = join_processes(config.train)
-    with main_process_first(processes):
-        data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    if not (main := processes.is_main_process):
+        wait_long()
+    data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    if main:
+        wait_long()
     check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
-    main = processes.is_main_process
     with sole_writer(path) if main else contextlib.nullcontext(), naming(path), stop_requests() as stop:
         _check_same_data(path, data)
         if main:
@@ -178,7 +179,7 @@ def _session(
     precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
     # A record of before this was chosen says nothing, and nothing was compiled.
     chosen = earlier.get("compile_model", False) if earlier else None
-    is_compiled = compiles_model(config, long, on_gpu, chosen, PartialState().num_processes)
+    is_compiled = compiles_model(config, long, on_gpu, chosen)
     return Session(
         config, path, data, build_accelerator(config, path, precision), is_compiled, stop, build_scorer
     )

@@ -69,9 +69,9 @@ from pretrain.config import TrainConfig
 from pretrain.training import device
 device.STEP_WAIT = datetime.timedelta(seconds=2)
 processes = device.join_processes(TrainConfig())
-with device.main_process_first(processes):
-    if processes.is_main_process:
-        time.sleep(5)
+if processes.is_main_process:
+    time.sleep(5)
+device.wait_long()
 processes.wait_for_everyone()
 """
 
@@ -97,10 +97,7 @@ def gpu(monkeypatch) -> Callable[[bool], None]:
     return lambda has: monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has)
 
 
-@pytest.mark.parametrize(
-    ("asked", "supported", "chosen"),
-    [("auto", True, "bf16"), ("auto", False, "no"), ("no", True, "no"), ("bf16", True, "bf16")],
-)
+@pytest.mark.parametrize(("asked", "supported", "chosen"), listed(__file__, "precisions of a GPU"))
 def test_the_precision_of_a_gpu(gpu, asked, supported, chosen) -> None:
     gpu(supported)
     assert choose_precision(asked) == chosen
@@ -122,16 +119,7 @@ def bf16_cpu(monkeypatch) -> Callable[[bool], None]:
     return lambda has: monkeypatch.setattr(device, "multiplies_bf16", lambda: has)
 
 
-@pytest.mark.parametrize(
-    ("has", "long", "earlier", "chosen"),
-    [
-        (True, True, None, "bf16"),
-        (False, True, None, "no"),
-        (True, False, None, "no"),
-        (True, True, "no", "no"),  # begun before, or where another precision was chosen
-        (False, True, "bf16", "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("has", "long", "earlier", "chosen"), listed(__file__, "precisions of a CPU"))
 def test_the_precision_of_a_cpu(bf16_cpu, has, long, earlier, chosen) -> None:
     bf16_cpu(has)
     assert choose_precision("auto", long, earlier) == chosen
@@ -149,22 +137,11 @@ def test_runs_are_long_or_not_whatever_their_ffn() -> None:
     assert not is_long(load_config(Path("mini-gpt-neo")), 300)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        ({}, True),
-        ({"train": {"compile_model": False}}, False),
-        ({"train": {"torch_compile": False}}, False),
-        ({"model": {"hidden_dropout": 0.1, "attention_dropout": 0.1}}, False),
-        ({"family": "t5"}, False),
-        ({"model": {"ffn": "kan"}, "splines": {"knot_updates": [0.1]}}, False),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "expected"), listed(__file__, "what a long run compiles"))
 def test_what_a_long_run_compiles(overrides, expected) -> None:
     config = load_config(None, overrides=overrides)
     assert compiles_model(config, is_long=True, on_gpu=False) is expected
     assert not compiles_model(config, is_long=False, on_gpu=False)
-    assert not compiles_model(config, is_long=True, on_gpu=True, num_processes=2)
     assert not compiles_model(config, is_long=True, on_gpu=False, earlier=False)
 
 
@@ -176,6 +153,8 @@ def test_on_a_gpu_a_long_run_compiles_where_triton_can(missing, monkeypatch) -> 
     assert (of_source_study, short) == (True, False)
     assert compiles_model(config, True, on_gpu=True) == (not missing)
     assert not compiles_model(config, short, on_gpu=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not compiles_model(config, True, on_gpu=True)
 
 
 @pytest.mark.parametrize("name", ["cuda:7", "foo"])
