@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 
@@ -60,7 +59,7 @@ def of_gpus() -> Iterator[tuple[str, str]]:
     told = {gpu["uuid"]: gpu for gpu in ask_nvidia_smi("uuid", "driver_version", "compute_mode")}
     users = ask_nvidia_smi("gpu_uuid", "pid", "process_name", of="compute-apps")
     for number, name in enumerate(visible_gpus()):
-        properties: Any = torch.cuda.get_device_properties(number)
+        properties = torch.cuda.get_device_properties(number)
         gpu = told.get(uuid := f"GPU-{properties.uuid}", {})
         free, total = (size / 2**30 for size in torch.cuda.mem_get_info(number))
         driver = f"{properties.name}, driver {gpu.get('driver_version', 'unknown')}"

@@ -177,8 +177,7 @@ class UnsupportedError(RuntimeError):
 
 
 def _serves_by_hand(args: tuple[Any, ...]) -> bool:
-    tensors = [value for value in args if isinstance(value, Tensor)]
-    return all(t.is_cuda and t.dtype != torch.float64 for t in tensors)
+    return all(v.is_cuda and v.dtype != torch.float64 for v in args if isinstance(v, Tensor))
 
 
 def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:

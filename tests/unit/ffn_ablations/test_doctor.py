@@ -1,6 +1,5 @@
 """What the doctor tells of this CPU, and of GPUs that an nvidia-smi and a torch pretend."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +20,7 @@ esac
 
 
 @pytest.fixture
-def two_gpus(monkeypatch, tmp_path: Path):
+def two_gpus(monkeypatch, tmp_path):
     """Two GPUs of which somebody uses the second; returns what sets the compute mode of the first."""
 
     def set_mode(mode: str) -> None:
@@ -37,9 +36,10 @@ def two_gpus(monkeypatch, tmp_path: Path):
         "device_count": lambda: 2,
         "mem_get_info": lambda number: ((2**35, 2**36), (2**31, 2**36))[number],
         "get_arch_list": lambda: ["sm_80", "sm_90a"],
-        "get_device_properties": lambda number: SimpleNamespace(
-            name="H200", uuid=("a1", "b2")[number], major=(9, 12)[number], minor=0
-        ),
+        "get_device_properties": [
+            SimpleNamespace(name="H200", uuid="a1", major=9, minor=0),
+            SimpleNamespace(name="B200", uuid="b2", major=12, minor=0),
+        ].__getitem__,
     }
     for name, answer in pretended.items():
         monkeypatch.setattr(torch.cuda, name, answer)
@@ -50,8 +50,7 @@ def two_gpus(monkeypatch, tmp_path: Path):
 def test_of_gpus_it_names_who_uses_them_and_what_fails(two_gpus, capsys) -> None:
     two_gpus("Exclusive_Process")
     doctor.main([])
-    said = capsys.readouterr().out
-    _, first, second, others, no_kernels, _, *parts = said.splitlines()
+    _, first, second, others, no_kernels, _, *parts = capsys.readouterr().out.splitlines()
     assert first == "GPU 0     H200, driver 580.159, mode Exclusive_Process, 32 of 64 GiB free"
     assert second.endswith("mode Default, 2 of 64 GiB free")
     assert "their-job, process 77" in others
@@ -73,7 +72,7 @@ def test_which_gpus_a_torch_is_built_for() -> None:
 
 
 @pytest.mark.parametrize("lacks", ["triton", "compiler", "Python.h"])
-def test_what_triton_lacks_is_named(lacks, monkeypatch, tmp_path: Path) -> None:
+def test_what_triton_lacks_is_named(lacks, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(triton_ops, "has_triton", lambda: lacks != "triton")
     monkeypatch.setenv("CC", "absent" if lacks == "compiler" else "true")
     if lacks == "Python.h":
@@ -81,7 +80,7 @@ def test_what_triton_lacks_is_named(lacks, monkeypatch, tmp_path: Path) -> None:
     assert lacks in triton_ops.missing_for_triton()
 
 
-def test_workers_share_gpus_but_not_one_in_exclusive_mode(two_gpus, tmp_path: Path) -> None:
+def test_workers_share_gpus_but_not_one_in_exclusive_mode(two_gpus, tmp_path) -> None:
     assert describe_gpus(3).startswith("2 GPUs, 2 of 3 workers on each; small models gain 1.7 times")
     two_gpus("Exclusive_Process")
     assert describe_gpus(2).startswith("2 GPUs, 1 of 2 workers on each")

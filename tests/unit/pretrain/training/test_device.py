@@ -64,28 +64,18 @@ def test_a_mac_trains_on_its_cpu(fresh, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 WAITING = """
-import datetime, time
-from pretrain.config import TrainConfig
-from pretrain.training import device
+import datetime, time; from pretrain.config import TrainConfig; from pretrain.training import device
 device.STEP_WAIT = datetime.timedelta(seconds=2)
 processes = device.join_processes(TrainConfig())
-if processes.is_main_process:
-    time.sleep(5)
-device.wait_long()
-processes.wait_for_everyone()
+time.sleep(5 * processes.is_main_process); device.wait_long(); processes.wait_for_everyone()
 """
 
 
 @pytest.mark.ci
 def test_processes_wait_longer_for_a_corpus_than_for_a_step() -> None:
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "ACCELERATE_USE_CPU": "true"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WAITING],
-            env=os.environ | place | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank},
-        )
-        for rank in "01"
-    ]
+    places = [os.environ | place | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    processes = [subprocess.Popen([sys.executable, "-c", WAITING], env=place) for place in places]
     assert [process.wait(120) for process in processes] == [0, 0]
 
 
@@ -152,7 +142,6 @@ def test_on_a_gpu_a_long_run_compiles_where_triton_can(missing, monkeypatch) -> 
     of_source_study, short = (is_long(config, steps, on_gpu=True) for steps in (8000, 800))
     assert (of_source_study, short) == (True, False)
     assert compiles_model(config, True, on_gpu=True) == (not missing)
-    assert not compiles_model(config, short, on_gpu=True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not compiles_model(config, True, on_gpu=True)
 
