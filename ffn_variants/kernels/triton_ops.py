@@ -100,7 +100,7 @@ def missing_for_triton() -> str:
     compiler = os.environ.get("CC")
     if not (shutil.which(compiler) if compiler else shutil.which("gcc") or shutil.which("clang")):
         return "no C compiler: install gcc, or name one in CC"
-    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
         return "no Python.h: install python3-dev"
     return ""
 

@@ -76,7 +76,7 @@ def test_what_triton_lacks_is_named(lacks, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(triton_ops, "has_triton", lambda: lacks != "triton")
     monkeypatch.setenv("CC", "absent" if lacks == "compiler" else "true")
     if lacks == "Python.h":
-        monkeypatch.setattr(triton_ops.sysconfig, "get_path", lambda _: str(tmp_path))
+        monkeypatch.setattr(triton_ops.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     assert lacks in triton_ops.missing_for_triton()
 
 
