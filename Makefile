@@ -73,7 +73,7 @@ notebook: environment ## execute examples/quickstart.ipynb and the code of docs/
 bench: environment ## how fast this checkout is beside the last release: ratios, appended to benchmarks/ratios.csv
 	$(OFFLINE) $(BIN)/python -m benchmarks.two_checkouts --append benchmarks/ratios.csv $(BENCH)
 
-gpu-report: environment ## on a machine with a GPU: predict, test, measure, and write it all into gpu-report.md
+gpu-report: environment ## on a machine with a GPU: what works and how fast, in 15 minutes, into gpu-report.md
 	$(BIN)/python -m benchmarks.gpu.report $(GPU_REPORT)
 
 slurm-packages: ## install what tests/slurm needs to start a SLURM of its own; as root, on Debian or Ubuntu

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from base.device_errors import failure_of_device
 from base.lazy_modules import defer_imports
 from base.system import is_unread
 
@@ -37,6 +38,10 @@ class UsageError(ValueError):
 
 class WorldError(UsageError):
     """A full disk, a read-only mount and the like: no mistake, and once it is mended all goes on."""
+
+
+class DeviceError(WorldError):
+    """A GPU failed. What this process would still compute on it would fail as well; another may go on."""
 
 
 class OccupiedError(UsageError):
@@ -154,8 +159,13 @@ def missing_extra(error: BaseException) -> str | None:
 
 def as_usage_error(error: Exception) -> Exception:
     """Return a fault of the world as an error with its one line, and any other exception as it is."""
-    fault = None if isinstance(error, UsageError) else fault_of(error)
-    return error if fault is None else WorldError(describe(fault))
+    if isinstance(error, UsageError):
+        return error
+    if fault := fault_of(error):
+        return WorldError(describe(fault))
+    if failure := failure_of_device(error):
+        return UsageError(failure) if "its memory is full" in failure else DeviceError(failure)
+    return error
 
 
 def _tell(line: str) -> None:

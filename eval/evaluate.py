@@ -158,7 +158,7 @@ def choose_workers(num_runs: int, device: str | None) -> int:
     """
     if num_runs == 0:
         return 1
-    from ffn_variants.models.devices import check_device
+    from ffn_variants.devices import check_device
 
     on_cpu = check_device(device) == "cpu"
     return max(1, min(num_runs, num_cores() if on_cpu else min(4, num_cores())))
@@ -231,7 +231,7 @@ def _evaluate(
 
 def _admit(run_dir: Path, run: RunIdentity, config: EvalConfig, trust_remote_code: bool) -> None:
     """Refuse a run that may not be scored, or whose FFN's code is not that of its training."""
-    from ffn_variants.models.devices import check_device
+    from ffn_variants.devices import check_device
     from pretrain.run.provenance import source_change
 
     check_device(config.device)

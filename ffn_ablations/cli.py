@@ -40,6 +40,7 @@ COMMANDS = {
     "inspect": Command("inside.ffn.command:main", "what learned activations and KAN edges became"),
     "explain": Command("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
     "check": Command("ffn_variants.check:main", "whether an FFN of your own does what it must"),
+    "doctor": Command("ffn_ablations.doctor:main", "what of this GPU or CPU works, and what it costs"),
     "push": Command("eval.push:main", "put trained models on the Hugging Face hub"),
     "list variants": Command(
         "ffn_variants.list_variants:main", "the FFN variants, with parameters and FLOPs"
@@ -53,7 +54,6 @@ COMMANDS = {
 HELP = ("--help", "-h", "help")
 LIST = "list "
 OVERVIEW = """usage: ffn-ablations COMMAND ...
-
 Type first:
   ffn-ablations try mine.py:MyFFN      does a layer of your own beat gelu?
   ffn-ablations study run quickstart   a complete small study, in minutes

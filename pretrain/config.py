@@ -197,10 +197,10 @@ class TrainConfig(Section):
     """Compile the FFN's elementwise functions, where there is a compiler; the model stays the same. auto = on
     a GPU always, on a CPU where the run is long enough to earn it back."""
     torch_compile_fallback: bool = False
-    """Where that compiling fails on a GPU, train without it, instead of not at all; on a CPU that is so."""
+    """Where that compiling fails on a GPU, train without it even where that takes 10 times as long."""
     compile_model: bool | Literal["auto"] = "auto"
-    """Compile the whole model without its head too, for the shapes of its batches; takes up to a minute. A
-    fifth faster on a GPU. auto = in long runs on a CPU, without dropout, where there is a compiler."""
+    """Compile the whole model without its head too, for the shapes of its batches; takes up to a minute.
+    auto = in long runs where there is a compiler: on one GPU, a fifth faster; on a CPU without dropout."""
     cuda_graph: bool = True
     """On a GPU, record the kernels of a step once and launch them together, so that the GPU does not wait for
     its host. Not where several processes train one model."""

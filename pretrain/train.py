@@ -83,7 +83,7 @@ def use_device(name: str | None) -> None:
     if name == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if name == "cuda":
-        from ffn_variants.models.devices import visible_gpus
+        from ffn_variants.devices import visible_gpus
 
         if not visible_gpus():
             raise UsageError("--device cuda: torch sees no GPU here; leave it out to compute on the CPU")

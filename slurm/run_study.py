@@ -10,12 +10,12 @@ from base.files import ABANDONED_S, remove_leftovers
 from base.printing import duration
 from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
-from ffn_variants.models.devices import check_device
+from ffn_variants.devices import check_device
 from pretrain.data.prepare import prepare_data
 from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs
 from slurm.cell_state import count_states
-from slurm.local import LocalRunner, StudyProgress, batches
+from slurm.local import LocalRunner, StudyProgress, batches, describe_gpus
 from slurm.next_stage import check_unchanged, end_stage, with_further
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
@@ -38,6 +38,7 @@ def run_study(study: Study, options: SubmitArgs) -> int:
     check_unchanged(study)
     check_usable_study(study, options)
     if options.cluster == "local" and not all(RunFolder(cell.run_dir).is_scored for cell in study.cells):
+        describe_gpus(options.workers)
         check_device(study.config.evaluation.device)  # told here, and not by every cell
     with naming(study.folder), sole_submitter(study.folder):
         folder = StudyFolder(study.folder)

@@ -6,6 +6,7 @@ sizes, the same rows of a step and optimizer. Nothing is guessed for other shape
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -78,6 +79,11 @@ def dry_run(study: Study, options: SubmitArgs) -> int:
     check_archived(todo.cells)
     submitter = find_submitter(study, options) if options.cluster == "slurm" else None
     show_dry_run(study, todo, submitter, options.list_cells)
+    if submitter is None and shutil.which("nvidia-smi"):
+        from slurm.local import describe_gpus  # torch, which is not loaded where there is no GPU
+
+        if gpus := describe_gpus(options.workers):
+            print(f"\non this machine: {gpus}")
     return 0
 
 

@@ -16,7 +16,7 @@ import submitit
 import torch
 from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
 
-from base.errors import OccupiedError, UsageError, WorldError, as_usage_error, run_cli
+from base.errors import DeviceError, OccupiedError, UsageError, WorldError, as_usage_error, run_cli
 from base.run.folder_names import RunFolder
 from eval.evaluate import evaluate_run
 from eval.identity import admit_run
@@ -84,6 +84,9 @@ def _run_held(cell: Cell, worker: Worker) -> None:
         # What ends with a full disk does not fail by itself, and is tried again by the next command.
         name = "missing" if isinstance(mistake, WorldError) else "failed"
         state = replace(state, name=name, error=_one_line(mistake), finished_s=time.time())
+        if isinstance(mistake, DeviceError):  # other cells are for another process
+            write_state(cell.study_dir, cell.run_id, state)
+            raise mistake from error
     except Stopped as stopped:
         state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
         write_state(cell.study_dir, cell.run_id, state)

@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -163,9 +162,7 @@ def compiled_kernels(inductor_cache: Path) -> Iterator[None]:
     before = compiled_kernels_in_use()
     use_compiled_kernels(True)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="torch.compile failed")
-            yield
+        yield
         assert compiled_kernels_in_use()
     finally:
         use_compiled_kernels(before)

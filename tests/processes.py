@@ -6,6 +6,7 @@ What is tested of starting Python itself (the entry points, what an import costs
 import json
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -130,3 +131,9 @@ def _command(
     except Exception:  # multiprocessing would print it in its own form
         traceback.print_exc()
         raise SystemExit(1) from None
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]

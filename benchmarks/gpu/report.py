@@ -1,11 +1,10 @@
-"""One command for the first person with a GPU: what was predicted, what is true, in one file to post.
+"""One command for a person with a GPU: what works, how fast steps are, and one file to post.
 
-python -m benchmarks.gpu.report                     # 20 to 40 minutes; writes gpu-report.md
-python -m benchmarks.gpu.report --prediction-only   # needs no GPU: the table on paper
+python -m benchmarks.gpu.report                     # 15 minutes at most; writes gpu-report.md
+python -m benchmarks.gpu.report --prediction-only   # prints what was predicted; needs nothing
 
-In this order: the prediction is written; the tests that need a GPU run; so do the benchmarks; the parts of a
-training step are measured and stand beside the prediction. Each is a process of its own. One that fails, or
-takes too long, is told in the file, and the next one starts. The file grows as they end.
+The most telling parts come first. Each is a process of its own with so many minutes; what it prints is in the
+file as it comes, so that one that fails or is ended leaves its rows. All texts are those that ship.
 """
 
 from __future__ import annotations
@@ -15,22 +14,25 @@ import datetime
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-
-import torch
+from typing import TextIO
 
 from base.errors import UsageError, run_cli
+from benchmarks.gpu.predicted import tables
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("torch", "triton", "transformers", "accelerate", "numpy")
-LONGEST_OUTPUT = 20_000
-"""Characters of a part's output that the file keeps, from its end; GitHub takes 65,536 an issue."""
+LONGEST_ERROR = 3000
+"""Characters that the file keeps, from the end, of what a failing part wrote to standard error."""
 
 
 @dataclass(frozen=True)
@@ -39,121 +41,76 @@ class Part:
 
     Attributes:
         name: Its heading.
+        minutes: After which it is ended.
         command: What is run, after ``python -m``.
-        limit_s: Seconds after which it is ended.
-        needs: Files or folders without which it is left out.
     """
 
     name: str
+    minutes: float
     command: tuple[str, ...]
-    limit_s: float
-    needs: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a part ended.
-
-    Attributes:
-        status: ``done``, or why not, in a few words.
-        output: What it printed.
-        seconds: How long it took.
-    """
-
-    status: str
-    output: str
-    seconds: float
-
-
-def list_parts(device: str, quick: bool, data: Path, paper: Path) -> list[Part]:
+def list_parts(device: str, quick: bool, folder: str) -> list[Part]:
     """The parts in their order; ``quick`` ones have the least sizes that still run all code.
 
     Args:
         device: ``cuda`` or ``cpu``.
         quick: Whether to try the command out only.
-        data: Folder with GLUE, BLiMP and a tokenizer.
-        paper: File for the predicted times.
+        folder: For runs.
     """
     on = ("--device", device)
-    config = "configs/tiny.yaml" if quick else "configs/gpt-neo.yaml"
-    rounds = ("--rounds", "1") if quick else ()
-    rows = "64" if quick else "65536"
-    dtype = "float32" if device == "cpu" else "bfloat16"
-    least = ("--variants", "gelu", "kan", "--modes", "eager") if quick else ()
+    sizes = ("--modes", "eager", "--rows", "64") if quick else ("--modes", "compiled", "--rows", "65536")
+    layers = ("gelu", "kan") if quick else ("kan", "fourier-kan", "rbf-kan", "gr-kan")
+    shipped = ("configs/tiny.yaml",) if quick else ("configs/gpt-neo.yaml", "--data.source", "embedded")
     texts = () if quick else ("--data.num-stories", "20000", "--train.mixed-precision", "bf16")
-    tasks = ("--tasks", "rte") if quick else ()
-    tokenizer, glue, blimp = data / "tokenizer-10k", data / "glue", data / "blimp" / "full"
-    from_glue = ("--glue-dir", str(glue), "--tokenizer", str(tokenizer))
-    from_blimp = ("--blimp", str(blimp), "--tokenizer", str(tokenizer))
-    few = ("--rounds", "1", "--pairs", "2") if quick else ()
+    run = ("train", "tiny", *on, "--runs-dir", folder, "--run-name", "gpu-report")
+    run += ("--optim.max-steps", "3", "--optim.warmup-steps", "0") if quick else ()
+    scored = f"{folder}/default/gpt_neo/gelu/gpu-report"
+    quick_tests = ("-k", "test_updates_are_those_of_the_cpu and gelu") if quick else ()
+    cases = ("--rounds", "1", "--cases", "trainer", "gelu")
+    tests = ("pytest", "-m", "gpu", "tests/gpu", "-q", "-rs", "--tb=short", *quick_tests)
     return [
-        Part("Prediction", ("benchmarks.gpu.prediction", "--json", str(paper)), 900),
-        Part("Tests", ("pytest", "-m", "gpu", "tests/gpu", "-q", "-rs", "--tb=short", "--color=no"), 2400),
-        Part(
-            "Measured beside predicted",
-            ("benchmarks.gpu.measured", *on, "--prediction", str(paper), *(("--quick",) * quick)),
-            1200,
-        ),
-        Part("FFN layers", ("benchmarks.ffn", *on, "--rows", rows, "--dtype", dtype, *rounds, *least), 1200),
-        Part(
-            "Training steps",
-            ("benchmarks.pretrain", config, "--cases", "trainer", "gelu", "kan", *rounds, *texts),
-            1200,
-        ),
-        Part(
-            "Fine-tuning",
-            ("benchmarks.finetune", "configs/gpt-neo.yaml", *on, *from_glue, *rounds, *tasks),
-            1200,
-            (glue, tokenizer),
-        ),
-        Part(
-            "Scoring",
-            ("benchmarks.eval", "causal", "masked", *on, *from_blimp, *few),
-            1200,
-            (blimp, tokenizer),
-        ),
+        Part("What works", 1, ("ffn_ablations", "doctor")),
+        Part("Steps", 5, ("benchmarks.gpu.measured", *on, *(("--quick",) * quick))),
+        Part("A run", 1, ("ffn_ablations", *run)),
+        Part("Its scores", 1, ("ffn_ablations", "eval", scored, "--suites", "embedded-pairs", *on)),
+        Part("Layers", 2, ("benchmarks.ffn", *on, "--rounds", "1", *sizes, "--variants", *layers)),
+        Part("Beside Trainer", 2, ("benchmarks.pretrain", *shipped, *cases, *texts)),
+        Part("Tests", 3, tests),
     ]
 
 
-def run_part(part: Part, device: str) -> Outcome:
-    """Run a part in a process of its own; never raises."""
-    if missing := [path for path in part.needs if not path.exists()]:
-        return Outcome(f"left out: no {missing[0]}", "", 0.0)
+def run_part(part: Part, device: str, file: TextIO) -> str:
+    """Run a part, with its lines in the file as they come; returns ``done``, or why not."""
     environment = {**os.environ, "GPU_TESTS_DEVICE": device, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
-    start = time.monotonic()
-    try:
-        ended = subprocess.run(
+    file.write(f"\n## {part.name}\n\n`python -m {without_names(shlex.join(part.command))}`\n\n")
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
             [sys.executable, "-m", *part.command],
             cwd=ROOT,
             env=environment,
-            capture_output=True,
-            timeout=part.limit_s,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            errors="replace",
+            start_new_session=True,
         )
-        status = "done" if ended.returncode == 0 else f"FAILED with status {ended.returncode}"
-        output = ended.stdout + (b"" if status == "done" else ended.stderr)
-    except subprocess.TimeoutExpired as expired:
-        status = f"FAILED: ended after {part.limit_s:.0f} s"
-        output = (expired.stdout or b"") + (expired.stderr or b"")
-    except OSError as error:
-        status, output = f"FAILED: {error}", b""
-    return Outcome(status, output.decode(errors="replace"), time.monotonic() - start)
-
-
-def section(part: Part, outcome: Outcome) -> str:
-    """A part as markdown: tables as they stand, all else as it was printed."""
-    lines = ["", f"## {part.name}: {outcome.status}", ""]
-    lines += [f"`python -m {shlex.join(part.command)}`, {outcome.seconds:.0f} s"]
-    shown = without_names(without_progress(outcome.output))[-LONGEST_OUTPUT:]
-    if outcome.status != "done" or part.command[0] == "pytest":
-        lines += ["", "```text", shown.replace("```", "'''").strip(), "```"]
-    else:
-        lines += ["", shown.strip()]
-    return "\n".join(lines) + "\n"
-
-
-def without_progress(text: str) -> str:
-    """Leave out what a later print on the same line replaced."""
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+        timer = threading.Timer(60 * part.minutes, os.killpg, (process.pid, signal.SIGKILL))
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(without_names(line.rstrip("\r\n").rpartition("\r")[2]) + "\n")
+            file.flush()
+        code = process.wait()
+        timer.cancel()
+        if code == 0:
+            return "done"
+        errors.seek(0)
+        said = without_names(errors.read())[-LONGEST_ERROR:].replace("```", "'''").strip()
+        file.write(f"\n```text\n{said}\n```\n")
+    return (
+        f"ENDED after {part.minutes:g} minutes" if code == -signal.SIGKILL else f"FAILED with status {code}"
+    )
 
 
 def without_names(text: str) -> str:
@@ -161,17 +118,16 @@ def without_names(text: str) -> str:
     return text.replace(str(ROOT), ".").replace(str(Path.home()), "~")
 
 
-def heading(device: str, argv: Sequence[str]) -> str:
+def heading(argv: Sequence[str]) -> str:
     """The machine and the versions."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     rows = [
         ("command", f"`python -m benchmarks.gpu.report {shlex.join(argv)}`"),
         ("date", f"{datetime.datetime.now(datetime.UTC):%d %B %Y, %H:%M} UTC"),
-        ("devices", "; ".join(devices(device))),
-        ("driver", driver()),
+        ("GPU", output("nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader")),
         ("host", f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}"),
-        ("versions", f"Python {platform.python_version()}, {versions}, CUDA {torch.version.cuda}"),
-        ("commit", command_output("git", "-C", str(ROOT), "describe", "--always", "--dirty")),
+        ("versions", f"Python {platform.python_version()}, {versions}"),
+        ("commit", output("git", "-C", str(ROOT), "describe", "--always", "--dirty")),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"# Report of a GPU\n\n| what | value |\n| --- | --- |\n{table}\n"
@@ -180,84 +136,61 @@ def heading(device: str, argv: Sequence[str]) -> str:
 def version(package: str) -> str:
     """Version of a package, or that it is absent."""
     try:
-        # torch's wheel for CUDA has its CUDA in the second alone.
-        return torch.__version__ if package == "torch" else metadata.version(package)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "(absent)"
 
 
-def devices(device: str) -> list[str]:
-    """Name, memory and compute capability of each GPU."""
-    if device == "cpu":
-        return ["none; run on the CPU"]
-    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-    return [f"{one.name}, {one.total_memory / 2**30:.0f} GiB, sm_{one.major}{one.minor}" for one in found]
-
-
-def driver() -> str:
-    """What nvidia-smi says of driver, power limit and highest clock."""
-    query = "--query-gpu=driver_version,power.limit,clocks.max.sm"
-    return command_output("nvidia-smi", query, "--format=csv,noheader").replace("\n", "; ")
-
-
-def command_output(*command: str) -> str:
-    """Output of a command, or that there is none."""
+def output(*command: str) -> str:
+    """Output of a command in a line, or that there is none."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return "(unknown)"
-    return ended.stdout.strip() or "(unknown)"
+    return ended.stdout.strip().replace("\n", "; ") or "(unknown)"
 
 
 def write_report(parts: Sequence[Part], path: Path, device: str, argv: Sequence[str]) -> int:
-    """Run the parts one after the other, and write each down as it ends; returns how many failed."""
-    path.write_text(heading(device, argv), encoding="utf-8")
-    start, failed = time.monotonic(), []
-    for number, part in enumerate(parts, start=1):
-        print(f"[{number}/{len(parts)}] {part.name} ...", end="", flush=True)
-        outcome = run_part(part, device)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(section(part, outcome))
-        print(f" {outcome.status}, {outcome.seconds:.0f} s", flush=True)
-        if outcome.status.startswith("FAILED"):
-            failed.append(part.name)
-    minutes = (time.monotonic() - start) / 60
-    told = f"{len(failed)} of {len(parts)} parts failed: {', '.join(failed)}" if failed else "no part failed"
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"\n## End\n\n{told}; {minutes:.1f} minutes in all.\n")
-    print(f"{told}; {minutes:.1f} minutes. The report is {path}: please post it in an issue (gpu.yml)")
+    """Run the parts one after the other; returns how many failed."""
+    failed = []
+    with path.open("w", encoding="utf-8") as file:
+        file.write(heading(argv))
+        for number, part in enumerate(parts, start=1):
+            print(
+                f"[{number}/{len(parts)}] {part.name}, {part.minutes:g} min at most ...", end="", flush=True
+            )
+            start = time.monotonic()
+            status = run_part(part, device, file)
+            seconds = time.monotonic() - start
+            file.write(f"\n{status}, {seconds:.0f} s\n")
+            print(f" {status}, {seconds:.0f} s", flush=True)
+            failed += [part.name] if status != "done" else []
+        told = f"not done: {', '.join(failed)}" if failed else "all parts are done"
+        file.write(f"\n## End\n\n{told}\n")
+    print(f"{told}. The report is {path}: please post it in an issue (gpu.yml)")
     return len(failed)
-
-
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Read the flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu.report",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--prediction-only", action="store_true", help="the table on paper; needs no GPU")
-    parser.add_argument("--out", type=Path, default=Path("gpu-report.md"), help="the file to write")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries the command out")
-    parser.add_argument("--quick", action="store_true", help="least sizes, to try the command out")
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared" / "data", help="GLUE, BLiMP and a tokenizer"
-    )
-    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the report; 1 where a part failed."""
     argv = sys.argv[1:] if argv is None else argv
-    args = parse(argv)
-    if args.device == "cuda" and not torch.cuda.is_available() and not args.prediction_only:
-        raise UsageError(
-            "there is no CUDA GPU here; --prediction-only writes the table on paper, which needs none"
-        )
-    parts = list_parts(args.device, args.quick, args.data, args.out.with_suffix(".json").resolve())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu.report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--prediction-only", action="store_true", help="print what was predicted")
+    parser.add_argument("--out", type=Path, default=Path("gpu-report.md"), help="the file to write")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries the command out")
+    parser.add_argument("--quick", action="store_true", help="least sizes, to try the command out")
+    args = parser.parse_args(argv)
     if args.prediction_only:
-        return int(write_report(parts[:1], args.out, "cpu", argv) > 0)
-    return int(write_report(parts, args.out, args.device, argv) > 0)
+        print("\n".join(tables()))
+        return 0
+    if args.device == "cuda" and output("nvidia-smi", "-L") == "(unknown)":
+        raise UsageError("there is no NVIDIA GPU here; --prediction-only prints what was predicted of some")
+    with tempfile.TemporaryDirectory() as folder:
+        return int(write_report(list_parts(args.device, args.quick, folder), args.out, args.device, argv) > 0)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,6 @@ from pretrain.training.device import build_accelerator, choose_precision, join_p
 from pretrain.training.loop import Loop
 
 ROOT = Path(__file__).parents[2]
-RUN_TOKENS = 466_000_000
-"""Real tokens of one run: an epoch of TinyStories with the source study's tokenizer."""
 FILL = 0.98
 """Share of the positions of packed rows that hold a token."""
 DOCUMENT_TOKENS = 225
@@ -60,10 +58,9 @@ class Case:
         return ["--model.ffn-options", "grid_size", str(self.grid_size)] if self.grid_size else []
 
     def config(self, *flags: str) -> ResolvedConfig:
-        """The run's configuration, a whole step in one forward pass, of which a profiler sees all kernels."""
+        """The run's configuration, a whole step in one forward pass."""
         path = ROOT / "configs" / f"{self.family.replace('_', '-')}.yaml"
         whole = ["--train.per-device-train-batch-size", "112", "--optim.max-steps", "1000"]
-        whole.append("--train.no-cuda-graph")
         return load_config(path, ["--ffn", self.variant, *self.options(), *whole, *flags])
 
 
@@ -93,18 +90,6 @@ def packed_rows(num_rows: int, length: int, vocab_size: int, seed: int = 0) -> P
             row[start:end] = np.arange(end - start)
             start, count = end, count + 1
     return PackedSplit(ids, positions, count, num_rows * filled)
-
-
-def attended(rows: PackedSplit, causal: bool, tile: int = 128) -> float:
-    """Share of a row's scores that attention within documents computes, in whole tiles of 128 x 128.
-
-    A causal kernel leaves out the tiles above the diagonal. What windows save is not counted.
-    """
-    starts = np.flatnonzero(rows.position_ids.ravel() == 0)  # each position of padding is one
-    lengths = np.diff(np.append(starts, rows.position_ids.size))
-    tiles = -(-lengths[lengths > 1] // tile)
-    computed = (tiles * (tiles + 1) // 2 if causal else tiles**2) * tile**2
-    return float(computed.sum() / (rows.position_ids.size * rows.position_ids.shape[1]))
 
 
 def build_network(config: ResolvedConfig) -> PreTrainedModel:

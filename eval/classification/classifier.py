@@ -33,7 +33,7 @@ from eval.classification.heads import HeadOutput, build_head
 from eval.classification.segments import Segmented
 from eval.finetuning import Finetuning, Pooling
 from eval.memory import all_to_device, to_device
-from ffn_variants.models.devices import choose_device
+from ffn_variants.devices import choose_device
 from ffn_variants.models.faster_layers import cast_inputs_once
 from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
 from scores.head_descriptions import DEFAULT_HEAD, Reads, check_head, get_head, parse_head

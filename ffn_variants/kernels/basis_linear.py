@@ -31,7 +31,7 @@ class FeatureByFeature:
     """A basis whose features are made one after the other; a frozen dataclass.
 
     Inductor makes one kernel of such a list and of its gradients, where a stacked tensor would be written to
-    memory in float32 first (``python -m benchmarks.gpu.kernels``).
+    memory in float32 first (benchmarks/RESULTS.md).
     """
 
     def each(self, x: Tensor) -> list[Tensor]:
@@ -261,7 +261,7 @@ def _features(basis: Basis) -> Callable[..., None]:
         out.copy_(values if isinstance(values, Tensor) else torch.stack([v.to(out.dtype) for v in values], 1))
 
     by_hand = triton_kernels(basis)
-    return compiled(features, by_hand and by_hand[0])
+    return compiled(features, by_hand and by_hand[0], slow_eagerly=True)
 
 
 @functools.cache
@@ -286,7 +286,7 @@ def _slopes(basis: Basis, learned: tuple[int, ...]) -> Callable[..., tuple[Tenso
         return tuple(parts)
 
     by_hand = None if learned else triton_kernels(basis)
-    return compiled(slopes, by_hand and by_hand[1])
+    return compiled(slopes, by_hand and by_hand[1], slow_eagerly=True)
 
 
 def _exact(basis: Basis | Unsettled, x: Tensor, *constants: Tensor) -> Tensor:

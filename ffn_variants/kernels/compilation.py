@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
+import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, NoReturn
@@ -28,7 +29,6 @@ class _State:
 
     choice: bool | None = None
     fallback = False
-    by_hand = True
     failure = ""
     """Why compiling has failed, in a line; everything is eager from then on."""
     seconds = 0.0
@@ -41,21 +41,19 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
-def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False, by_hand: bool = True) -> None:
+def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False) -> None:
     """Choose, for this process, whether the variants' elementwise functions are compiled.
 
     Compiling takes 5 to 20 seconds a variant the first time and 1 to 4 seconds in each later process, which a
     long training earns back and a short look at a model does not. The function computed is the same up to
-    rounding. Where compiling fails on a CPU, one warning says so and all stays eager. On a GPU, where an
-    eager KAN takes a multiple of the time, that is an error.
+    rounding. Where compiling fails, one line on standard error says so and all stays eager. Only of functions
+    that then take a multiple of a GPU's time, those of a basis and of edges, it is an error there.
 
     Args:
         enabled: None, as before any choice, compiles in somebody's ``torch.compile`` and nowhere else.
-        fallback: Be eager with a warning on a GPU too.
-        by_hand: On a GPU, take this project's own Triton kernels where it has some; else those of Inductor,
-            which write and read several times as much.
+        fallback: Be eager on a GPU with those too.
     """
-    _State.choice, _State.fallback, _State.by_hand = enabled, fallback, by_hand
+    _State.choice, _State.fallback = enabled, fallback
     _State.failure = ""  # of a run before in this process, which may have had another variant
 
 
@@ -110,7 +108,9 @@ def compile_seconds() -> float:
     return _State.seconds
 
 
-def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], by_hand: Callable[..., Any] | None = None, slow_eagerly: bool = False
+) -> Callable[..., Any]:
     """Wrap a function of tensors and hashable values so that it is compiled while that is chosen.
 
     Only where compiling fails does the function run as it stands. By then nothing has run, so what it does in
@@ -121,6 +121,7 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
             flows through it.
         by_hand: The same on CUDA tensors, none of them in float64, by a kernel that is compiled at its first
             call.
+        slow_eagerly: Whether a GPU takes many times as long for the function as it stands.
 
     Returns:
         The same function. Inside somebody else's ``torch.compile``, an export or ``torch.func`` it is traced
@@ -131,6 +132,8 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling() or needs_plain_torch() or not compiled_kernels_in_use():
+            if slow_eagerly and _State.failure and _State.choice:  # of another function, before this one
+                _check_fallback(UnsupportedError(_State.failure), args, slow_eagerly)
             return function(*args)
         losing = torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in args)
         assert not losing, (
@@ -143,8 +146,11 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
         try:
             kernel = by_hand if by_hand is not None and _serves_by_hand(args) else fused()
             result = kernel(*args)
-        except _compile_errors() as error:
-            _check_fallback(error, args)
+        except (*_compile_errors(), RuntimeError) as error:
+            unloadable = kind not in kinds and _UNLOADABLE.search(str(error))
+            if not (unloadable or isinstance(error, _compile_errors())):
+                raise
+            _check_fallback(error, args, slow_eagerly)
             spent = time.perf_counter() - start
             result = function(*args)  # if this raises as well, compiling is not to blame
             _State.seconds += spent
@@ -171,8 +177,7 @@ class UnsupportedError(RuntimeError):
 
 
 def _serves_by_hand(args: tuple[Any, ...]) -> bool:
-    tensors = [value for value in args if isinstance(value, Tensor)]
-    return _State.by_hand and all(t.is_cuda and t.dtype != torch.float64 for t in tensors)
+    return all(v.is_cuda and v.dtype != torch.float64 for v in args if isinstance(v, Tensor))
 
 
 def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,21 +209,26 @@ def _compile_errors() -> tuple[type[Exception], ...]:
     return UnsupportedError, TorchDynamoException, FailOnRecompileLimitHit, OSError
 
 
+_UNLOADABLE = re.compile("kernel image is invalid|unsupported toolchain|PTX JIT compil|invalid ptx", re.I)
+"""What a driver says of a kernel that it cannot load, as of a Triton that is newer than it is."""
+
+
 def is_compile_error(error: Exception) -> bool:
-    """Whether torch's compiler raised it, not what runs; by its place, as importing that takes a second."""
-    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+    """Whether a compiler raised it, not what runs; by its place, as importing that takes a second."""
+    places = ("torch._dynamo", "torch._inductor", "triton", __name__)
+    return type(error).__module__.startswith(places) or _UNLOADABLE.search(str(error)) is not None
 
 
 _FAULTS = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
 """Of memory and of the device: no fault of compiling, though it may have met them first."""
 
 
-def _check_fallback(error: Exception, args: tuple[Any, ...]) -> None:
+def _check_fallback(error: Exception, args: tuple[Any, ...], slow_eagerly: bool) -> None:
     """Raise where a failure of compiling is not to be passed over."""
     if fault := next((each for each in _causes(error) if isinstance(each, _FAULTS)), None):
         raise fault from error
     on_cpu = all(value.device.type == "cpu" for value in args if isinstance(value, Tensor))
-    if not (on_cpu or _State.fallback):
+    if slow_eagerly and not (on_cpu or _State.fallback):
         _refuse(error)
 
 
@@ -231,19 +241,18 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _refuse(error: Exception) -> NoReturn:
     raise UsageError(
-        f"torch.compile failed on a GPU ({_in_a_line(error)}), without which several variants take a "
-        "multiple of the time; mend Triton, or run eagerly: ffn-ablations train --train.no-torch-compile, "
-        "or --train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
+        f"torch.compile failed on a GPU ({_in_a_line(error)}), without which this FFN takes many times "
+        "as long; mend Triton (ffn-ablations doctor), or run eagerly: ffn-ablations train "
+        "--train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
     ) from error
 
 
 def _give_up(error: Exception) -> None:
     _State.failure = _in_a_line(error)
-    warnings.warn(
-        f"torch.compile failed ({_State.failure}): the FFN runs eagerly, with the same results but slower. "
-        "It needs a C++ compiler on a CPU and Triton on a GPU; "
-        "ffn-ablations train --train.no-torch-compile leaves it out without this warning",
-        stacklevel=3,
+    print(
+        f"note: torch.compile failed ({_State.failure}): functions run eagerly, to the same results; "
+        "ffn-ablations doctor says what it needs, --train.no-torch-compile leaves it out",
+        file=sys.stderr,
     )
 
 

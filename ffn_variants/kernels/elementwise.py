@@ -105,7 +105,7 @@ class _Elementwise(torch.autograd.Function):
         x: Tensor,
         *parameters: Tensor,
     ) -> Tensor:
-        forward, ctx.pull_back = _kernels(function, gradients)
+        forward, ctx.pull_back = _kernels(function, gradients, _are_curves(parameters))
         ctx.on_edges = on_edges
         ctx.save_for_backward(x, *parameters)
         return _values(forward, x, parameters, on_edges)
@@ -126,7 +126,7 @@ class _Elementwise(torch.autograd.Function):
     schema="(Tensor x, Tensor[] parameters, str function, str gradients, bool on_edges) -> Tensor",
 )
 def _operation(x: Tensor, parameters: list[Tensor], function: str, gradients: str, on_edges: bool) -> Tensor:
-    forward, _ = _kernels_with_names(function, gradients)
+    forward, _ = _kernels_with_names(function, gradients, _are_curves(parameters))
     with in_compiled_graph():
         return _values(forward, x.contiguous(), parameters, on_edges)
 
@@ -146,7 +146,7 @@ def _(x: Tensor, parameters: list[Tensor], function: str, *_: Any) -> Tensor:
 def _backward_operation(
     grad: Tensor, x: Tensor, parameters: list[Tensor], function: str, gradients: str, on_edges: bool
 ) -> list[Tensor]:
-    _, pull_back = _kernels_with_names(function, gradients)
+    _, pull_back = _kernels_with_names(function, gradients, _are_curves(parameters))
     with in_compiled_graph():
         return _sums(pull_back, grad, x.contiguous(), parameters, on_edges)
 
@@ -203,13 +203,18 @@ def _sums(
     return [grad_x, *(total.to(p.dtype) for total, p in zip(sums, parameters, strict=True))]
 
 
-def _kernels_with_names(function: str, gradients: str) -> Any:
-    return _kernels(with_name(function), with_name(gradients) if gradients else None)
+def _are_curves(parameters: Sequence[Tensor]) -> bool:
+    """Whether a channel, or an edge, has several numbers: a GPU then takes several times as long eagerly."""
+    return any(p.dim() > 1 for p in parameters)
+
+
+def _kernels_with_names(function: str, gradients: str, are_curves: bool) -> Any:
+    return _kernels(with_name(function), with_name(gradients) if gradients else None, are_curves)
 
 
 @functools.cache
 def _kernels(
-    function: Function, gradients: Gradients | None
+    function: Function, gradients: Gradients | None, are_curves: bool
 ) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]:
     """The function; and the gradients of x, written where it is told, and of the parameters, unrounded."""
 
@@ -227,7 +232,7 @@ def _kernels(
         grad_x.copy_(first)
         return tuple(parts)
 
-    return compiled(forward), compiled(pull_back)
+    return compiled(forward, slow_eagerly=are_curves), compiled(pull_back, slow_eagerly=are_curves)
 
 
 def _rounded(function: Function, x: Tensor, *parameters: Tensor) -> Tensor:

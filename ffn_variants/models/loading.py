@@ -16,8 +16,8 @@ from base.errors import UsageError, first_line
 from base.families import AUTO_CLASSES
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 from base.text.tokens import refuse_unread
+from ffn_variants.devices import choose_device
 from ffn_variants.models import family_models  # noqa: F401  registers the variants' model types
-from ffn_variants.models.devices import choose_device
 from ffn_variants.models.stored_variants import admit_variants
 
 

@@ -15,6 +15,7 @@ calls the same ones, without dropout of the weights.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from base.errors import first_line
 from ffn_variants.models.attention import numbers_documents
 from ffn_variants.models.faster_layers import draw_dropped, product_dtype
 
@@ -318,18 +320,40 @@ LARGEST_HEAD = 192
 def takes_flash(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
     """Whether flash attention computes heads of this size and dtype on a device.
 
-    It wants a GPU of compute capability 8.0 (Ampere) or newer, and ``torch.backends.cuda.enable_flash_sdp``
-    switches it off.
+    It wants a GPU of compute capability 8.0 (Ampere) or newer on which it is tried once; and
+    ``torch.backends.cuda.enable_flash_sdp`` switches it off.
     """
     if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return False
-    return head_size % 8 == 0 and head_size <= LARGEST_HEAD and _has_flash(device)
+    return head_size % 8 == 0 and head_size <= LARGEST_HEAD and _has_flash(device) and computes_flash(device)
 
 
 def _has_flash(device: torch.device) -> bool:
     if torch.version.hip is not None or not torch.backends.cuda.is_flash_attention_available():
         return False
     return torch.backends.cuda.flash_sdp_enabled() and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+FAILURES: list[str] = []
+"""Why this process attends without flash attention on a GPU that should have it; at most one for each."""
+
+
+@functools.cache
+def computes_flash(device: torch.device) -> bool:
+    """Try flash attention of two short documents and its gradients, once; a line tells where it fails."""
+    how: dict[str, Any] = {"causal": True, "window": 8, "dropout": 0.0, "scaling": None}
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            tokens = torch.zeros(1, 1, 16, 64, dtype=torch.bfloat16, device=device, requires_grad=True)
+            starts = torch.tensor([0, 7, 16], dtype=torch.int32, device=device)
+            flash_attention(tokens, tokens, tokens, starts, **how).sum().backward()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        FAILURES.append(f"{type(error).__name__}: {first_line(error)}")
+        print(f"note: flash attention failed ({FAILURES[-1]}): a mask takes its place", file=sys.stderr)
+        return False
+    return True
 
 
 def flash_attention(

@@ -43,6 +43,7 @@ x to at most -1e-6 below zero, as this does not.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def _columns(coefficients: Tensor, dtype: torch.dtype) -> list[Tensor]:
     return list(coefficients.to(dtype).unsqueeze(-1).unbind(1))
 
 
-@compiled
+@functools.partial(compiled, slow_eagerly=True)
 def _rational_values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     """Evaluate P / Q at x (R, G, C) in one pass; the result has the shape and the dtype of x."""
     # x^5 spans more than bf16 resolves, so all is computed in float32 at least, whatever the input's dtype.
@@ -117,7 +118,7 @@ def _rational_values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tenso
     return (_horner(a, u) / (1 + (_horner(b, u) * u).abs())).to(x.dtype)
 
 
-@compiled
+@functools.partial(compiled, slow_eagerly=True)
 def _rational_gradients(
     grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor
 ) -> tuple[Tensor, Tensor]:

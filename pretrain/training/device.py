@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import functools
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -19,7 +21,8 @@ from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.system import cpp_compiler, multiplies_bf16
-from ffn_variants.models.devices import check_device, choose_device, use_gpu
+from ffn_variants.devices import check_device, choose_device, use_gpu
+from ffn_variants.kernels.triton_ops import missing_for_triton
 from pretrain.config import ResolvedConfig, TrainConfig, cut_step
 
 WORTH_COMPILING = 1e11
@@ -29,8 +32,14 @@ a process; of that long a training, kan takes half the time with it."""
 LONG_RUN = 1.5e12
 """FLOPs of a training on a CPU, about 30 s of a core, which earn back compiling."""
 
-PROCESSES_WAIT = datetime.timedelta(hours=24)
-"""For each other: while one prepares a corpus, evaluates or scores. NCCL's own limit is 10 minutes."""
+LONG_RUN_ON_GPU = 1e16
+"""36 s of an H200, of which a compiled model saves a fifth; compiling takes 5 s there, a minute elsewhere."""
+
+STEP_WAIT = datetime.timedelta(minutes=15)
+"""Of processes for each other in a step: the first compiles for a minute, and one that died is noticed."""
+
+LONG_WAIT = datetime.timedelta(hours=24)
+"""While one of them prepares a corpus or scores."""
 
 LACKS_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 """In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
@@ -40,8 +49,7 @@ def join_processes(train: TrainConfig) -> PartialState:
     """The processes that share a run and the device of this one, with numerics set.
 
     Raises:
-        UsageError: If there is a GPU that torch cannot use, or the device lacks what is asked for: bf16, a
-            compiler or equal results.
+        UsageError: If there is a GPU that torch cannot use, or the device lacks bf16 that is asked for.
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
@@ -51,15 +59,32 @@ def join_processes(train: TrainConfig) -> PartialState:
         check_device(device)
     # Accelerate would take a Mac's GPU, where no run was ever compared with one on a CPU.
     on_cpu = torch.backends.mps.is_available() or parse_flag_from_env("ACCELERATE_USE_CPU")
-    processes = PartialState(cpu=on_cpu, timeout=PROCESSES_WAIT)
+    processes = PartialState(cpu=on_cpu, timeout=STEP_WAIT)
+    wait_long()
     device_type = torch.device(choose_device(str(processes.device))).type
     choose_precision(train.mixed_precision)
-    if train.compile_model is True and device_type == "cpu" and not cpp_compiler():
-        raise UsageError(
-            "train.compile_model needs a C++ compiler, and there is none; install g++ (on a Mac: "
-            "xcode-select --install), name another in CXX, or leave --train.compile-model out"
-        )
+    if device_type == "cuda":
+        _tell_of_others(torch.device(str(processes.device)))
     return processes
+
+
+def _tell_of_others(device: torch.device) -> None:
+    free, total = torch.cuda.mem_get_info(device)
+    held = total - free - torch.cuda.memory_reserved(device)
+    if held > total / 5:  # this process and three like it, of small models, hold less
+        print(f"note: others use {held / total:.0%} of {device}: see ffn-ablations doctor", file=sys.stderr)
+
+
+@functools.cache
+def _long_waits(world: Any) -> Any:
+    """The processes of a group again, which wait for each other on the host, and long."""
+    return torch.distributed.new_group(backend="gloo", timeout=LONG_WAIT)
+
+
+def wait_long() -> None:
+    """Wait until all processes are here, for as long as one may prepare or score; nothing for one alone."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier(_long_waits(torch.distributed.group.WORLD))
 
 
 def build_accelerator(config: ResolvedConfig, path: Path, precision: str) -> Accelerator:
@@ -90,8 +115,8 @@ def keep_freed_memory() -> None:
         mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
-def is_long(config: ResolvedConfig, num_steps: int) -> bool:
-    """Whether a training on a CPU is long enough to be compiled as a whole, and in bf16 where the CPU has it.
+def is_long(config: ResolvedConfig, num_steps: int, on_gpu: bool = False) -> bool:
+    """Whether a training is long enough to be compiled as a whole, and in bf16 where a CPU has it.
 
     Runs that differ in their FFN alone must not differ in precision, so that every FFN counts as a stock one:
     6 FLOPs a token for each of 12 d^2 weights a layer and of the head (Kaplan et al. 2020, table 1).
@@ -99,10 +124,12 @@ def is_long(config: ResolvedConfig, num_steps: int) -> bool:
     Args:
         config: The run.
         num_steps: Its optimizer updates.
+        on_gpu: Whether it runs on a GPU.
     """
     model, data = config.model, config.data
     weights = 12 * model.num_hidden_layers * model.hidden_size**2 + data.vocab_size * model.hidden_size
-    return 6 * weights * num_steps * config.train.batch_size * data.block_size >= LONG_RUN
+    flops = 6 * weights * num_steps * config.train.batch_size * data.block_size
+    return flops >= (LONG_RUN_ON_GPU if on_gpu else LONG_RUN)
 
 
 def choose_precision(precision: str, is_long: bool = False, earlier: str | None = None) -> str:
@@ -148,8 +175,11 @@ def compiles_model(config: ResolvedConfig, is_long: bool, on_gpu: bool, earlier:
         return earlier
     has_one_stack = get_family(config.family).objective != "span_corruption"
     keeps_layers = has_one_stack and not (splines.knot_updates or splines.prune_below)
-    is_plain = keeps_layers and not (model.hidden_dropout or model.attention_dropout)
-    return is_plain and is_long and not on_gpu and train.torch_compile is not False and bool(cpp_compiler())
+    if not (keeps_layers and is_long and train.torch_compile is not False):
+        return False
+    if on_gpu:
+        return os.environ.get("WORLD_SIZE", "1") == "1" and not missing_for_triton()
+    return not (model.hidden_dropout or model.attention_dropout) and bool(cpp_compiler())
 
 
 def set_numerics(deterministic: bool) -> None:
@@ -246,9 +276,8 @@ def compiles_kernels(train: TrainConfig, device: torch.device, flops: float) -> 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or on the host."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
+    of_words = isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
+    return of_words or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def _fits(run: Callable[[ResolvedConfig], None], config: ResolvedConfig) -> bool:

@@ -38,6 +38,7 @@ from pretrain.training.checkpoints import (
     save_checkpoint,
     snapshot,
 )
+from pretrain.training.device import wait_long
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics_log import MetricsFile, StepProgress, Timer, perplexity
 from pretrain.training.recording import RecordedPasses
@@ -133,8 +134,10 @@ class Loop:
                     self._log_step()
                 if is_last or self._is_due(self.eval_steps):
                     self._log_evaluation()
-                if self.score and train.eval_every and (is_last or self._is_due(train.eval_every)):
-                    self._log_score(self.score)
+                if train.eval_every and (is_last or self._is_due(train.eval_every)):
+                    if self.score:
+                        self._log_score(self.score)
+                    wait_long()  # for the one that scores
                 if not is_last:
                     self._save_or_stop(is_logged)
         return self.results

@@ -7,7 +7,7 @@ as a whole (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
 
 from __future__ import annotations
 
-import warnings
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class RecordedPasses:
     """Forward and backward passes of steps whose tensors always have the same shapes.
 
     Dropout draws other values at each replay, from the device's generator as it stands then. Where recording
-    fails, one warning says so and all passes are launched kernel by kernel, with the same results.
+    fails, a line on standard error says so and all passes are launched kernel by kernel, to the same results.
 
     Args:
         passes: From batches on the device and the number of targets the loss, (); adds to the gradients.
@@ -104,11 +104,10 @@ class RecordedPasses:
                 loss = self._passes(batches.to(self._device), divisor)
         except RuntimeError as error:  # of CUDA, of torch's allocator, or where torch was built without CUDA
             self.failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            warnings.warn(
-                f"a training step could not be recorded as a CUDA graph ({self.failure}): its kernels are "
-                "launched one by one, with the same results but slower where the GPU waits for its host; "
-                "--train.no-cuda-graph leaves it out without this warning",
-                stacklevel=2,
+            print(
+                f"note: a training step could not be recorded as a CUDA graph ({self.failure}): its kernels "
+                "are launched one by one, to the same results; --train.no-cuda-graph leaves it out",
+                file=sys.stderr,
             )
             for parameter in self._parameters:
                 parameter.grad = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from base.config_input import note_on_one, parse_seeds
-from base.errors import UsageError, as_usage_error
+from base.errors import DeviceError, UsageError, as_usage_error
 from base.sections import Typed
 from pretrain.config import ResolvedConfig, RunConfig
 from pretrain.config_sources import read_sources
@@ -104,10 +104,11 @@ def train_in_turn(configs: Sequence[ResolvedConfig], train: Callable[[ResolvedCo
         try:
             train(config)
         except Exception as error:
-            if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            mistake = as_usage_error(error)
+            if int(os.environ.get("WORLD_SIZE", "1")) > 1 or isinstance(mistake, DeviceError):
                 raise
             failures.append(f"{'' if are_seeds else f'{config.model.ffn} seed '}{config.seed}")
-            if isinstance(mistake := as_usage_error(error), UsageError):
+            if isinstance(mistake, UsageError):
                 print(f"error: {mistake}", file=sys.stderr, flush=True)
             else:
                 traceback.print_exc()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
 from base.text.tokens import as_prompts
+from ffn_variants.devices import use_gpu
 from ffn_variants.kernels.compilation import compile_failure, is_compile_error, use_compiled_kernels
-from ffn_variants.models.devices import use_gpu
+from ffn_variants.models import packed_attention
 from ffn_variants.source_fingerprint import source_fingerprint
 from pretrain.config import ResolvedConfig
 from pretrain.config_sources import load_own_variant
@@ -53,6 +55,7 @@ from pretrain.training.device import (
     fit_to_memory,
     is_long,
     join_processes,
+    wait_long,
     with_train,
 )
 from pretrain.training.dry_run import check_usable, check_warmup
@@ -114,10 +117,12 @@ def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> 
         return path
     check_usable(config, int(os.environ.get("WORLD_SIZE", "1")))
     processes = join_processes(config.train)
-    with processes.main_process_first():
-        data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    if not (main := processes.is_main_process):
+        wait_long()
+    data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    if main:
+        wait_long()
     check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
-    main = processes.is_main_process
     with sole_writer(path) if main else contextlib.nullcontext(), naming(path), stop_requests() as stop:
         _check_same_data(path, data)
         if main:
@@ -170,12 +175,12 @@ def _session(
     """Begin or continue a run, in the precision and with the compiled model that it was begun with."""
     record, on_gpu = provenance.read(path), use_gpu()
     earlier = record if str(record.get("device", "")).startswith("cpu") != on_gpu else {}
-    long = is_long(config, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
+    num_steps = total_steps(config.optim, len(data.train.input_ids), config.train.batch_size)
+    long = is_long(config, num_steps, on_gpu)
     precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
     # A record of before this was chosen says nothing, and nothing was compiled.
-    is_compiled = compiles_model(
-        config, long, on_gpu, earlier.get("compile_model", False) if earlier else None
-    )
+    chosen = earlier.get("compile_model", False) if earlier else None
+    is_compiled = compiles_model(config, long, on_gpu, chosen)
     return Session(
         config, path, data, build_accelerator(config, path, precision), is_compiled, stop, build_scorer
     )
@@ -226,15 +231,15 @@ def _start_tracker(config: ResolvedConfig, accelerator: Accelerator, path: Path)
 
 
 def _pretrain_compiled(session: Session, config: ResolvedConfig) -> None:
-    """Train, and without a compiled model where nobody asked for one and it cannot be compiled."""
+    """Train, and without a compiled model where it cannot be compiled."""
     try:
         _pretrain(session, config)
         return
     except Exception as error:
-        if session.config.train.compile_model != "auto" or not is_compile_error(error):
+        if config.train.compile_model is not True or not is_compile_error(error):
             raise
         failure = f"{type(error).__name__}: {first_line(error)}"
-    print(f"the model cannot be compiled ({failure}); training goes on without", flush=True)
+    print(f"note: the model cannot be compiled ({failure}); training goes on without", file=sys.stderr)
     _pretrain(session, with_train(config, compile_model=False))
     if session.accelerator.is_main_process:
         provenance.note(session.path, {"torch_compile_failure": failure})
@@ -303,8 +308,18 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
             f"train.deterministic: {operation} has no deterministic kernel here; leave it out"
         ) from error
     finally:
-        if main and (failure := compile_failure()):
-            provenance.note(loop.path, {"torch_compile_failure": failure})
+        if main and (failures := _failures(loop)):
+            provenance.note(loop.path, failures)
+
+
+def _failures(loop: Loop) -> dict[str, str]:
+    """Why the run does without what makes it faster, by what that is."""
+    reasons = {
+        "torch_compile_failure": compile_failure(),
+        "cuda_graph_failure": loop.passes.failure if loop.passes else "",
+        "flash_attention_failure": "; ".join(packed_attention.FAILURES),
+    }
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class RunFacts:
     """Wall time of pretraining: evaluations and checkpoints included, compiling left out."""
     peak_memory_mb: float | None = None
     is_compile_failed: bool = False
-    """Whether kernels that were to be compiled could not be, so that it took longer than others."""
+    """Whether compiling, recording or flash attention failed, so that it took longer than others."""
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
     precision: str = ""
@@ -184,7 +184,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
         train_hours=_hours(results),
         peak_memory_mb=_number(results.get("peak_memory_mb")),
-        is_compile_failed=any("torch_compile_failure" in session for session in _sessions(record)),
+        is_compile_failed=any(name.endswith("_failure") for session in _sessions(record) for name in session),
         trained_with=_origin(record),
         precision=record.get("mixed_precision") or "",
         source=recorded_source(run),

@@ -160,9 +160,8 @@ def _text(analysis: Analysis) -> str:
     )
     eager = [x.run_id for x in analysis.facts if x.is_compile_failed]
     if eager:
-        text += (
-            f" Compiling failed in {first_few(eager, SHOWN)}, so that their times are those of eager runs."
-        )
+        named = first_few(eager, SHOWN)
+        text += f" Compiling, recording or flash attention failed in {named}, so that they took longer."
     return text
 
 

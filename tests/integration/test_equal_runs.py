@@ -6,12 +6,10 @@ gradient by its own size, rounding included, so where the true one is zero (the 
 would part by the learning rate. With a large epsilon they stay as near as their gradients are.
 """
 
-import contextlib
 import itertools
 import json
 import os
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.training.training_run import train
 from tests.cases import first_is_fast, small_run
-from tests.processes import forkserver, write_output_to
+from tests.processes import forkserver, free_port, write_output_to
 
 STEPS = 4
 FAMILIES = ["gpt_neo", "roberta"]
@@ -114,12 +112,6 @@ def run(runs_dir):
         return done[family, name]
 
     return _run
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def watched_train(

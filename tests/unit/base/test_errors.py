@@ -10,12 +10,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.utils import httpx
 from safetensors import SafetensorError
 
 from base import errors, hub
-from base.errors import ADVICE, FAULTS, UsageError, WorldError, as_usage_error, fault_of, naming, run_cli
+from base.errors import (
+    ADVICE,
+    FAULTS,
+    DeviceError,
+    UsageError,
+    WorldError,
+    as_usage_error,
+    fault_of,
+    naming,
+    run_cli,
+)
+from tests.cases import listed
 
 
 # Faults of the world in one line each, whoever's exception tells of them.
@@ -63,6 +75,14 @@ def test_what_it_was_raised_from_counts() -> None:
     error = RuntimeError("cannot save")
     error.__cause__ = OSError(errno.EROFS, "read-only", "x")
     assert "x: Read-only file system; mend that" in str(as_usage_error(error))
+
+
+@pytest.mark.parametrize(("kind", "text", "advice"), listed(__file__, "failures of a GPU"))
+def test_a_gpu_that_fails_is_told_in_one_line(kind, text, advice, told) -> None:
+    error = getattr(torch, kind, None) or getattr(torch.distributed, kind, RuntimeError)
+    error = error(f"{text}\nCUDA kernel errors might be asynchronously reported")
+    assert re.match(f"error: {re.escape(text.partition('. ')[0])}; .*{advice}", told(raising(error)))
+    assert isinstance(as_usage_error(error), DeviceError) == (kind != "OutOfMemoryError")
 
 
 def test_defects_keep_their_traceback(tmp_path: Path) -> None:

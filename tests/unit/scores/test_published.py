@@ -78,6 +78,8 @@ def test_fr_kans_notebooks_print_its_tables_and_what_no_table_has(shared_data: P
         rest = rest.drop(both.index, errors="ignore")
     heads = [head.split()[1] for _, head, _, _ in rest.index]
     assert sorted(heads) == ["activation=none"] * 7 + ["grid_size=7", "grid_size=9"]
+
+
 def test_the_space_models_scores_are_those_of_the_shared_file_and_its_heads_as_large_as_ours(shared_data):
     expected = pd.read_csv(shared_data / "sources" / "space-results.csv")
     found = pd.concat([read_table("space", table) for table in ("results", "epochs15")])

@@ -140,6 +140,8 @@ def test_a_pooled_task_reads_both_files_for_both_parts(write):
     train, reported = ({row["text"] for row in read(path, split)} for split in SPLITS)
     assert (len(train), len(reported), len(train | reported)) == (70, 15, 85)
     assert all({f"text {n}" for n in range(90, 100)} & part for part in (train, reported))
+
+
 def test_a_task_may_be_trained_on_another_and_count_its_labels_as_the_others(write, tmp_path):
     rows = [{"text": "it rained", "label": "neg"}, {"text": "it shone", "label": 1}]
     posts = [{"post": "p", "label": label} for label in ("hate", 1, ["rude", "rude", "fine"])]

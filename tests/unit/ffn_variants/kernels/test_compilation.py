@@ -1,6 +1,7 @@
 """Compiled kernels: the same numbers, compiled once, and all as before where there is no compiler."""
 
 import errno
+import re
 
 import pytest
 import torch
@@ -87,14 +88,14 @@ def test_where_gradients_would_be_lost_is_an_error(kernels_asked_for):
         compiled(scaled)(torch.ones(2, requires_grad=True), 3.0)
 
 
-def with_compiler(monkeypatch, compiler):
+def with_compiler(monkeypatch, compiler, **options):
     """Have torch.compile call something else; returns a compiled function that doubles in place, uncalled."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: compiler(function))
 
     def double(x):
         x.mul_(2)
 
-    return compiled(double)
+    return compiled(double, **options)
 
 
 def compiling_fails(error):
@@ -143,35 +144,44 @@ def no_torch_compile(function):
     raise RuntimeError("torch.compile is not supported on Python 3.99+")
 
 
-def no_room_for_kernels(function):
-    def fused(x):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def loading_fails(error):
+    def compiler(function):
+        def fused(x):
+            raise error
 
-    return fused
+        return fused
+
+    return compiler
 
 
+# Meta tensors stand in for those of a GPU: they are not on a CPU either.
+@pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize(
     ("compiler", "reason"),
     [
         (compiling_fails(OSError("disk full")), "disk full"),
         (no_torch_compile, "not supported on Python 3.99"),
-        (no_room_for_kernels, "No space left"),
+        (loading_fails(OSError(errno.ENOSPC, "No space left on device")), "No space left"),
+        (
+            loading_fails(RuntimeError("Triton Error [CUDA]: device kernel image is invalid")),
+            "image is invalid",
+        ),
     ],
-    ids=["inductor", "no torch.compile", "a full disk"],
+    ids=["inductor", "no torch.compile", "a full disk", "an old driver"],
 )
-def test_where_compiling_fails_one_warning_is_given_and_the_function_runs_once(
-    compiler, reason, kernels_asked_for, monkeypatch
+def test_where_compiling_fails_one_line_is_told_and_the_function_runs_once(
+    compiler, reason, device, kernels_asked_for, monkeypatch, capsys
 ):
-    double, x = with_compiler(monkeypatch, compiler), torch.ones(1)
-    with pytest.warns(
-        UserWarning, match=rf"torch.compile failed .*{reason}.* runs eagerly.* It needs a C\+\+ compiler"
-    ):
-        double(x)
-    assert x.item() == 2
+    double, x = with_compiler(monkeypatch, compiler), torch.ones(1, device=device)
+    double(x)
+    assert x._version == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"note: torch.compile failed .*{reason}.* run eagerly", line)
     assert not compiled_kernels_in_use()
     assert reason in compile_failure()
     double(x)
-    assert x.item() == 4
+    assert x._version == 2
+    assert capsys.readouterr().err == ""
     use_compiled_kernels(False)
     assert not compile_failure()  # not asked for, so nothing has failed
     use_compiled_kernels(True)  # the next run compiles
@@ -188,15 +198,19 @@ def test_a_lack_of_memory_while_compiling_is_one_of_memory(error, kernels_asked_
     assert compiled_kernels_in_use()
 
 
-def test_on_a_gpu_a_failure_of_compiling_is_an_error_unless_asked_for(kernels_asked_for, monkeypatch):
-    # Meta tensors stand in for those of a GPU: they are not on a CPU either.
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_on_a_gpu_what_is_slow_eagerly_is_an_error_unless_asked_for(
+    failed_before, kernels_asked_for, monkeypatch
+):
     failing, x = compiling_fails(RuntimeError("no Triton\nand more")), torch.ones(1, device="meta")
-    double = with_compiler(monkeypatch, failing)
-    with pytest.raises(UsageError, match=r"failed on a GPU .*no Triton.* mend Triton, or run eagerly"):
+    double = with_compiler(monkeypatch, failing, slow_eagerly=True)
+    if failed_before:
+        with_compiler(monkeypatch, failing)(x)
+    before = x._version
+    with pytest.raises(UsageError, match=r"failed on a GPU .*no Triton.*--train.torch-compile-fallback"):
         double(x)
-    assert x._version == 0
+    assert x._version == before
     use_compiled_kernels(True, fallback=True)
-    with pytest.warns(UserWarning, match="torch.compile failed"):
-        double(x)
-    assert x._version == 1
+    double(x)
+    assert x._version == before + 1
     assert "no Triton" in compile_failure()

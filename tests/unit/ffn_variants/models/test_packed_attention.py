@@ -18,7 +18,7 @@ from ffn_variants import build_model
 from ffn_variants.models import packed_attention as module
 from ffn_variants.models.packed_attention import document_numbers, packed_attention
 from pretrain.model.objective import PackedLoss
-from tests.cases import SMALL
+from tests.cases import SMALL, listed
 
 HEADS, WIDTH, SIZE, LENGTH = 2, 4, 8, 16
 ROWS = [[5, 9, 1, 1], [16], [3, 1, 12]]  # lengths of the documents; those of one token may be padding
@@ -354,22 +354,16 @@ def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, m
     torch.testing.assert_close(found, encoder.pooled(batch, pooling), atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("change", "wanted"),
-    [
-        ({}, True),
-        ({"size": 64}, True),
-        ({"device": "cpu"}, False),
-        ({"dtype": torch.float32}, False),
-        ({"size": 20}, False),
-        ({"size": 256}, False),
-        ({"has_flash": False}, False),
-    ],
-)
+@pytest.mark.parametrize(("change", "wanted"), listed(__file__, "what flash attention takes"))
 def test_what_flash_attention_takes(change, wanted, monkeypatch):
-    case = {"device": "cuda", "dtype": torch.bfloat16, "size": 128, "has_flash": True} | change
+    case = {"device": "cuda", "dtype": "bfloat16", "size": 128, "has_flash": True, "computes": True}
+    case |= change
+    monkeypatch.setattr(module, "computes_flash", lambda _: case["computes"])
     monkeypatch.setattr(module, "_has_flash", lambda _: case["has_flash"])
-    assert module.takes_flash(torch.device(case["device"]), case["dtype"], case["size"]) == wanted
+    assert (
+        module.takes_flash(torch.device(case["device"]), getattr(torch, case["dtype"]), case["size"])
+        == wanted
+    )
 
 
 @pytest.mark.parametrize(
@@ -380,3 +374,11 @@ def test_which_gpus_have_it(major, is_built, is_on, monkeypatch):
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: is_built)
     monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: is_on)
     assert module._has_flash(torch.device("cuda", 0)) == (major >= 8 and is_built and is_on)
+
+
+def test_a_device_where_flash_attention_fails_does_without_and_says_so_once(capsys):
+    """A CPU, which has no such kernel."""
+    assert not any(module.computes_flash(torch.device("cpu")) for _ in range(2))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"note: flash attention failed ({module.FAILURES.pop()}")
+    module.computes_flash.cache_clear()

@@ -1,8 +1,8 @@
 """On which device a run is trained, and a step that does not fit its memory."""
 
-import datetime
 import itertools
 import os
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -31,6 +31,7 @@ from pretrain.training.device import (
 from pretrain.training.loop import Loop
 from pretrain.training.training_run import train
 from tests.cases import first_is_fast, listed
+from tests.processes import free_port
 
 
 @pytest.mark.parametrize(("choice", "device", "flops", "expected"), listed(__file__, "who compiles"))
@@ -62,32 +63,20 @@ def test_a_mac_trains_on_its_cpu(fresh, monkeypatch: pytest.MonkeyPatch) -> None
     assert join_processes(TrainConfig()).device.type == "cpu"
 
 
-def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = TrainConfig(compile_model=True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setenv("CXX", sys.executable)  # is there
-    assert join_processes(config).device.type == "cpu"
-    monkeypatch.setenv("CXX", str(tmp_path / "absent"))
-    with pytest.raises(UsageError, match=r"train\.compile_model needs a C\+\+ compiler, and there is none"):
-        join_processes(config)
+WAITING = """
+import datetime, time; from pretrain.config import TrainConfig; from pretrain.training import device
+device.STEP_WAIT = datetime.timedelta(seconds=2)
+processes = device.join_processes(TrainConfig())
+time.sleep(5 * processes.is_main_process); device.wait_long(); processes.wait_for_everyone()
+"""
 
 
-def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch) -> None:
-    """NCCL gives up after 10 minutes; reading a hub's corpus may take an hour."""
-
-    class ReachedError(Exception):
-        pass
-
-    def init_process_group(timeout: datetime.timedelta, **_: object) -> None:
-        assert timeout >= datetime.timedelta(hours=12)
-        raise ReachedError
-
-    monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "ACCELERATE_USE_CPU": "true"}
-    for name, value in (place | {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ReachedError):
-        join_processes(TrainConfig())
+@pytest.mark.ci
+def test_processes_wait_longer_for_a_corpus_than_for_a_step() -> None:
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "ACCELERATE_USE_CPU": "true"}
+    places = [os.environ | place | {"WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    processes = [subprocess.Popen([sys.executable, "-c", WAITING], env=place) for place in places]
+    assert [process.wait(120) for process in processes] == [0, 0]
 
 
 @pytest.fixture
@@ -98,10 +87,7 @@ def gpu(monkeypatch) -> Callable[[bool], None]:
     return lambda has: monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has)
 
 
-@pytest.mark.parametrize(
-    ("asked", "supported", "chosen"),
-    [("auto", True, "bf16"), ("auto", False, "no"), ("no", True, "no"), ("bf16", True, "bf16")],
-)
+@pytest.mark.parametrize(("asked", "supported", "chosen"), listed(__file__, "precisions of a GPU"))
 def test_the_precision_of_a_gpu(gpu, asked, supported, chosen) -> None:
     gpu(supported)
     assert choose_precision(asked) == chosen
@@ -123,16 +109,7 @@ def bf16_cpu(monkeypatch) -> Callable[[bool], None]:
     return lambda has: monkeypatch.setattr(device, "multiplies_bf16", lambda: has)
 
 
-@pytest.mark.parametrize(
-    ("has", "long", "earlier", "chosen"),
-    [
-        (True, True, None, "bf16"),
-        (False, True, None, "no"),
-        (True, False, None, "no"),
-        (True, True, "no", "no"),  # begun before, or where another precision was chosen
-        (False, True, "bf16", "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("has", "long", "earlier", "chosen"), listed(__file__, "precisions of a CPU"))
 def test_the_precision_of_a_cpu(bf16_cpu, has, long, earlier, chosen) -> None:
     bf16_cpu(has)
     assert choose_precision("auto", long, earlier) == chosen
@@ -150,23 +127,23 @@ def test_runs_are_long_or_not_whatever_their_ffn() -> None:
     assert not is_long(load_config(Path("mini-gpt-neo")), 300)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        ({}, True),
-        ({"train": {"compile_model": False}}, False),
-        ({"train": {"torch_compile": False}}, False),
-        ({"model": {"hidden_dropout": 0.1, "attention_dropout": 0.1}}, False),
-        ({"family": "t5"}, False),
-        ({"model": {"ffn": "kan"}, "splines": {"knot_updates": [0.1]}}, False),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "expected"), listed(__file__, "what a long run compiles"))
 def test_what_a_long_run_compiles(overrides, expected) -> None:
     config = load_config(None, overrides=overrides)
     assert compiles_model(config, is_long=True, on_gpu=False) is expected
     assert not compiles_model(config, is_long=False, on_gpu=False)
-    assert not compiles_model(config, is_long=True, on_gpu=True)
     assert not compiles_model(config, is_long=True, on_gpu=False, earlier=False)
+
+
+@pytest.mark.parametrize("missing", ["", "no C compiler"])
+def test_on_a_gpu_a_long_run_compiles_where_triton_can(missing, monkeypatch) -> None:
+    monkeypatch.setattr(device, "missing_for_triton", lambda: missing)
+    config = load_config(Path("roberta"))  # which drops out
+    of_source_study, short = (is_long(config, steps, on_gpu=True) for steps in (8000, 800))
+    assert (of_source_study, short) == (True, False)
+    assert compiles_model(config, True, on_gpu=True) == (not missing)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not compiles_model(config, True, on_gpu=True)
 
 
 @pytest.mark.parametrize("name", ["cuda:7", "foo"])

@@ -1,5 +1,6 @@
 """The training loop against a loop written by hand, and its invariants."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -20,12 +21,13 @@ from ffn_variants.kernels.compilation import compiled
 from ffn_variants.models import packed_attention
 from pretrain.config import ResolvedConfig
 from pretrain.data.prepare import prepare_data, word_frequency_loss
-from pretrain.data.step_batches import BatchSource, dropout_seed, rows_of_step
+from pretrain.data.step_batches import BatchSource, dropout_seed, rows_of_step, stage
 from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.run.run_folder import run_dir
 from pretrain.training import device
+from pretrain.training import loop as loop_module
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import MetricsFile
 from pretrain.training.schedule import total_steps
@@ -244,8 +246,7 @@ def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, monkeypatch):
     monkeypatch.setattr(compilation._State, "failure", "")
     function = linear_cross_entropy._losses_and_probabilities.__wrapped__
     monkeypatch.setattr(linear_cross_entropy, "_losses_and_probabilities", compiled(function))
-    with pytest.warns(UserWarning, match="torch.compile failed"):
-        path = train(tiny("--train.torch-compile"))
+    path = train(tiny("--train.torch-compile"))
     assert all(line["torch_compile_failed"] is True for line in lines(path))
     (session,) = read_record(path / "provenance.json", dict)["sessions"]
     assert "no compiler" in session["torch_compile_failure"]
@@ -254,6 +255,19 @@ def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, monkeypatch):
     other = train(tiny("--seed", "5"))
     assert not any("torch_compile_failed" in line for line in lines(other))
     assert not read_facts(RunFolder(other), "run").is_compile_failed
+
+
+def test_a_run_goes_on_without_graphs_and_flash_attention_and_says_so(trained, tiny, monkeypatch, capsys):
+    """Steps are to be recorded, here on a CPU, which cannot."""
+    monkeypatch.setattr(Loop, "_on_gpu", True)
+    monkeypatch.setattr(loop_module, "stage", functools.partial(stage, pin=False))
+    monkeypatch.setattr(packed_attention, "FAILURES", ["no kernel image"])
+    path = train(tiny("--run-name", "unrecorded"))
+    (session,) = read_record(path / "provenance.json", dict)["sessions"]
+    assert session["flash_attention_failure"] == "no kernel image"
+    assert capsys.readouterr().err.count(session["cuda_graph_failure"]) == 1
+    assert read_facts(RunFolder(path), "run").is_compile_failed
+    assert same_weights(path, trained[1])
 
 
 @pytest.fixture
@@ -277,15 +291,16 @@ def test_a_run_goes_on_in_the_precision_that_it_began_with(tiny, long_run):
     assert max((a[name] - b[name]).abs().max() for name in a) > 1e-5  # float32 is another run
 
 
+@pytest.mark.parametrize("asked", ["auto", True])
 @pytest.mark.ci
-def test_a_long_run_whose_model_cannot_be_compiled_is_trained_without(tiny, long_run, capsys):
+def test_a_run_whose_model_cannot_be_compiled_is_trained_without(asked, tiny, long_run, capsys):
     def graph(*args, **inputs):
         raise InductorError(OSError("no compiler"), None)
 
     long_run.setattr(torch, "compile", lambda function, **_: graph)
     long_run.setattr(device, "multiplies_bf16", lambda: False)
-    path = train(device.with_train(tiny(), torch_compile="auto"))
-    assert "the model cannot be compiled (InductorError" in capsys.readouterr().out
+    path = train(device.with_train(tiny(), torch_compile="auto", compile_model=asked))
+    assert "note: the model cannot be compiled (InductorError" in capsys.readouterr().err
     record = read_record(path / "provenance.json", dict)
     assert record["compile_model"] is False
     assert "no compiler" in record["sessions"][-1]["torch_compile_failure"]

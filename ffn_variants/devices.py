@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import warnings
 from functools import cache
 from glob import glob
 from itertools import takewhile
+from pathlib import Path
 
 import torch
 
@@ -42,6 +44,27 @@ def visible_gpus() -> list[str]:
     names = [*takewhile(bool, (name.strip() for name in visible.split(",")))]
     # A process counts one MIG device at most, however many it is given.
     return names if names[0].startswith("MIG-") else names[:number]
+
+
+def ask_nvidia_smi(*fields: str, of: str = "gpu") -> list[dict[str, str]]:
+    """Return what nvidia-smi tells of each GPU, or of each of another kind of thing; nothing without it."""
+    command = ["nvidia-smi", f"--query-{of}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [dict(zip(fields, map(str.strip, line.split(",")), strict=False)) for line in told.splitlines()]
+
+
+def is_mps_running() -> bool:
+    """Whether NVIDIA's Multi-Process Service shares the GPUs here."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
+
+
+def takes_one_process() -> bool:
+    """Whether a GPU here takes one process alone: in exclusive mode, without MPS."""
+    modes = {gpu["compute_mode"] for gpu in ask_nvidia_smi("compute_mode")}
+    return "Exclusive_Process" in modes and not is_mps_running()
 
 
 def use_gpu() -> bool:
@@ -117,7 +140,5 @@ def _sentence(error: BaseException) -> str:
 @cache
 def _note_that_there_is_none() -> None:
     if os.environ.get("RANK", "0") == "0":
-        print(
-            f"note: torch {torch.__version__} finds no NVIDIA GPU, so this computes on the CPU",
-            file=sys.stderr,
-        )
+        found = f"torch {torch.__version__} finds no NVIDIA GPU"
+        print(f"note: {found}, so this computes on the CPU", file=sys.stderr)
