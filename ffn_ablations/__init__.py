@@ -73,12 +73,22 @@ _MODULES = {
     "variants": "ffn_ablations.known_ffns",
 }
 __all__ = list(_MODULES)
+_ELSEWHERE = {
+    "load": "Run(folder).load()", "load_model": "Run(folder).load()", "from_pretrained": "Run(folder).load()",
+    "FFN": "ffn_variants.build_ffn(name, hidden_size, intermediate_size)",
+    "build_ffn": "ffn_variants.build_ffn(name, hidden_size, intermediate_size)",
+    "suites": "ffn-ablations list tasks, in a shell", "tasks": "ffn-ablations list tasks, in a shell",
+    "presets": "ffn-ablations list studies, in a shell", "studies": "ffn-ablations list studies, in a shell",
+    "list_variants": "variants()", "report": "compare(scores).save(folder)", "sweep": "study(file).run()",
+}  # fmt: skip
+"""What is looked for here, and is elsewhere."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what a name needs."""
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(_MODULES)}")
+        instead = f"write {_ELSEWHERE[name]}" if name in _ELSEWHERE else f"it has {', '.join(_MODULES)}"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {instead}")
     arguments = importlib.import_module("ffn_ablations.flags_as_keywords")
     with arguments.one_line_errors(), warnings.catch_warnings():
         # Of tqdm, which libraries of models import for notebooks; bars here need no ipywidgets.

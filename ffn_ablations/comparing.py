@@ -46,6 +46,7 @@ _KEYWORDS = {flag: keyword for keyword, flag in _FLAGS.items()}
 _ELSEWHERE = {
     "to_frame": ".verdicts", "df": ".verdicts", "p_values": ".verdicts", "summary": ".answer",
     "to_csv": ".verdicts.to_csv(path)", "to_html": ".save(folder)", "savefig": ".plot().savefig(path)",
+    "pvalue": ".verdicts", "pvalues": ".verdicts", "table": ".verdicts", "report": ".save(folder)",
 }  # fmt: skip
 """What has what is looked for on a comparison."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
@@ -113,14 +114,17 @@ def _compare(data: Any, request: Request) -> Comparison:
         source = _source_of_runs(runs, left_out, request)
         return Comparison(analyse(source, request), runs.scores)
     if isinstance(data, pd.DataFrame):
-        if not {None, *data.columns} & {*data.index.names}:
-            data = data.reset_index()
-        return Comparison(analyse(source_of_frame(data, request), request), data)
+        if {None, *data.columns} & {*data.index.names}:
+            return Comparison(analyse(source_of_frame(data, request), request), data)
+        try:
+            return _compare(data.reset_index(), request)
+        except UsageError as error:
+            raise UsageError(str(error).replace("table.melt", "table.reset_index().melt")) from None
     path = getattr(data, "folder", data)  # of a study, or of a run, which is told
     if not isinstance(path, str | os.PathLike):
         raise UsageError(
-            f"{shown_briefly(data)} holds no scores: give a data frame, such as evaluate(...) returns, "
-            "runs, the path of a CSV, or a study"
+            f"{shown_briefly(data)} is no data frame: give one with columns variant, seed and a score, such "
+            "as evaluate(...) returns, runs, the path of a CSV, or a study"
         )
     return Comparison(analyse(read_source(Path(path), request), request))
 

@@ -24,7 +24,7 @@ _FLAG = re.compile(r"(?<!\S)--(?:[a-z_-]+\.)?([a-z][a-z0-9_-]*)")
 
 _MEANT = {
     "variant": ("ffn",), "variants": ("ffn",), "activation": ("ffn",), "dataset": ("texts",),
-    "random_state": ("seed",), "benchmarks": ("suites",), "reference": ("baseline",),
+    "corpus": ("texts",), "random_state": ("seed",), "benchmarks": ("suites",), "reference": ("baseline",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
@@ -137,7 +137,8 @@ def _flat(
         elif isinstance(value, Mapping):
             yield from _flat(value, paths, f"{name}.")
         else:
-            hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else ""
+            hint = "; texts go into texts=" if name == "data" else ""
+            hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else hint
             raise UsageError(f"{name} is a section: give a mapping of settings, not {shown(value)}{hint}")
 
 

@@ -37,6 +37,9 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     """
     if isinstance(ffn, str):
         return {"ffn": ffn}
+    kind = ffn if hasattr(ffn, "__name__") else type(ffn)
+    if (kind.__module__ or "torch").startswith("torch") and (name := kind.__name__.lower()) in FFN_VARIANTS:
+        raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{name}", the variant of that name')
     if not isinstance(spec := as_spec(ffn), FFNSpec):
         given = shown_briefly(ffn)
         raise UsageError(f"ffn is {given}; give the class itself of a module, a name, an FFNSpec, or a list")

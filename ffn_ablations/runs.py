@@ -176,7 +176,8 @@ class Run:
 
     def __getattr__(self, name: str) -> Any:
         offered = ", ".join(each for each in dir(self) if not each.startswith("_"))
-        raise AttributeError(f"a run has no {name}, but {offered}; load() gives model and tokenizer")
+        instead = f"write .{_OF_A_RUN[name]}" if name in _OF_A_RUN else f"but {offered}"
+        raise AttributeError(f"a run has no {name}; {instead}; load() gives model and tokenizer")
 
     def __repr__(self) -> str:
         loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"
@@ -188,8 +189,17 @@ class Run:
 
 _COLUMNS = ("family", "variant", "seed", "loss", "parameters")
 _LOSSES = 'but groupby("variant").loss has mean() and std(); min(runs, key=lambda run: run.loss) is the best'
-_ELSEWHERE = dict.fromkeys(("best", "mean", "std"), _LOSSES)
+_ELSEWHERE = {
+    **dict.fromkeys(("best", "mean", "std"), _LOSSES),
+    "to_frame": "but their data frame: runs.frame", "to_pandas": "but their data frame: runs.frame",
+    "save": "as they are saved already, in run.folder; Runs([folder, ...]) opens them again",
+}  # fmt: skip
 """What other libraries have, whose data frame here has texts beside numbers: what to write."""
+_OF_A_RUN = {
+    "history": "curve", "log_history": "curve", "ffn": "variant", "model": "load()", "tokenizer": "load()",
+    "path": "folder", "model_folder": 'folder / "model"', "metrics": "scores", "num_parameters": "parameters",
+}  # fmt: skip
+"""What is looked for on a run, and is called otherwise."""
 
 
 class Runs(list[Run]):
@@ -199,8 +209,9 @@ class Runs(list[Run]):
     ``runs[runs.loss < 3]`` those with such a loss, and ``runs["loss"]`` a column of the frame.
     """
 
-    def __init__(self, runs: Iterable[Run] | str | os.PathLike[str] = ()) -> None:
-        super().__init__([Run(Path(runs))] if isinstance(runs, str | os.PathLike) else runs)
+    def __init__(self, runs: Iterable[Run | str | os.PathLike[str]] | str | os.PathLike[str] = ()) -> None:
+        several = [runs] if isinstance(runs, str | os.PathLike) else runs
+        super().__init__(run if isinstance(run, Run) else Run(Path(run)) for run in several)
 
     @property
     def frame(self) -> pd.DataFrame:

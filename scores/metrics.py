@@ -42,7 +42,7 @@ def _words(pattern: str) -> re.Pattern[str]:
 
 _LOSSES = _words(
     r"losses|bp[bcdt]|bits_per_[a-z]+|xent|cross_entropy|neg[a-z_]*likelihood|err(ors?)?(_?rate)?|[wct]er|"
-    r"r?mse|map?e|ece|brier|[a-z]*(loss|crossentropy|perplexity|ppl|nll)"
+    r"r?mse|map?e|ece|brier|[a-z]*(loss|crossentropy|perplexity|ppl|nll)|perplexit\w*|verlust|fehler(rate)?"
 )
 _MAYBE_LOSSES = _words("ce|kl|bits|surprisal|divergence|regret|[a-z]*entropy")
 _GAINS = _words(
