@@ -310,8 +310,8 @@ def by_name_note(metrics: Iterable[Metric]) -> list[str]:
         )
     if assumed:
         notes.append(
-            f"higher scores are taken as better, as nothing says which are: {', '.join(assumed)}; where that "
-            f"is wrong, say --lower-is-better {shlex.quote(assumed[0])}"
+            f"higher scores are taken as better, as nothing says which are: {', '.join(assumed)}; of which "
+            f"that is wrong, say --lower-is-better {'NAME' if assumed[1:] else shlex.quote(assumed[0])}"
         )
     return notes
 

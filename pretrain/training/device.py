@@ -20,7 +20,7 @@ from accelerate.utils.memory import clear_device_cache
 from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
-from base.system import cpp_compiler, multiplies_bf16
+from base.system import cpp_compiler, multiplies_bf16, num_cores
 from ffn_variants.devices import check_device, choose_device, use_gpu
 from ffn_variants.kernels.triton_ops import missing_for_triton
 from pretrain.config import ResolvedConfig, TrainConfig, cut_step
@@ -63,6 +63,13 @@ def join_processes(train: TrainConfig) -> PartialState:
     wait_long()
     device_type = torch.device(choose_device(str(processes.device))).type
     choose_precision(train.mixed_precision)
+    cores, load = num_cores(), os.getloadavg()[0]
+    if device_type == "cpu" and load > cores and torch.get_num_threads() > 1:
+        print(
+            f"note: others compute here (load {load:.0f} on {cores} cores), where threads wait for each other; "
+            "OMP_NUM_THREADS=1 before the command is faster",
+            file=sys.stderr,
+        )
     if device_type == "cuda":
         _tell_of_others(torch.device(str(processes.device)))
     return processes
