@@ -12,10 +12,11 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, T5ForSequenceClassification
 
 from base.families import AUTO_CLASSES
-from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model, count_parameters
+from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model
 from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
 from tests.cases import KINDS, in_turn, listed
+from tests.references import count_parameters
 from tests.stock_models import stock_config, stock_model
 
 SIZES = {
