@@ -16,6 +16,7 @@ from eval.config import EvalConfig
 from eval.evaluate import Failure, failure_lines
 from eval.finetuning import PRESETS, FinetuneConfig
 from eval.identity import weights_hash
+from tests.cases import listed
 
 # What may be evaluated and how: settings, presets of fine-tuning, and what a study's file says.
 
@@ -28,13 +29,7 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
 
 
-@pytest.mark.parametrize(
-    ("asked", "benchmarks"),
-    [
-        ({"suites": ("blimp", "wug", "blimp"), "tasks": ("arc_easy",)}, ("blimp", "wug", "lm-eval-arc_easy")),
-        ({"suites": ("glue",), "classify": ("rte", "ag-news", "imdb")}, ("glue", "classification")),
-    ],
-)
+@pytest.mark.parametrize(("asked", "benchmarks"), listed(__file__, "benchmarks asked for"))
 def test_benchmarks_are_the_suites_and_those_of_the_tasks(asked, benchmarks):
     assert benchmarks_asked_for(EvalConfig(**asked)) == benchmarks
 

@@ -19,6 +19,7 @@ from slurm.cell_state import (
     start_state,
     write_state,
 )
+from tests.cases import listed
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
 
@@ -103,16 +104,7 @@ def test_progress_is_read_from_the_end_of_a_log(tmp_path: Path) -> None:
     assert read_progress(tmp_path) == GOOD
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "step 10/50, loss 6.500, 2,000 tokens/s, 2 min 00 s left"),
-        ({"step": 50}, "step 50/50, loss 6.500, 2,000 tokens/s"),
-        ({"step": 0}, "step 0/50, loss 6.500, 2,000 tokens/s"),
-        ({"loss": None, "tokens_per_s": None, "time_s": None}, "step 10/50"),
-        ({"max_steps": 0}, "starting"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), listed(__file__, "running cells"))
 def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path, changes: dict, words: str) -> None:
     state = start_state(tmp_path, RUN_ID, log="")
     assert describe(state, tmp_path) == "starting"

@@ -366,14 +366,7 @@ def test_post_init_leaves_kan_layers_as_they_were_drawn(family):
             assert 0.98 * bound < module.spline_scaler.abs().max() <= bound
 
 
-@pytest.mark.parametrize(
-    ("family", "field", "kind", "place"),
-    [
-        ("gpt_neo", "resid_dropout", "GPTNeoBlock", "mlp.dropout"),
-        ("roberta", "hidden_dropout_prob", "RobertaLayer", "output.dropout"),
-        ("t5", "dropout_rate", "T5LayerFF", "dropout"),
-    ],
-)  # Llama's FFN has none
+@pytest.mark.parametrize(("family", "field", "kind", "place"), listed(__file__, "dropouts"))
 def test_dropout_of_the_ffn_is_kept_for_blocks(family, field, kind, place):
     model = make(family, "kan", **{field: 0.5})
     layer = next(m for m in model.modules() if type(m).__name__ == kind).train()
