@@ -72,6 +72,12 @@ def assert_same(found: Any, wanted: Any) -> None:
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
 
 
+def assert_same_scores(found: Any, expected: Any) -> None:
+    """Log-likelihoods of texts within 1e-4 nats."""
+    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
+
+
 def count_parameters(model: PreTrainedModel) -> dict[str, int]:
     """Count a model's parameters, tied ones once.
 

@@ -53,25 +53,6 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
     assert read_state(tmp_path, RUN_ID).name == "done"
 
 
-@pytest.mark.parametrize("content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', b'{"attempts": "x"}'])
-def test_a_broken_state_file_is_told_once_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
-    path = StudyFolder(tmp_path).cell_file(RUN_ID)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    assert read_state(tmp_path, RUN_ID).name == "waiting"
-    (line,) = capsys.readouterr().err.splitlines()
-    assert path.name in line
-    assert read_state(tmp_path, RUN_ID).name == "waiting"
-    assert capsys.readouterr().err == ""
-
-
-def test_states_of_other_versions_are_read(tmp_path: Path) -> None:
-    path = StudyFolder(tmp_path).cell_file(RUN_ID)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"name": "failed", "error": "x", "colour": "blue"}), encoding="utf-8")
-    assert read_state(tmp_path, RUN_ID) == CellState(name="failed", error="x")
-
-
 def test_a_state_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys) -> None:
     (tmp_path / "cells").write_text("in the way", encoding="utf-8")
     state = start_state(tmp_path, RUN_ID, log="")
