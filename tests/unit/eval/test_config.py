@@ -99,23 +99,10 @@ def test_what_older_studies_asked_beside_scores_is_passed_over(tmp_path):
     assert study_config([tmp_path]) == EvalConfig(suites=("blimp",))
 
 
-@pytest.mark.parametrize(
-    ("failures", "lines"),
-    [
-        ([("a", "passive", "no data")], ["a passive: no data"]),
-        ([(run, task, "no data") for run in "ab" for task in "xyz"], ["a x: no data (and so of 5 more)"]),
-        # What names its own task or run is one line, too.
-        ([("a", task, f"no set ({task})") for task in "xyz"], ["a x: no set (x) (and so of 2 more)"]),
-        (
-            [("a", x, "no data") for x in "xyx"] + [("a", "x", "no")],
-            ["a x: no data (and so of 2 more)", "a x: no"],
-        ),
-        ([(run, None, f"{run}: has no model") for run in "ab"], ["a: has no model", "b: has no model"]),
-    ],
-)
+@pytest.mark.parametrize(("failures", "lines"), listed(__file__, "equal errors"))
 def test_equal_errors_are_one_line(failures, lines) -> None:
     found = [Failure(Path(run), task, UsageError(words)) for run, task, words in failures]
-    assert failure_lines(found) == lines
+    assert tuple(failure_lines(found)) == lines
 
 
 # The hash of a run's weights, and a model that is not as its training left it.
