@@ -85,15 +85,12 @@ def main(args: Sequence[str] | None = None) -> int:
     return exit_status(failure.error for failure in outcome.failures)
 
 
-def find_runs(
-    paths: Sequence[Path], seeds: Sequence[int] = (), backbones_dir: Path = BACKBONES_DIR
-) -> tuple[list[Path], list[str]]:
+def find_runs(paths: Sequence[Path], seeds: Sequence[int] = ()) -> tuple[list[Path], list[str]]:
     """List the runs that paths name.
 
     Args:
         paths: Folders of runs and of studies, and folders or names on the hub of other pretrained models.
         seeds: Of fine-tuning, for those other models.
-        backbones_dir: Where the scores of those lie.
 
     Returns:
         Run folders, and sentences that name what a study's folder holds but cannot be scored yet.
@@ -113,7 +110,7 @@ def find_runs(
             runs += others
             continue
         if not inside and seeds and is_backbone(path):
-            runs += backbone_runs(path, seeds, backbones_dir)
+            runs += backbone_runs(path, seeds, BACKBONES_DIR)
             continue
         if not inside:
             runs.append(path)  # a run, or nothing: whoever opens it says so

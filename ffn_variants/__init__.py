@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ffn_variants.models.configuration import FFNT5Config as FFNT5Config
     from ffn_variants.models.family_models import build_config as build_config
     from ffn_variants.models.family_models import build_model as build_model
-    from ffn_variants.models.family_models import count_flops as count_flops
-    from ffn_variants.models.family_models import count_parameters as count_parameters
     from ffn_variants.registry import FFN_VARIANTS as FFN_VARIANTS
     from ffn_variants.registry import build_ffn as build_ffn
     from ffn_variants.registry import get_variant as get_variant
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "budget": ("matching_width",),
     "models.configuration": ("FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"),
-    "models.family_models": ("build_config", "build_model", "count_flops", "count_parameters"),
+    "models.family_models": ("build_config", "build_model"),
     "registry": ("FFN_VARIANTS", "build_ffn", "get_variant", "register"),
     "spec": ("FFNSpec",),
     "variant_files": ("load_variant",),

@@ -67,14 +67,6 @@ def build_adamw(groups: list[dict[str, Any]], optim: OptimConfig) -> Optimizer:
     )
 
 
-def _build_muon(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
-    return resolve_name("pretrain.muon:Muon")(groups, **options)
-
-
-def _build_adafactor(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
-    return resolve_name("torch.optim:Adafactor")(groups, lr=optim.learning_rate, **options)
-
-
 OPTIMIZERS: dict[str, OptimizerSpec] = {
     spec.name: spec
     for spec in (
@@ -86,7 +78,7 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
         ),
         OptimizerSpec(
             name="muon",
-            build=_build_muon,
+            build=lambda groups, optim, **options: resolve_name("pretrain.muon:Muon")(groups, **options),
             reference="Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/",
             options={
                 "momentum": Option(
@@ -98,7 +90,9 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
         ),
         OptimizerSpec(
             name="adafactor",
-            build=_build_adafactor,
+            build=lambda groups, optim, **options: resolve_name("torch.optim:Adafactor")(
+                groups, lr=optim.learning_rate, **options
+            ),
             reference="Shazeer and Stern 2018, arXiv:1804.04235, with T5's settings",
             options={
                 "beta2_decay": Option(default=-0.8, help="exponent of the second moment's decay", maximum=0),

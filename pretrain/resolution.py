@@ -24,10 +24,7 @@ INITIALIZER_RANGE = 0.02
 
 
 def load_config(
-    path: Path | None,
-    args: Sequence[str] | None = None,
-    overrides: dict[str, Any] | None = None,
-    trust_remote_code: bool = False,
+    path: Path | None, args: Sequence[str] | None = None, overrides: dict[str, Any] | None = None
 ) -> ResolvedConfig:
     """Read one run's configuration.
 
@@ -35,9 +32,8 @@ def load_config(
         path: YAML file, or None for the defaults. Its top-level ``variants: {name: {section: ...}}`` holds
             overrides that apply only when ``model.ffn`` has that name.
         args: Command-line flags, which win over everything.
-        overrides: Nested values a study sets on top of the YAML; may have ``variants`` too.
-        trust_remote_code: Whether to run a variant's file that the YAML or the overrides name. One that
-            ``args`` name is run, and so is one that this process loaded before.
+        overrides: Nested values a study sets on top of the YAML; may have ``variants`` too. A variant's file
+            that they or the YAML name is not run, but one that ``args`` name, or that this process loaded.
 
     Returns:
         The resolved configuration, without ``variants``.
@@ -47,7 +43,7 @@ def load_config(
     """
     # A study reads hundreds of these without a flag, and looking for flags takes longer than the rest.
     typed = read_flags(RunConfig, args) if args else Typed({}, {})
-    return resolve_sources(read_sources(path, overrides, typed, trust_remote_code))
+    return resolve_sources(read_sources(path, overrides, typed, trust_remote_code=False))
 
 
 def resolve_sources(sources: Sources, is_begun: bool = False) -> ResolvedConfig:

@@ -155,7 +155,8 @@ def find_metric(
     """
     label = label or benchmark
     scores = list(scores)
-    default_unit: Unit | None = "percent" if _are_percentages(scores) else None
+    # A few that cannot be percentages are mistakes, which the report names.
+    default_unit: Unit | None = "percent" if not scores or 0 <= median(scores) <= 100 else None
     specs = {
         metric: _spec(benchmark, metric, label, declared, default_unit) for metric in sorted(set(metrics))
     }
@@ -314,11 +315,6 @@ def by_name_note(metrics: Iterable[Metric]) -> list[str]:
             f"that is wrong, say --lower-is-better {'NAME' if assumed[1:] else shlex.quote(assumed[0])}"
         )
     return notes
-
-
-def _are_percentages(scores: Sequence[float]) -> bool:
-    """Whether scores may be percentages; a few that cannot be are mistakes, which the report names."""
-    return not scores or 0 <= median(scores) <= 100
 
 
 def _refuse_other_than_its_suite(

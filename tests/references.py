@@ -7,6 +7,9 @@ import numpy as np
 import torch
 from scipy.interpolate import BSpline, PPoly
 from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from ffn_variants.models.layers import ffn_modules
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -67,3 +70,25 @@ def assert_same(found: Any, wanted: Any) -> None:
     """Tensors are equal up to the rounding of float64."""
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+
+
+def assert_same_scores(found: Any, expected: Any) -> None:
+    """Log-likelihoods of texts within 1e-4 nats."""
+    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
+
+
+def count_parameters(model: PreTrainedModel) -> dict[str, int]:
+    """Count a model's parameters, tied ones once.
+
+    Returns:
+        ``total`` and its three parts: ``ffn`` (all layers), ``embedding`` (token, position and segment
+        tables) and ``other``.
+    """
+    total = sum(p.numel() for p in model.parameters())
+    ffn = sum(
+        p.numel() for module in model.modules() for part in ffn_modules(module) for p in part.parameters()
+    )
+    tables = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
+    embedding = sum(table.numel() for table in tables)
+    return {"total": total, "ffn": ffn, "embedding": embedding, "other": total - ffn - embedding}

@@ -1,4 +1,4 @@
-"""The models of each family: how to build them, and what they cost. Importing this registers them."""
+"""The models of each family: how to build them. Importing this registers them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from pkgutil import resolve_name
 from typing import Any
 
 import transformers
-from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
-from transformers.models.t5.modeling_t5 import T5Attention
 
 from base.errors import UsageError, unknown_name
 from base.families import AUTO_CLASSES, FAMILIES, FamilySpec, get_family
 from ffn_variants.models.configuration import FFNConfig
-from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
 from ffn_variants.source_fingerprint import source_fingerprint
 
@@ -89,65 +86,3 @@ def build_model(
     """
     model_class: Any = resolve_name(get_family(family).model_class)
     return model_class(build_config(family, ffn, ffn_options, **config))
-
-
-def count_flops(
-    model: PreTrainedModel, num_tokens: int, num_decoder_tokens: int | None = None
-) -> dict[str, int]:
-    """Count the floating-point operations of a model's forward pass for one token of a row of ``num_tokens``.
-
-    Two for each multiply-add of a matrix product, as ``torch.utils.flop_counter`` counts: every linear layer
-    and the output head at every token, and the two products of attention (scores and values) with all
-    ``num_tokens`` tokens of the row, as eager attention computes them before it masks. Embeddings, norms,
-    biases, softmax and activations are left out; of an FFN counts what its spec counts. Pretraining projects
-    only the predicted tokens to the vocabulary, so a RoBERTa costs less there. A backward pass costs about
-    twice as much again.
-
-    Args:
-        model: A model that ``build_model`` or ``from_pretrained`` gave.
-        num_tokens: T, tokens of a row; for a pretraining run its block_size. Of a T5 those of the encoder.
-        num_decoder_tokens: Tokens that a T5's decoder reads for such a row; None for as many.
-
-    Returns:
-        ``total`` and its three parts: ``ffn`` (all layers), ``attention`` (its two products, without its
-        linear layers) and ``other`` (all linear layers outside the FFN). Of a T5 everything, the decoder's
-        too, is divided by the tokens of the encoder's row.
-    """
-    config: Any = model.config
-    decoder_tokens = num_tokens if num_decoder_tokens is None else num_decoder_tokens
-    width = config.intermediate_size or 4 * config.hidden_size
-    ffn_flops = get_variant(config.ffn).flops_per_token(config.hidden_size, width, **config.ffn_options or {})
-    inside = {part for layer in model.modules() for ffn in ffn_modules(layer) for part in ffn.modules()}
-    ffn = attention = other = 0
-    for name, module in model.named_modules():
-        in_decoder = "decoder." in name or (config.is_encoder_decoder and name == "lm_head")
-        queries = decoder_tokens if in_decoder else num_tokens
-        if ffn_modules(module):
-            ffn += queries * ffn_flops
-            if not config.is_encoder_decoder:  # one attention before each FFN
-                attention += 4 * queries * num_tokens * config.hidden_size
-        elif isinstance(module, T5Attention):
-            keys = num_tokens if name.endswith("EncDecAttention") else queries
-            attention += 4 * queries * keys * module.inner_dim
-        elif isinstance(module, nn.Linear) and module not in inside:
-            of_encoder = name.endswith(("EncDecAttention.k", "EncDecAttention.v"))
-            other += 2 * (num_tokens if of_encoder else queries) * module.weight.numel()
-    parts = {"ffn": ffn, "attention": attention, "other": other}
-    counts = {name: round(count / num_tokens) for name, count in parts.items()}
-    return {"total": sum(counts.values()), **counts}
-
-
-def count_parameters(model: PreTrainedModel) -> dict[str, int]:
-    """Count a model's parameters, tied ones once.
-
-    Returns:
-        ``total`` and its three parts: ``ffn`` (all layers), ``embedding`` (token, position and segment
-        tables) and ``other``.
-    """
-    total = sum(p.numel() for p in model.parameters())
-    ffn = sum(
-        p.numel() for module in model.modules() for part in ffn_modules(module) for p in part.parameters()
-    )
-    tables = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
-    embedding = sum(table.numel() for table in tables)
-    return {"total": total, "ffn": ffn, "embedding": embedding, "other": total - ffn - embedding}

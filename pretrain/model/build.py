@@ -77,13 +77,8 @@ def build_masker(config: ResolvedConfig, tokenizer: PreTrainedTokenizerFast) -> 
             ids["bos_token_id"],
             ids["eos_token_id"],
             ids["pad_token_id"],
-            *_noise_spans(config),
+            config.train.mlm_probability,  # type: ignore[arg-type]
+            float(config.train.mean_noise_span_length),  # type: ignore[arg-type]
         )
     special = np.unique(tokenizer.all_special_ids).tolist()
     return Masker(len(tokenizer), special, int(tokenizer.mask_token_id), config.train.mlm_probability)  # type: ignore[arg-type]
-
-
-def _noise_spans(config: ResolvedConfig) -> tuple[float, float]:
-    """The share of tokens that spans leave out, and how many a span has on average."""
-    train = config.train
-    return train.mlm_probability, float(train.mean_noise_span_length)  # type: ignore[arg-type]

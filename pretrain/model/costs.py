@@ -25,9 +25,13 @@ def cost_facts(config: ResolvedConfig, vocab_size: int, pad_token_id: int = 0) -
         pad_token_id: Of the tokenizer.
 
     Returns:
-        ``parameters`` as ``count_parameters`` has them of the model; ``flops_per_token`` as ``count_flops``
-        has them for rows of block_size tokens, of which a T5 reads a part in its encoder and a part in its
-        decoder; ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
+        ``parameters``, tied ones once: their ``total``, and of it ``ffn`` (all layers), ``embedding`` (token,
+        position and segment tables) and ``other``. ``flops_per_token`` of the forward pass for rows of
+        block_size tokens, of which a T5 reads a part in its encoder and a part in its decoder: ``total``, and
+        of it ``ffn`` (as the variant's spec counts), ``attention`` (its products with all tokens of the row,
+        as eager attention computes them before it masks) and ``other`` (linear layers and the output head).
+        Counted are two for each multiply-add of a matrix product, as ``torch.utils.flop_counter`` does.
+        ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
     """
     model, family = config.model, get_family(config.family)
     ffn = ffn_costs(model.ffn, model.hidden_size, model.intermediate_size, model.ffn_options)

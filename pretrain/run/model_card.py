@@ -28,7 +28,7 @@ def model_card(config: ResolvedConfig, counts: dict[str, int], results: dict[str
 
     Args:
         config: The run.
-        counts: Parameters as ``ffn_variants.count_parameters`` gives them.
+        counts: Its ``parameters`` (``pretrain.model.costs``).
         results: Final figures of the loop.
         samples: What the model writes, as Markdown.
     """

@@ -154,7 +154,8 @@ def steps(analysis: Analysis, tuned: Tuned) -> Iterator[NextStep]:
     """Propose the tuning runs that are most likely to decide a comparison."""
     if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
         return
-    for each in most_decisive(tuned, _of_held_out_loss(analysis))[:1]:
+    judged = [c for c in analysis.comparisons if c.benchmark == TUNED_BY and c.is_primary]
+    for each in most_decisive(tuned, judged)[:1]:
         yield NextStep(
             text=f"{MORE_SEEDS} more tuning seeds of `{each.tuned}` at {', '.join(map(_text, each.values))}",
             compared=f"`{each.compared}`" + " on held-out loss" * (len(analysis.primary) > 1),
@@ -162,10 +163,6 @@ def steps(analysis: Analysis, tuned: Tuned) -> Iterator[NextStep]:
             power=each.power,
             num_runs=each.num_runs,
         )
-
-
-def _of_held_out_loss(analysis: Analysis) -> list[Comparison]:
-    return [c for c in analysis.comparisons if c.benchmark == TUNED_BY and c.is_primary]
 
 
 def _budget(analysis: Analysis, tuned: Tuned) -> str:

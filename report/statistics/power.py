@@ -36,9 +36,9 @@ def detection_power(effect: float, standard_error: float, df: float, level: floa
 
 
 def minimum_detectable_effect(
-    standard_error: float, df: float, confidence: float = CONFIDENCE, power: float = POWER
+    standard_error: float, df: float, confidence: float = CONFIDENCE
 ) -> float | None:
-    """Find the true difference that the two-sided t-test would detect with the given power.
+    """Find the true difference that the two-sided t-test would detect with a power of ``POWER``.
 
     Returns:
         It in the unit of the standard error; None where the degrees of freedom are too few for an answer.
@@ -46,7 +46,7 @@ def minimum_detectable_effect(
     level = 1 - confidence
 
     def shortfall(noncentrality: float) -> float:
-        return detection_power(noncentrality, 1.0, df, level) - power
+        return detection_power(noncentrality, 1.0, df, level) - POWER
 
     upper = float(2 * special.stdtrit(df, 1 - level / 2) + 3)
     if not shortfall(upper) > 0:
@@ -63,23 +63,21 @@ def runs_to_detect(
     variances: Sequence[float],
     weights: Sequence[float],
     level: float,
-    power: float = POWER,
     choice: Selection = NO_CHOICE,
 ) -> int | None:
-    """Find how many runs in every arm make the test find a true difference with the given power.
+    """Find how many runs in every arm make the test find a true difference with a power of ``POWER``.
 
     Args:
         effect: The true difference, in percentage points.
         variances: Of each arm over seeds, in squared percentage points.
         weights: Of each arm in the contrast.
         level: Two-sided level of the test.
-        power: How often it is to be found.
         choice: What tuning adds to the variance of the contrast, which more runs do not lessen.
 
     Returns:
         The number; None where no arm varies or more than ``MAX_RUNS`` would be needed.
     """
-    return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= power, choice)
+    return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= POWER, choice)
 
 
 def runs_to_show_equivalence(
@@ -92,7 +90,7 @@ def runs_to_show_equivalence(
 ) -> int | None:
     """Find how many runs in every arm make two one-sided tests pass where there is no difference at all.
 
-    Arguments and result are those of ``runs_to_detect``.
+    Arguments and result are those of ``runs_to_detect``, and how often they are to pass.
     """
     level = one_sided_level(level, choice.variance)
     return _fewest(

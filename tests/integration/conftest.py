@@ -25,6 +25,12 @@ from slurm.worker import run_cells
 from tests.cases import FEW_TASKS
 
 
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of runs, so that all tests of a file share the packed corpus."""
+    return tmp_path_factory.mktemp("runs")
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     return train_tokenizer(iter(stories(200, 0)), 400)

@@ -53,12 +53,6 @@ class Result:
     weights: dict[str, torch.Tensor]
 
 
-@pytest.fixture(scope="module")
-def runs_dir(tmp_path_factory) -> Path:
-    """One folder of runs, so that all tests share the packed corpus."""
-    return tmp_path_factory.mktemp("runs")
-
-
 def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> ResolvedConfig:
     base = small_run(
         runs_dir,

@@ -30,12 +30,6 @@ TINY = [
 ]
 
 
-@pytest.fixture(scope="module")
-def runs_dir(tmp_path_factory) -> Path:
-    """One folder of runs, so that all tests share the packed corpus."""
-    return tmp_path_factory.mktemp("runs")
-
-
 def start(flags: list[str], output: Path) -> ForkServerProcess:
     """Start a run in a process of its own."""
     process = forkserver().Process(target=_train, args=(flags, output))

@@ -29,12 +29,6 @@ ALL = ["--splines.knot-updates", "0", "0.5", "--splines.penalty", "0.01", "--spl
 SPARSE = ["--model.ffn-options", "splines", "sparse"]
 
 
-@pytest.fixture(scope="module")
-def runs_dir(tmp_path_factory) -> Path:
-    """One folder of runs, so that all tests share the packed corpus."""
-    return tmp_path_factory.mktemp("runs")
-
-
 @pytest.fixture
 def tiny(runs_dir, request):
     """Make a small run's configuration; each test has a study of its own."""

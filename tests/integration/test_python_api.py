@@ -39,11 +39,6 @@ def weights(run: ffa.Run) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
 def runs(runs_dir: Path) -> ffa.Runs:
     """Two variants at two seeds."""
     found = ffa.Runs()

@@ -21,6 +21,7 @@ from eval.command import EvaluateArgs
 from ffn_ablations.cli import COMMANDS, load_main
 from ffn_ablations.list_studies import main
 from pretrain.config import RunConfig
+from tests.cases import listed
 
 
 # Mistakes on a command line, as a user reads them.
@@ -59,30 +60,7 @@ class Everything(Section):
     """What is inside."""
 
 
-@pytest.mark.parametrize(
-    ("line", "given"),
-    [
-        ("", {}),
-        ("--whole 3 --whole 4", {"whole": 4}),
-        ("--text=-a", {"text": "-a"}),
-        ("--text [a],'b'", {"text": "[a],'b'"}),
-        ("--number None", {"number": None}),
-        ("--number none", {"number": None}),
-        ("--word none", {"word": "none"}),
-        ("--switch", {"switch": True}),
-        ("--no-switch", {"switch": False}),
-        ("--left-open False", {"left_open": False}),
-        ("--chosen", {"chosen": True}),
-        ("--no-chosen", {"chosen": False}),
-        ("--several 1 --several=2", {"several": (1, 2)}),
-        ("--words a,b 'c'", {"words": ("a,b", "'c'")}),
-        ("--either run", {"either": "run"}),
-        ("--either 1 2", {"either": (1, 2)}),
-        ("--options a 1 b 1e-3 c True d x", {"options": {"a": 1, "b": 1e-3, "c": True, "d": "x"}}),
-        ("--inner.size 3", {"inner": Inner(size=3)}),
-        ("--size 3 --inner.no-is-round", {"inner": Inner(size=3, is_round=False)}),
-    ],
-)
+@pytest.mark.parametrize(("line", "given"), listed(__file__, "flags"))
 def test_flags_are_read(line: str, given: dict[str, object]) -> None:
     read = parse_flags(Everything, ["here", *line.split()])
     assert read == Everything.model_validate({"place": "here", **given})

@@ -143,14 +143,6 @@ def test_content_is_looked_at_once_and_sizes_always(run, monkeypatch):
     }
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"results": [], "files": 3}', b'{"step": 10}', bytes(50)])
-def test_a_damaged_marker_is_none(run, content, capsys):
-    run.completion_marker.write_bytes(content)
-    assert read_completion(run) is None
-    assert run_damage(run) == {}
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 # What killed processes left behind.
 def test_what_killed_processes_left_goes(tmp_path):
     (tmp_path / "model.tmp-12").mkdir()

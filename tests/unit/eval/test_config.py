@@ -14,6 +14,7 @@ from eval.config import EvalConfig
 from eval.evaluate import Failure, failure_lines
 from eval.finetuning import PRESETS, FinetuneConfig
 from eval.identity import weights_hash
+from tests.cases import listed
 
 # What may be evaluated and how: settings, presets of fine-tuning, and what a study's file says.
 
@@ -24,6 +25,11 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     assert (config.glue_dir, config.finetune.tasks) == (tmp_path, ("rte",))
     assert config.finetune.learning_rate == 3e-4
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(("asked", "benchmarks"), listed(__file__, "benchmarks asked for"))
+def test_benchmarks_are_the_suites_and_those_of_the_tasks(asked, benchmarks):
+    assert benchmarks_asked_for(EvalConfig(**asked)) == benchmarks
 
 
 # Presets of fine-tuning: what each of them says, and that what is given explicitly wins.
@@ -82,23 +88,10 @@ def test_what_older_studies_asked_beside_scores_is_passed_over(tmp_path):
     assert study_config([tmp_path]) == EvalConfig(suites=("blimp",))
 
 
-@pytest.mark.parametrize(
-    ("failures", "lines"),
-    [
-        ([("a", "passive", "no data")], ["a passive: no data"]),
-        ([(run, task, "no data") for run in "ab" for task in "xyz"], ["a x: no data (and so of 5 more)"]),
-        # What names its own task or run is one line, too.
-        ([("a", task, f"no set ({task})") for task in "xyz"], ["a x: no set (x) (and so of 2 more)"]),
-        (
-            [("a", x, "no data") for x in "xyx"] + [("a", "x", "no")],
-            ["a x: no data (and so of 2 more)", "a x: no"],
-        ),
-        ([(run, None, f"{run}: has no model") for run in "ab"], ["a: has no model", "b: has no model"]),
-    ],
-)
+@pytest.mark.parametrize(("failures", "lines"), listed(__file__, "equal errors"))
 def test_equal_errors_are_one_line(failures, lines) -> None:
     found = [Failure(Path(run), task, UsageError(words)) for run, task, words in failures]
-    assert failure_lines(found) == lines
+    assert tuple(failure_lines(found)) == lines
 
 
 # The hash of a run's weights, and a model that is not as its training left it.

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from eval.memory import Budget, attend_with_one_query
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods, span_log_likelihoods
 from eval.scoring.text_batches import ScoredText, Scores, batches_of_one_length
 from ffn_variants import FAMILIES, build_model
+from tests.references import assert_same_scores
 
 
 # Batches, halves of those that do not fit, and the line that says that a single text does not.
@@ -147,11 +147,6 @@ def embeddings(model: PreTrainedModel) -> list[torch.nn.Module]:
     return [module for module in embedded if module.num_embeddings == VOCABULARY]
 
 
-def same(found: Scores, expected: Scores) -> None:
-    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
-    np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
-
-
 @pytest.mark.parametrize(("family", "way"), CASES)
 @torch.inference_mode()
 def test_what_does_not_fit_is_scored_in_halves(family, way):
@@ -161,7 +156,7 @@ def test_what_does_not_fit_is_scored_in_halves(family, way):
     expected, budget = way(model, texts, Budget(64)), Budget(65536, 8192)
     with memory_for(embeddings(model), most, calls), pytest.warns(UserWarning, match="memory ran out with"):
         found = way(model, texts, budget)
-    same(found, expected)
+    assert_same_scores(found, expected)
     assert max(calls) > most
     assert budget.tokens < 65536
 
@@ -172,7 +167,7 @@ def test_a_head_that_does_not_fit_is_asked_for_fewer_rows():
     expected, head = WAYS["masked"](model, texts, Budget(1)), model.get_output_embeddings()
     with memory_for([head], 5, rows), pytest.warns(UserWarning, match="memory ran out with"):
         found = WAYS["masked"](model, texts, Budget(65536, 8192))
-    same(found, expected)
+    assert_same_scores(found, expected)
     assert max(rows) > 5
 
 

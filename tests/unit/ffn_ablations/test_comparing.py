@@ -18,6 +18,7 @@ from scipy import stats
 import ffn_ablations as ffa
 from ffn_ablations.cli import main
 from ffn_ablations.runs import Runs
+from tests.cases import listed
 
 LOSS = "held-out-loss"
 
@@ -190,20 +191,7 @@ def test_what_holds_no_scores_is_one_line(change, said: str):
     assert told.value._render_traceback_() == [f"UsageError: {told.value}"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"baseline": "gleu"}, "choose one with baseline: gelu, kan, none"),
-        ({"base_line": "gelu"}, "'base_line'; did you mean 'baseline'?"),
-        ({"alpha": 0.01}, "the level is 5%"),
-        ({"out": "here"}, "unknown keyword 'out'"),
-        ({"margins": "x"}, "is 'x'; it must be a number"),
-        ({"margins": {"held": 1}}, "unknown metric in margins 'held'"),
-        ({"margins": {LOSS: None}}, "must be a number"),
-        ({"primary": [3]}, "must be text"),
-        ({"looks": [1]}, "is no plan"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), listed(__file__, "settings that cannot be"))
 def test_a_setting_that_cannot_be_is_one_line(settings: dict, said: str):
     with pytest.raises(ffa.UsageError, match=re.escape(said)):
         ffa.compare(made_scores(), **settings)

@@ -13,6 +13,7 @@ from ffn_ablations.try_plan import STEPS, Plan
 from ffn_variants import load_variant
 from pretrain.training import device
 from slurm.study.study import load_study
+from tests.cases import listed
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 LAYER = """
@@ -42,14 +43,7 @@ def test_a_layer_that_fails_a_check_is_not_run(capsys):
     assert [path.name for path in Path().iterdir()] == ["mine.py"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "trained", "held_out"),
-    [
-        ([], (), ()),
-        (["texts/a.txt", "texts"], ("texts/a.txt", "texts/a.txt", "texts/valley.txt"), ("texts/my-dev.txt",)),
-        (["texts/my-dev.txt"], ("texts/my-dev.txt",), ()),
-    ],
-)
+@pytest.mark.parametrize(("texts", "trained", "held_out"), listed(__file__, "written studies"))
 def test_what_it_writes_is_the_study_that_was_planned(texts, trained, held_out):
     Path("texts").mkdir()
     for name in ("a", "my-dev", "valley"):
@@ -92,14 +86,7 @@ def test_of_a_study_that_is_there_only_what_was_typed_is_run():
         main(["mine.py:Doubled"])
 
 
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        ("--texts notes.txt", r"notes.txt: 1 document in 200 lines, .* needs --txt-split lines"),
-        ("--texts missing", "missing: no such file"),
-        ("--against relu,gelu", "unknown FFN variant 'relu,gelu'"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "told"), listed(__file__, "mistakes of try"))
 def test_a_mistake_is_told_before_the_layer_is_checked(capsys, monkeypatch, tmp_path, flags, told):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     Path("ffn-try-killed").mkdir()

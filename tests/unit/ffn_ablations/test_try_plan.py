@@ -4,22 +4,12 @@ import pytest
 
 from base.errors import UsageError
 from ffn_ablations.try_plan import RESERVE, choose
+from tests.cases import listed
 
 MEASURED = {"mini-gpt-neo": 13.0, "small-gpt-neo": 135.0}
 
 
-@pytest.mark.parametrize(
-    ("minutes", "workers", "size", "seeds"),
-    [
-        (2, 1, "mini-gpt-neo", None),  # 9 runs take 117 s
-        (2.6, 1, "mini-gpt-neo", 3),
-        (4.1, 1, "mini-gpt-neo", 5),
-        (4.1, 2, "mini-gpt-neo", 10),
-        (60, 1, "mini-gpt-neo", 20),  # 24 runs of the larger take 54 minutes
-        (68, 1, "small-gpt-neo", 8),
-        (1000, 1, "small-gpt-neo", 20),
-    ],
-)
+@pytest.mark.parametrize(("minutes", "workers", "size", "seeds"), listed(__file__, "studies that fit"))
 def test_the_largest_study_that_fits_is_chosen(minutes, workers, size, seeds):
     if seeds is None:
         with pytest.raises(UsageError, match=r"3 seeds of mini-gpt-neo, 9 runs, .* --minutes 3,"):

@@ -11,16 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from base.records import read_json
 from base.text.corruption import corrupted_lengths
 from benchmarks import known_costs
-from ffn_variants import (
-    FAMILIES,
-    FFN_VARIANTS,
-    UsageError,
-    build_ffn,
-    build_model,
-    count_flops,
-    count_parameters,
-    matching_width,
-)
+from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_ffn, matching_width
 from ffn_variants.budget import TOLERANCE
 from ffn_variants.known_costs import FILE
 from ffn_variants.list_variants import TableArgs, table_rows
@@ -29,7 +20,8 @@ from pretrain.model.costs import cost_facts
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_folder import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
-from tests.cases import KINDS, in_turn, own_spec
+from tests.cases import KINDS, own_spec
+from tests.references import count_parameters
 
 D, F = 64, 128
 WIDTHLESS = "spline-kan"
@@ -150,30 +142,6 @@ def test_ffn_flops_are_those_torch_counts(ffn):
     assert ffn_flops(ffn, F) == expected
 
 
-@pytest.mark.parametrize(("family", "ffn"), in_turn(list(FAMILIES), KINDS, fast=KINDS))
-def test_model_flops_are_those_torch_counts(family, ffn):
-    # GPT-Neo's second layer is local: it too multiplies with the whole row, and masks what is too far away.
-    rows, length = 2, 24
-    sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": length + 1}
-    model = build_model(
-        family, ffn, hidden_size=D, intermediate_size=F, vocab_size=61, **sizes,
-        **({"window_size": 8} if family == "gpt_neo" else {}),
-    ).eval()  # fmt: skip
-    model.set_attn_implementation("eager")
-    ids = torch.randint(3, 61, (rows, length))
-    # What T5's decoder reads is counted by the tokens of the encoder: a quarter of them here.
-    decoder = {"decoder_input_ids": ids[:, : length // 4]} if family == "t5" else {}
-    flops = count_flops(model, length, length // 4)
-    seen = flops["total"] - (flops["ffn"] if ffn in ELEMENTWISE else 0)
-    assert counted_flops(lambda: model(ids, **decoder)) == rows * length * seen
-    num_ffns = 2 * (1 + 1 / 4) if family == "t5" else 2
-    assert flops["ffn"] == num_ffns * FFN_VARIANTS[ffn].flops_per_token(D, F)
-    # T5's decoder looks at its own tokens and at the encoder's.
-    num_pairs = 2 * (length + (length / 4 + length) / 4) if family == "t5" else 2 * length
-    assert flops["attention"] == num_pairs * 4 * D
-    assert flops["total"] == flops["ffn"] + flops["attention"] + flops["other"]
-
-
 # The configuration
 
 YAML = """
@@ -271,18 +239,27 @@ PADS = {"roberta": 7, "llama": 0, "gpt_neo": 0, "t5": 0}  # ids of <pad>
 def test_costs_without_a_model_are_those_of_the_model(family):
     flags = [*SMALL, "--family", family, *(["--model.tie-word-embeddings", "False"] * (family == "llama"))]
     for ffn in FFN_VARIANTS:
-        config = load_config(None, [*flags, "--ffn", ffn])
-        pad = PADS[family]
-        with torch.device("meta"):
-            network = build(config, 301, {"pad_token_id": pad, "bos_token_id": 1, "eos_token_id": 2})
+        config, pad = load_config(None, [*flags, "--ffn", ffn]), PADS[family]
+        model = build(config, 301, {"pad_token_id": pad, "bos_token_id": 1, "eos_token_id": 2}).eval()
+        model.set_attn_implementation("eager")
         facts = cost_facts(config, 301, pad)
-        assert facts["parameters"] == count_parameters(network), ffn
-        if family != "t5":
-            assert facts["flops_per_token"] == count_flops(network, 33), ffn
-            continue
-        read = corrupted_lengths(33, config.train.mlm_probability, config.train.mean_noise_span_length)
-        parts = {name: count * read[0] / 33 for name, count in count_flops(network, *read).items()}
-        assert facts["flops_per_token"] == pytest.approx(parts, abs=2), ffn
+        assert facts["parameters"] == count_parameters(model), ffn
+        length, decoder, num_ffns, rounding = 33, {}, 33, 0
+        if family == "t5":
+            span = config.train.mean_noise_span_length
+            length, of_decoder = corrupted_lengths(33, config.train.mlm_probability, span)
+            decoder = {"decoder_input_ids": torch.ones(1, of_decoder, dtype=torch.long)}
+            num_ffns, rounding = length + of_decoder, 2
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(torch.full((1, length), 9), **decoder)
+        flops, ffn_flops = facts["flops_per_token"], FFN_VARIANTS[ffn].flops_per_token(24, 40)
+        seen = flops["total"] - (flops["ffn"] if ffn in ELEMENTWISE else 0)
+        assert seen == pytest.approx(counter.get_total_flops() / 33, abs=rounding), ffn
+        assert flops["ffn"] == pytest.approx(3 * ffn_flops * num_ffns / 33, abs=rounding), ffn
+        if ffn == "gelu":  # which has no product of batches
+            products = counter.get_flop_counts()["Global"][torch.ops.aten.bmm]
+            assert flops["attention"] == pytest.approx(products / 33, abs=rounding)
+        assert flops["total"] == flops["ffn"] + flops["attention"] + flops["other"]
 
 
 def test_a_run_records_what_its_ffn_costs():

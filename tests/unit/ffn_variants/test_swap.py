@@ -8,12 +8,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel
 
 import ffn_ablations
 from base.errors import UsageError
-from ffn_variants import build_model, count_parameters, get_variant
+from ffn_variants import build_model, get_variant
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.swap import layers_of, present_ffn, swap_ffn
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
 from tests.cases import listed
+from tests.references import count_parameters
 from tests.stock_models import stock_model
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}

@@ -115,15 +115,6 @@ def test_what_rows_say_goes_before_the_older_rule():
     assert rows_module.check_rows(table_of("r").query("not primary"))["primary"].all()
 
 
-def test_a_task_without_a_percentage_has_a_headline_too():
-    rows = pd.DataFrame([row(metric=name) for name in ("perplexity", "bits_per_byte")])
-    found = rows_module.check_rows(rows.drop(columns="primary"))
-    assert found.loc[found["primary"], "metric"].tolist() == ["bits_per_byte"]
-    beside = pd.DataFrame([row(metric=name) for name in ("bits_per_byte", "exact_match")])
-    found = rows_module.check_rows(beside.drop(columns="primary"))
-    assert found.loc[found["primary"], "metric"].tolist() == ["exact_match"]
-
-
 @pytest.mark.parametrize(("task", "metrics", "expected"), listed(__file__, "primary metrics"))
 def test_of_rows_that_do_not_say_it_the_primary_metric_is_known(task, metrics, expected):
     rows = pd.DataFrame([row(benchmark="glue", task=task, metric=name) for name in metrics])

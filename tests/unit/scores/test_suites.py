@@ -205,12 +205,6 @@ def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_hig
         assert find_direction(benchmark, metric, told) == ("lower" if is_lower else "higher")
 
 
-@pytest.mark.parametrize("name", ["latency_ms", "train_time", "FID", "params", "GFLOPs", "miss_rate", "rank"])
-def test_a_cost_is_not_taken_for_a_score(name: str):
-    with pytest.raises(UsageError, match=f"nothing says which scores of {name} are better"):
-        find_metric(name, ["score"], [30.0], Declared())
-
-
 def test_losses_are_better_when_lower():
     for name in listed(__file__, "names of losses"):
         assert find_metric(name, ["score"], [3.0], Declared()).better == "lower", name

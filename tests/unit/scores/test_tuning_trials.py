@@ -37,23 +37,7 @@ def test_points_are_the_product_of_the_fields():
     assert [(p["a"], p["b"]) for p in points(grid)] == [(a, b) for a in (1, 2) for b in "xyz"]
 
 
-MUON_2 = {"rate": 2, "optimizer": "muon"}
-OPTIMIZERS = [({"rate": 1, "optimizer": name}, loss) for name, loss in (("adamw", 3.0), ("muon", 2.0))]
-
-
-@pytest.mark.parametrize(
-    ("point", "losses", "wanted"),
-    [
-        ({"rate": 1}, [({"rate": 1}, 2.0), ({"rate": 3}, 2.5), ({"rate": 2}, 2.2)], ("rate",)),
-        ({"rate": 2}, [({"rate": 1}, 2.5), ({"rate": 2}, 2.0), ({"rate": 3}, 2.2)], ()),
-        # What diverged is beyond the edge; where all did, nothing is known of it.
-        ({"rate": 2}, [({"rate": 1}, 2.5), ({"rate": 2}, 2.0), ({"rate": 3}, math.inf)], ("rate",)),
-        ({"rate": 1}, [({"rate": 1}, math.inf), ({"rate": 2}, math.inf)], ()),
-        # Names have none, and rates are compared with the same name.
-        ({"rate": 1, "optimizer": "muon"}, OPTIMIZERS, ("rate",)),
-        (MUON_2, [*OPTIMIZERS, (MUON_2, 1.0), ({"rate": 3, "optimizer": "adamw"}, 5.0)], ("rate",)),
-    ],
-)
+@pytest.mark.parametrize(("point", "losses", "wanted"), listed(__file__, "edges"))
 def test_numbers_have_edges_where_runs_did_not_diverge_and_names_have_none(point, losses, wanted) -> None:
     assert edges(point, losses) == wanted
 

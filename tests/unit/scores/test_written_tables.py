@@ -8,6 +8,7 @@ import pytest
 from base.errors import UsageError
 from report.inputs.sources import Source, read_source
 from report.request import Request
+from tests.cases import listed
 from tests.unit.report.studies import analysed
 
 
@@ -16,14 +17,7 @@ def source(tmp_path: Path, text: str, **request: Any) -> Source:
     return read_source(tmp_path / "a.csv", Request(**request))
 
 
-@pytest.mark.parametrize(
-    ("cell", "is_mean"),
-    [
-        *((cell, True) for cell in ("45.2 ± 0.7", "45.2±.7", "45.2 +/- 0.7", "45.2 (0.7)", "45.2% ± 0.7%")),
-        *((cell, True) for cell in (r"$45.2_{\pm 0.7}$", r"45.2 $\pm$ 0.7", "**45.2** ± 0.7", "45.2 (±0.7)")),
-        *((cell, False) for cell in ("45.2*", "45.2pts", "~45", "45 (best) 3")),
-    ],
-)
+@pytest.mark.parametrize(("cell", "is_mean"), listed(__file__, "cells with spreads"))
 @pytest.mark.parametrize(
     "header", ["model,seed,MyBench,n", "model,seed,accuracy,params", "model,seed,score,benchmark"]
 )

@@ -19,6 +19,7 @@ from slurm.cell_state import (
     start_state,
     write_state,
 )
+from tests.cases import listed
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
 
@@ -50,25 +51,6 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
     start_state(tmp_path, RUN_ID, log="")
     monkeypatch.setattr(cell_state, "is_locked", let_go)
     assert read_state(tmp_path, RUN_ID).name == "done"
-
-
-@pytest.mark.parametrize("content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', b'{"attempts": "x"}'])
-def test_a_broken_state_file_is_told_once_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
-    path = StudyFolder(tmp_path).cell_file(RUN_ID)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    assert read_state(tmp_path, RUN_ID).name == "waiting"
-    (line,) = capsys.readouterr().err.splitlines()
-    assert path.name in line
-    assert read_state(tmp_path, RUN_ID).name == "waiting"
-    assert capsys.readouterr().err == ""
-
-
-def test_states_of_other_versions_are_read(tmp_path: Path) -> None:
-    path = StudyFolder(tmp_path).cell_file(RUN_ID)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"name": "failed", "error": "x", "colour": "blue"}), encoding="utf-8")
-    assert read_state(tmp_path, RUN_ID) == CellState(name="failed", error="x")
 
 
 def test_a_state_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys) -> None:
@@ -103,16 +85,7 @@ def test_progress_is_read_from_the_end_of_a_log(tmp_path: Path) -> None:
     assert read_progress(tmp_path) == GOOD
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "step 10/50, loss 6.500, 2,000 tokens/s, 2 min 00 s left"),
-        ({"step": 50}, "step 50/50, loss 6.500, 2,000 tokens/s"),
-        ({"step": 0}, "step 0/50, loss 6.500, 2,000 tokens/s"),
-        ({"loss": None, "tokens_per_s": None, "time_s": None}, "step 10/50"),
-        ({"max_steps": 0}, "starting"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), listed(__file__, "running cells"))
 def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path, changes: dict, words: str) -> None:
     state = start_state(tmp_path, RUN_ID, log="")
     assert describe(state, tmp_path) == "starting"

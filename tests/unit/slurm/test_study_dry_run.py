@@ -19,6 +19,7 @@ from slurm.cell_state import CellState, write_state
 from slurm.launch import launch
 from slurm.study.study import Study
 from slurm.study_dry_run import _COSTS, _LETTERS, Cost, ForecastLine, Speed, forecast, num_tokens, render
+from tests.cases import listed
 
 RATE = "optim.learning_rate"
 BESIDE_S = 90.0
@@ -171,15 +172,7 @@ def test_what_was_prepared_before_changes_no_forecast(study, tmp_path: Path) -> 
     assert lines_of(asked) == before
 
 
-@pytest.mark.parametrize(
-    ("tune", "seeds", "runs"),
-    [
-        # variants x points x seeds, then variants x seeds
-        ({"seeds": [101, 102, 103], "optim.weight_decay": [0.01, 0.1]}, "1-4", (2 * 4 * 3, 2 * 4)),
-        # of the first look
-        ({"seeds": [101], "widen": 0}, {"first": 3, "most": 9}, (2 * 2, 2 * 3)),
-    ],
-)
+@pytest.mark.parametrize(("tune", "seeds", "runs"), listed(__file__, "main cells"))
 def test_main_cells_follow_the_tuning(study, tune: dict, seeds: Any, runs: tuple[int, int]) -> None:
     asked = study("tiny", variants=["gelu", "relu"], seeds=seeds, tune=tune | {RATE: [1.0e-3, 3.0e-3]})
     assert counts(asked) == {"tuning": runs[0], "main, at each one's own best": runs[1]}

@@ -151,14 +151,7 @@ def test_cells_are_those_that_were_submitted(tmp_path: Path, capsys) -> None:
     assert any("decisions.json is damaged" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("levels", "words"),
-    [
-        ({"variant": "kan"}, ""),
-        ({"variant": "kan grid_size=3", "size": "0.1M"}, "kan grid_size=3, size 0.1M"),
-        ({"variant": "kan", "tokens": "1M"}, "tokens 1M"),
-    ],
-)
+@pytest.mark.parametrize(("levels", "words"), listed(__file__, "levels not shown"))
 def test_levels_are_named_that_the_folder_does_not_show(levels: dict[str, str], words: str) -> None:
     assert describe_levels("gpt_neo/kan/seed1-abd", levels) == words
 

@@ -36,6 +36,7 @@ from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
 from tests.cases import diagonal_is_fast
+from tests.references import assert_same_scores
 
 # Scores against lm-eval's own model, and against stock transformers one text at a time.
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -98,12 +99,6 @@ def masked_one_by_one(
     return Scores(np.array(totals), np.array(greedy))
 
 
-def assert_same(found: Scores, expected: Scores) -> None:
-    """Scores within 1e-4 nats."""
-    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
-    np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
-
-
 @pytest.mark.parametrize("attention", ["eager", "sdpa", "stock"])
 def test_every_attention_of_gpt_neo_sees_the_prefix_only(stock_model, attention):
     torch.manual_seed(0)
@@ -118,7 +113,7 @@ def test_every_attention_of_gpt_neo_sees_the_prefix_only(stock_model, attention)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = causal_log_likelihoods(model, texts)
-    assert_same(found, causal_one_by_one(model, texts))
+    assert_same_scores(found, causal_one_by_one(model, texts))
 
 
 def test_texts_that_cannot_be_scored_are_refused():
@@ -145,14 +140,14 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
         for masking in ("original", "within_word_l2r"):
             expected = masked_one_by_one(model, texts, 59, masking)
             for batch in (7, 300, Budget(300, head_rows=3)):
-                assert_same(pseudo_log_likelihoods(model, texts, 59, batch, masking), expected)
+                assert_same_scores(pseudo_log_likelihoods(model, texts, 59, batch, masking), expected)
         return
     expected = causal_one_by_one(model, texts)
     for batch in (7, 300, Budget(300, head_rows=3)):
-        assert_same(causal_log_likelihoods(model, texts, batch), expected)
+        assert_same_scores(causal_log_likelihoods(model, texts, batch), expected)
     with torch.inference_mode():
         for tree_tokens in (1, 12, 1000):
-            assert_same(shared_causal_scores(model, texts, Budget(512), tree_tokens), expected)
+            assert_same_scores(shared_causal_scores(model, texts, Budget(512), tree_tokens), expected)
 
 
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(["gpt_neo", "roberta", "llama"], BLOCKS))
@@ -164,9 +159,9 @@ def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     model = build_model(family, ffn, **sizes, **depth, **IDS).eval()
     texts = random_texts(12, 50, 8)
     if family == "roberta":
-        assert_same(pseudo_log_likelihoods(model, texts, 49, 30), masked_one_by_one(model, texts, 49))
+        assert_same_scores(pseudo_log_likelihoods(model, texts, 49, 30), masked_one_by_one(model, texts, 49))
     else:
-        assert_same(causal_log_likelihoods(model, texts, 30), causal_one_by_one(model, texts))
+        assert_same_scores(causal_log_likelihoods(model, texts, 30), causal_one_by_one(model, texts))
 
 
 def test_no_text_nothing_to_score_and_equal_texts():
@@ -203,8 +198,8 @@ def test_bert_and_gpt2_share_as_well():
     texts = random_texts(20, 60, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_same(pseudo_log_likelihoods(bert, texts, 59), masked_one_by_one(bert, texts, 59))
-        assert_same(causal_log_likelihoods(gpt2, texts), causal_one_by_one(gpt2, texts))
+        assert_same_scores(pseudo_log_likelihoods(bert, texts, 59), masked_one_by_one(bert, texts, 59))
+        assert_same_scores(causal_log_likelihoods(gpt2, texts), causal_one_by_one(gpt2, texts))
 
 
 class Halved(GPTNeoForCausalLM):
@@ -318,7 +313,7 @@ def test_scores_are_those_of_the_formula(stock_model, ffn):
     expected = one_by_one(model, texts)
     assert np.std(expected.log_likelihood) > 1
     for batch in (1, 300, Budget(300, head_rows=3)):
-        assert_same(span_log_likelihoods(model, texts, SENTINEL, batch), expected)
+        assert_same_scores(span_log_likelihoods(model, texts, SENTINEL, batch), expected)
 
 
 def test_texts_are_scored_by_the_first_sentinel():

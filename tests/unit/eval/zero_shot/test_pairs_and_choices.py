@@ -29,6 +29,7 @@ from eval.zero_shot.pairs_and_choices import (
 from eval.zero_shot.perplexity import PerplexityTask, find_tasks, read_texts
 from eval.zero_shot.text_task import evenly_spaced, find_suite_tasks
 from ffn_variants import UsageError
+from tests.cases import listed
 
 
 # Minimal pairs: what lm-eval makes of them, and faulty ones.
@@ -222,18 +223,7 @@ def test_no_preference_at_all_correlates_with_nothing():
         choice_task("wug", rows).measure(Told([-1, -1, -2, -2]), print)
 
 
-@pytest.mark.parametrize(
-    ("suite", "changes", "message"),
-    [
-        ("entity-tracking", {"options": ["b"]}, "options must be two or more"),
-        ("entity-tracking", {"input_prefix": ""}, "input_prefix is not a text"),
-        ("entity-tracking", {"numops": "x"}, "numops is not a whole"),
-        ("wug", {"sentences": "a b"}, "two texts with a tab"),
-        ("wug", {"sentences": "a\t"}, "two texts with a tab"),
-        ("wug", {"ratio": "half"}, "ratio is not a number from 0 to 1"),
-        ("wug", {"ratio": 1.5}, "ratio is not a number from 0 to 1"),
-    ],
-)
+@pytest.mark.parametrize(("suite", "changes", "message"), listed(__file__, "faulty items"))
 def test_faulty_items_are_named(suite, changes, message):
     right = {"input_prefix": "a", "options": ["b", "c"], "numops": 0, "sentences": "a\tb", "ratio": 0.5}
     with pytest.raises(UsageError, match=f"{suite}/task, row 1: .*{message}"):

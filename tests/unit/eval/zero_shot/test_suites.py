@@ -111,16 +111,7 @@ def test_the_embedded_pairs_follow_their_seed():
     assert first[0].source != other[0].source
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"sentence_good": "a", "sentence_bad": "b"}, {"sentence_bad": "b"}], "row 2: no column 'sentence_"),
-        ([{"sentence_good": " ", "sentence_bad": "b"}], "row 1: sentence_good is not a text: ' '"),
-        ([{"sentence_good": "a", "sentence_bad": 3}], "row 1: sentence_bad is not a text: 3"),
-        (["text"], "row 1: not a JSON object"),
-        ([], "holds no rows"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "message"), listed(__file__, "faulty pairs"))
 def test_faulty_pairs_are_named(tmp_path, rows, message):
     write_lines(tmp_path / "full" / "binding.jsonl.gz", rows)
     (task,) = find_suite_tasks("blimp", EvalConfig(blimp_dir=tmp_path))

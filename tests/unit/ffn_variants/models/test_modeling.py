@@ -12,10 +12,11 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, T5ForSequenceClassification
 
 from base.families import AUTO_CLASSES
-from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model, count_parameters
+from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_config, build_model
 from ffn_variants.models.modeling import FFNT5ForSequenceClassification
 from ffn_variants.variants.kan import KANLinear
 from tests.cases import KINDS, in_turn, listed
+from tests.references import count_parameters
 from tests.stock_models import stock_config, stock_model
 
 SIZES = {
@@ -365,14 +366,7 @@ def test_post_init_leaves_kan_layers_as_they_were_drawn(family):
             assert 0.98 * bound < module.spline_scaler.abs().max() <= bound
 
 
-@pytest.mark.parametrize(
-    ("family", "field", "kind", "place"),
-    [
-        ("gpt_neo", "resid_dropout", "GPTNeoBlock", "mlp.dropout"),
-        ("roberta", "hidden_dropout_prob", "RobertaLayer", "output.dropout"),
-        ("t5", "dropout_rate", "T5LayerFF", "dropout"),
-    ],
-)  # Llama's FFN has none
+@pytest.mark.parametrize(("family", "field", "kind", "place"), listed(__file__, "dropouts"))
 def test_dropout_of_the_ffn_is_kept_for_blocks(family, field, kind, place):
     model = make(family, "kan", **{field: 0.5})
     layer = next(m for m in model.modules() if type(m).__name__ == kind).train()

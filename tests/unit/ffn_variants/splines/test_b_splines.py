@@ -24,6 +24,7 @@ from ffn_variants.splines.b_splines import (
     splines_on,
 )
 from ffn_variants.variants.kan import KANLinear
+from tests.cases import listed
 from tests.references import scipy_bases
 
 
@@ -66,22 +67,12 @@ def recursion(knots, order, dtype=torch.float64):
     return lambda x: b_splines(x, knots, order)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case(1, 1, -1, 1),
-        Case(3, 2, -3, -1),
-        Case(5, 3, -1, 1),
-        Case(8, 4, -3, -1),
-        Case(20, 3, -1, 1),
-        Case(6, 5, 0, 1 / 3),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("case", listed(__file__, "even grids"))
 @pytest.mark.parametrize(
     ("dtype", "value_limit", "slope_limit"), [(torch.float64, 1e-13, 1e-12), (torch.float32, 1e-6, 5e-6)]
 )
 def test_even_splines_and_their_slopes_are_scipys(case, dtype, value_limit, slope_limit, error):
+    case = Case(*case)
     x = torch.tensor(points(case.knots, case.order), dtype=dtype).unsqueeze(1)
     values, slopes = values_and_slopes(lambda x: EvenSplines(*case)(x)[:, 1:], x)
     exact = x.double().numpy()[:, 0]

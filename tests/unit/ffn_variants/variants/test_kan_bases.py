@@ -18,7 +18,6 @@ from ffn_variants.variants.bump_kan import RBFKANLinear, ReLUKANLinear
 from ffn_variants.variants.edge_kan import MEAN_SQUARES, SILU_MEAN_SQUARE, MLPEdgeLinear, WavKANLinear
 from ffn_variants.variants.series_kan import (
     ChebyKANLinear,
-    FourierBasis,
     FourierKANLinear,
     HermiteBasis,
     JacobiBasis,
@@ -391,13 +390,6 @@ def test_infinite_inputs_are_the_ends_of_chebyshevs_polynomials():
     torch.testing.assert_close(y, torch.stack([ends[0], ends[1], ends[0]]))
     y.sum().backward()
     assert not x.grad.any()
-
-
-def test_twenty_frequencies_of_inputs_up_to_a_thousand_are_exact():
-    x = torch.tensor([0.0, 1e-6, 0.5, 3.14159265, -2.5, 22.0, 355.0, 999.99, -1000.0]).unsqueeze(1)
-    angles = np.arange(1, 21) * x.double().numpy()
-    expected = np.concatenate([np.cos(angles), np.sin(angles)], 1)
-    assert abs(FourierBasis(20)(x)[:, :, 0].double().numpy() - expected).max() < 2e-6
 
 
 def test_initial_outputs_of_fourier_kan_have_unit_variance_whatever_the_input():

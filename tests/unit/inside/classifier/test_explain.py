@@ -37,6 +37,7 @@ from inside.classifier.page import (
 )
 from report.document.html import to_html
 from scores.head_descriptions import HeadChoice
+from tests.cases import listed
 
 # What is measured of explanations where it is known what decides, and LIME by its normal equations.
 # What is measured of explanations, where it is known what decides: sufficiency, and the labels of turns.
@@ -169,16 +170,7 @@ def test_multiwoz_has_the_domains_of_each_turn() -> None:
     assert named == [["hotel"], [], ["hotel", "taxi"]]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"turns": ["x"]},
-        {"turns": ["x"], "o": [["a"], ["b"]]},
-        {"turns": "x", "o": [["a"]]},
-        {"turns": ["x"], "o": ["a"]},
-        {"turns": ["x"], "o": [["c"]]},
-    ],
-)
+@pytest.mark.parametrize("row", listed(__file__, "what does not fit"))
 def test_what_does_not_fit_is_told(row: dict) -> None:
     message = r"mine, row 1: o is .* needs a list of the task's labels for each turn of turns"
     with pytest.raises(UsageError, match=message):

@@ -24,6 +24,7 @@ from report.significance.multiple_comparisons import MultipleComparisons
 from report.verdicts.failed_runs import FailureCount, count_failures, failure_notes, with_failed
 from scores.metrics import Metric
 from slurm.cell_state import CellState, write_state
+from tests.cases import listed
 from tests.unit.report.studies import analysed, change_plan, render, write_plan, write_run
 
 
@@ -172,16 +173,7 @@ def test_a_report_says_that_it_is_about_survivors(tmp_path: Path):
     assert "| `gelu` | all | 6 | 0 | 0 | - |" in section
 
 
-@pytest.mark.parametrize(
-    ("later", "said"),
-    [
-        ([{"margin": 1.0}], ""),
-        ([{"margin": 5.0}, {"margin": 1.0}], ""),
-        ([{"margin": 5.0}], "changed after 5 of 6 cells were done: margin 1.0 became 5.0."),
-        ([{"margin": 5.0}, {"margin": 9.0}], "changed after 5 of 6 cells were done: margin 1.0 became 9.0."),
-        ([{"primary": ["blimp"]}], "changed after 5 of 6 cells were done: primary [] became [blimp]."),
-    ],
-)
+@pytest.mark.parametrize(("later", "said"), listed(__file__, "asked anew"))
 def test_what_is_asked_anew_after_results_is_told(tmp_path: Path, later, said):
     first, nan = {"baseline": "gelu", "margin": 1.0, "primary": [], "note": ""}, float("nan")
     study = write_study(tmp_path / "study", {"gelu": [70.1, 70.4, 69.8], "kan": [73.1, nan, 73.4]})
@@ -260,14 +252,7 @@ def test_a_log_that_was_cut_changes_no_final_loss(run: RunFolder, tmp_path: Path
     assert after.facts[0].curve == ()
 
 
-@pytest.mark.parametrize(
-    ("git", "told"),
-    [
-        ({"commit": "abcdef0123", "clean": True}, "commit abcdef0"),
-        ({"commit": "abcdef0123", "clean": False}, "commit abcdef0 with uncommitted changes"),
-        ({"commit": None, "clean": None}, "ffn-ablations 0.1.0"),
-    ],
-)
+@pytest.mark.parametrize(("git", "told"), listed(__file__, "names of code"))
 def test_code_is_named_by_its_commit_and_without_one_by_its_version(tmp_path, git, told):
     session = {"versions": {"torch": "2.13.0", "ffn-ablations": "0.1.0"}, "git": git}
     run = write_run(tmp_path, "f/gelu/seed1-0", record={"sessions": [{}, session], "device": "cpu"})

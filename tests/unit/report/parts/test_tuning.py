@@ -23,6 +23,7 @@ from report.statistics.tuning_curves import fit_curves, squared_regret, squared_
 from report.write import number_tables
 from scores.stages import Decisions, write_decisions
 from scores.tuning_trials import Further, Tuning
+from tests.cases import listed
 from tests.unit.report import tuned_study
 from tests.unit.report.studies import analysed
 
@@ -190,18 +191,11 @@ def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple
         assert any(y.shape == means.shape and np.allclose(y, means - means.min()) for y in drawn)
 
 
-@pytest.mark.parametrize(
-    ("options", "looks", "num_main"),
-    [
-        ({"sizes": ("0.1M", "0.5M")}, None, 6),
-        ({"seeds": (101,)}, None, 6),  # the main runs alone tell the spread
-        ({}, [3, 6], 3),  # what was decided does not hang on runs that others get later
-    ],
-)
+@pytest.mark.parametrize(("options", "looks", "num_main"), listed(__file__, "noises of settings"))
 def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, options, looks, num_main):
     folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune(**options))
     if looks:
-        write_decisions(folder, Decisions(plan={"looks": looks, "variants": list(tuned_study.BEST)}))
+        write_decisions(folder, Decisions(plan={"looks": list(looks), "variants": list(tuned_study.BEST)}))
     tuned = analysed(folder).tuned
     own, df = {}, num_main - 1 + tuned.lines[0].losses.shape[-1] - 1
     for line in tuned.lines:
@@ -277,15 +271,7 @@ def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: 
     assert line_of(added, "kan").selection == line_of(planned, "kan").selection
 
 
-@pytest.mark.parametrize(
-    ("seeds", "diverged", "used"),
-    [
-        ((104, 105), (3e-3, 104), (105,)),
-        ((104, 105), (9e-3, 104), (105,)),
-        # Fewer values than a curve needs would leave an error that is far too small.
-        ((104,), (1e-3, 104), ()),
-    ],
-)
+@pytest.mark.parametrize(("seeds", "diverged", "used"), listed(__file__, "diverged further seeds"))
 def test_a_further_seed_at_which_a_run_diverged_is_left_out(tmp_path, seeds, diverged, used):
     _, tuned = of_tuning(tmp_path / "diverged", with_further(seeds, diverged))
     _, without = of_tuning(tmp_path / "without", with_further(used))

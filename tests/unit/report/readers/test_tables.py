@@ -208,12 +208,6 @@ def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: 
         read_source(write(path, rows), Request(columns=columns, scores=("f1",)))
 
 
-def test_a_variant_of_which_only_duplicates_are_there_is_called_so(tmp_path: Path):
-    rows = long(CELLS) + [[*key, "50"] for key in CELLS if key[0] == "gelu"]
-    with pytest.raises(UsageError, match=r"no score of gelu is left; duplicates with different scores"):
-        analysed(write(tmp_path / "scores.csv", rows))
-
-
 def test_scores_of_one_task_that_are_half_fractions_are_refused(tmp_path: Path):
     rows = long({key: str(float(cell) / 100) if key[1] == 1 else cell for key, cell in CELLS.items()})
     with pytest.raises(UsageError, match=r"scores of blimp all are 0\.61625 and 61\.875; write all as"):

@@ -17,6 +17,7 @@ from report.statistics.looks import (
     obrien_fleming,
     one_sided,
 )
+from tests.cases import listed
 
 STUDIES = 20_000
 PLANS = [(3, 6, 10), (3, 4, 5, 6, 7, 8, 9, 10), (2, 4, 6)]
@@ -113,13 +114,7 @@ def spent(fractions: list[float], level: float) -> list[float]:
     return [obrien_fleming(t, level) for t in fractions]
 
 
-@pytest.mark.parametrize(
-    "published",
-    [
-        [2.9626, 1.9686],
-        [4.8769, 3.3569, 2.6803, 2.2898, 2.0310],  # Reboussin, DeMets, Kim and Lan 2000
-    ],
-)
+@pytest.mark.parametrize("published", listed(__file__, "published boundaries"))
 def test_equal_looks_have_the_published_boundaries(published: list[float]):
     """Lan and DeMets' spending like O'Brien and Fleming, 5% two-sided."""
     fractions = [(i + 1) / len(published) for i in range(len(published))]

@@ -83,13 +83,7 @@ def test_cells_are_those_of_an_enumeration_by_hand(load) -> None:
         assert config.optim.max_steps == tokens // step
 
 
-@pytest.mark.parametrize(
-    ("level", "flags"),
-    [
-        ("kan activation=gelu grid_size=3", ["--model.ffn-options", "grid_size", "3", "activation", "gelu"]),
-        ("kan ffn_budget=params", ["--ffn-budget", "params"]),
-    ],
-)
+@pytest.mark.parametrize(("level", "flags"), listed(__file__, "levels"))
 def test_a_level_is_the_run_that_its_options_train_by_themselves(level, flags, load, tmp_path) -> None:
     """Against the training command's configuration."""
     cell = load(variants=["gelu", level]).cells[1]

@@ -52,18 +52,7 @@ def test_options_stand_behind_a_file(text: str, place: str, rest: str) -> None:
     assert split_file(text) == (place, rest)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "level", "read"),
-    [
-        ("optim.learning_rate", "3e-4", "0.0003", 3e-4),
-        ("optim.learning_rate", 1, "1", 1.0),
-        ("optim.learning_rate", 0.1 + 0.2, "0.30000000000000004", 0.1 + 0.2),
-        ("train.batch_size", 8.0, "8", 8),
-        ("optim.lr_scheduler_type", "cosine", "cosine", "cosine"),
-        ("optim.max_grad_norm", None, "none", None),
-        ("splines.knot_updates", [0, 0.1], "0 0.1", (0.0, 0.1)),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "level", "read"), listed(__file__, "values of levels"))
 def test_a_level_is_text_and_sets_the_value(name: str, value: object, level: str, read: object) -> None:
     point = field_point(name, value)
     assert (point.axis, point.level, find(point.values, name)) == (name, level, read)

@@ -6,6 +6,7 @@ import pytest
 
 from base.errors import UsageError
 from slurm.study.tune_section import describe_tuning, read_tune
+from tests.cases import listed
 
 RATE = "optim.learning_rate"
 GIVEN: dict[str, Any] = {RATE: [1e-3, 3e-4, 3e-3], "seeds": [101, 102]}
@@ -31,14 +32,7 @@ def test_words_are_not_widened_unless_that_is_asked_for():
     assert read_tune(WORDS | {RATE: [1e-3, 3e-3]}).widen == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "grown"),
-    [
-        ({"shared": False}, "; grid, grown up to 2 times where a best is at its edge"),
-        ({"widen": 0}, "; grid; each at its own best and at the baseline's"),
-        ({"widen": 1, "shared": False}, "; grid, grown once where a best is at its edge"),
-    ],
-)
+@pytest.mark.parametrize(("change", "grown"), listed(__file__, "descriptions"))
 def test_it_is_described_in_a_line(change, grown):
     said = describe_tuning(read_tune(GIVEN | change))
     assert said == f"{RATE} 0.0003, 0.001, 0.003 at seeds 101, 102{grown}"
