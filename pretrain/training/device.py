@@ -66,7 +66,7 @@ def join_processes(train: TrainConfig) -> PartialState:
     cores, load = num_cores(), os.getloadavg()[0]
     if device_type == "cpu" and load > cores and torch.get_num_threads() > 1:
         print(
-            f"note: others compute here (load {load:.0f} on {cores} cores), where threads wait for each other; "
+            f"note: others compute here (load {load:.0f} on {cores} cores), and threads wait for each other; "
             "OMP_NUM_THREADS=1 before the command is faster",
             file=sys.stderr,
         )

@@ -27,11 +27,6 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
 
 
-@pytest.mark.parametrize(("asked", "benchmarks"), listed(__file__, "benchmarks asked for"))
-def test_benchmarks_are_the_suites_and_those_of_the_tasks(asked, benchmarks):
-    assert benchmarks_asked_for(EvalConfig(**asked)) == benchmarks
-
-
 # Presets of fine-tuning: what each of them says, and that what is given explicitly wins.
 
 
