@@ -15,7 +15,7 @@ import yaml
 from pydantic import AfterValidator, Field
 
 from base.command_line import Positional, parse_flags
-from base.config_input import deep_merge, find_config
+from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_text
 from base.options import check_name
@@ -63,7 +63,8 @@ EVALUATIONS = 10
 """Of a run; what is timed is training up to the first, a tenth of all."""
 TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
-_OWN_FLAG = "--data.txt-split", "--txt-split"
+_OWN_FLAG = "--data.", "--"
+GENERATED = "These texts are generated and rank nothing: give --texts, and --name, for a verdict on a layer."
 HELD_OUT = 300
 """Documents of one's own text; where they are paragraphs, the 60 of a shipped config are few."""
 MOST_EPOCHS = 4
@@ -81,6 +82,8 @@ class TryArgs(Section):
     nothing."""
     txt_split: TextSplit = "endoftext"
     """What ends a document of a .txt: <|endoftext|>, each line, blank lines, or the file alone."""
+    text_field: str = "text"
+    """What holds the text in .jsonl and .parquet files."""
     minutes: Annotated[float, Field(gt=0, le=100_000)] = 30.0
     """What all of it may take on this machine."""
     against: Annotated[tuple[str, ...], Field(min_length=1)] = ("gelu", "swiglu")
@@ -109,7 +112,7 @@ def main(args: Sequence[str] | None = None) -> int:
         print("mend what failed, as its line says, and give the command again")
         return 1
     if file.exists():
-        print(f"{file} is there: going on with its texts; for a new plan remove it, or give --name")
+        print(f"{file} is there: going on with it; for a new plan remove it, or give --name")
     else:
         plan, parameters = _plan(options, study, started_s)
         print(_describe(file, plan, parameters, options))
@@ -119,7 +122,7 @@ def main(args: Sequence[str] | None = None) -> int:
     where: dict[str, Any] = {"workers": options.workers}
     if options.cluster:
         where = {"cluster": "slurm", "preset": options.cluster, "max_running": options.workers}
-    return launch(
+    status = launch(
         SubmitArgs(
             study=file,
             **where,
@@ -127,6 +130,8 @@ def main(args: Sequence[str] | None = None) -> int:
             dry_run=options.dry_run,
         )
     )
+    print(read_yaml(file)["report"].get("note", ""))
+    return status
 
 
 def _study(options: TryArgs, layer: str) -> dict[str, Any]:
@@ -139,7 +144,8 @@ def _study(options: TryArgs, layer: str) -> dict[str, Any]:
         train = [str(file) for file in files if str(file) not in held_out]
         data = {"source": "files", "train_files": list(map(str, options.texts))}
         data |= {"train_files": train, "validation_files": held_out} if train and held_out else {}
-        data |= {"txt_split": options.txt_split, "max_validation_documents": HELD_OUT}
+        data |= {"txt_split": options.txt_split, "text_field": options.text_field}
+        data |= {"max_validation_documents": HELD_OUT}
     return {
         "name": options.name or f"try-{layer}",
         "variants": [*options.against, options.layer],
@@ -150,6 +156,7 @@ def _study(options: TryArgs, layer: str) -> dict[str, Any]:
             "contrasts": [f"{layer} - {other}" for other in others[1:]],
             "primary": ["held-out-loss"],
             "margins": {"held-out-loss": 0.02},
+            "note": "" if options.texts else GENERATED,
         },
     }
 

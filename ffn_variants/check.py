@@ -108,17 +108,18 @@ def shapes(name: str, options: Options) -> None:
             )
 
 
-def zeros(name: str, options: Options) -> None:
-    """Output and gradients are finite where the input is zero, as that of a padded token may be."""
+def extremes(name: str, options: Options) -> None:
+    """Output and gradients are finite where the input is zero, as that of a padded token may be, or large."""
     module, width = _own_module(name, _build(name, options))
-    x = torch.zeros(2, width, requires_grad=True)
-    y = module(x)
-    y.sum().backward()
-    tensors = (y, x.grad, *(parameter.grad for parameter in module.parameters()))
-    assert all(each is None or each.isfinite().all() for each in tensors), (
-        "the output or a gradient is NaN or infinity; add a small number where a division, a root or a "
-        "logarithm meets 0"
-    )
+    for value in (0.0, 30.0, -30.0):
+        x = torch.full((2, width), value, requires_grad=True)
+        y = module(x)
+        y.sum().backward()
+        tensors = (y, x.grad, *(parameter.grad for parameter in module.parameters()))
+        assert all(each is None or each.isfinite().all() for each in tensors), (
+            f"at inputs of {value:g} the output or a gradient is NaN or infinity; add a small number where a "
+            "division, a root or a logarithm meets 0, and bound what grows"
+        )
 
 
 def tokens(name: str, options: Options) -> None:
@@ -304,7 +305,7 @@ def trains(name: str, options: Options) -> None:
 FIRST = "shapes and dtype"
 CHECKS: dict[str, Callable[[str, Options], None]] = {
     FIRST: shapes,
-    "an input of zeros": zeros,
+    "zero and large inputs": extremes,
     "meta device": meta_device,
     "initial weights": initial_weights,
     "each token by itself": tokens,

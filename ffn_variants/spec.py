@@ -185,7 +185,8 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
     """
     needed, module = _needed_arguments(module_class), sys.modules.get(module_class.__module__)
     kind: Kind = "block" if len(needed) == 2 else "activation"
-    words = _WORD_STARTS.sub("-", module_class.__name__).replace("_", "-").lower().strip("-")
+    name = re.sub("(?<=[a-z])LU", "lu", module_class.__name__)  # ReLU is a word
+    words = _WORD_STARTS.sub("-", name).replace("_", "-").lower().strip("-")
     documented = (inspect.cleandoc(module_class.__doc__ or "") or module_class.__name__).splitlines()[0]
 
     def build(*sizes: int) -> nn.Module:
