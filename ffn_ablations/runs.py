@@ -211,7 +211,7 @@ class Runs(list[Run]):
 
     def __init__(self, runs: Iterable[Run | str | os.PathLike[str]] | str | os.PathLike[str] = ()) -> None:
         several = [runs] if isinstance(runs, str | os.PathLike) else runs
-        super().__init__(run if isinstance(run, Run) else Run(Path(run)) for run in several)
+        super().__init__(Run(Path(run)) if isinstance(run, str | os.PathLike) else run for run in several)
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -8,6 +8,7 @@ effects depend on size, data and recipe.
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -83,13 +84,12 @@ def find_effect(analysis: Analysis, contrast: str, outcome: str, family: str | N
 @lru_cache
 def analysis_of_published(source: str, table: str) -> Analysis:
     """Judge the single runs that a source published by this project's rule, all of its claims together."""
-    from report.compute import analyse  # which imports every part of a report, this one too
-    from report.inputs.sources import read_source
-
+    # Not at the top: computing a report loads every part of it, and one imports this.
+    compute, sources = map(importlib.import_module, ("report.compute", "report.inputs.sources"))
     variants = set(read_table(source, table)["variant"])
     contrasts = dict.fromkeys(claim.contrast for claim in read_source_file(source).claims if claim.contrast)
     present = tuple(each for each in contrasts if variants >= set(re.split(r" - |\+", each)))
-    return analyse(read_source(Path(f"{source}:{table}")), Request(contrast=present))
+    return compute.analyse(sources.read_source(Path(f"{source}:{table}")), Request(contrast=present))
 
 
 def published_effect(source: str, claim: Claim) -> Effect | None:

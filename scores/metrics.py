@@ -169,8 +169,7 @@ def find_metric(
     of_all = declared.margin if spec.margin is None and unit in PERCENTAGES else None
     named = _first_of(declared.margins, names, of_all)
     margin = spec.margin if named is None else named
-    is_assumed = any(find_direction(benchmark, metric, declared, label) is None for metric in specs)
-    default = USUAL_MARGINS.get(unit) if unit and margin is None and not is_assumed else None
+    default = USUAL_MARGINS.get(unit) if unit and margin is None else None
     if named is not None:
         _refuse_margin(label, named, unit, scores)
     is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
@@ -187,7 +186,7 @@ def find_metric(
         is_relative=is_loss and not is_graded_one and _have_one_sign(scores),
         metrics=tuple(specs),
         is_by_name=not is_declared,
-        is_assumed=is_assumed,
+        is_assumed=any(find_direction(benchmark, metric, declared, label) is None for metric in specs),
     )
 
 

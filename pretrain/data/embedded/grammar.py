@@ -126,9 +126,11 @@ class Grammar(Draw):
             return Subject.plural(f"{one.text} and {other.text}")
         return Subject.singular(*self.pick(self.names))
 
-    def common(self) -> Subject:
+    def common(self, is_plural: bool | None = None) -> Subject:
         """Draw an animate noun phrase."""
-        noun, is_plural = self.pick(self.animate), self.chance(0.5)
+        noun = self.pick(self.animate)
+        if is_plural is None:
+            is_plural = self.chance(0.5)
         text = self.noun_phrase(noun, is_plural)
         return Subject.plural(text) if is_plural else Subject.singular(text, noun.gender)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import get_args
 
 from base.errors import UsageError
 from pretrain.data.embedded.grammar import Grammar, capitalize
 from pretrain.data.embedded.holdout import is_held_out
-from pretrain.data.embedded.paradigms import PARADIGMS, Group, Method, Paradigm
+from pretrain.data.embedded.paradigms import PARADIGMS, Group, Paradigm
 
 # A group is kept about once in 8 to 64 draws; this many in a row without a new one means that none are left.
 _MAX_DRAWS_WITHOUT_NEW = 20_000
@@ -72,6 +71,8 @@ def _blimp_row(paradigm: Paradigm, index: int, good: str, bad: str) -> dict:
         "linguistics_term": paradigm.linguistics_term,
         "UID": paradigm.uid,
         "simple_LM_method": True,
-        **{method: method == paradigm.method for method in get_args(Method)},
+        "one_prefix_method": paradigm.one_prefix_method,
+        "two_prefix_method": paradigm.two_prefix_method,
+        "lexically_identical": paradigm.lexically_identical,
         "pairID": str(index),
     }

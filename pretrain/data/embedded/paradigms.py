@@ -9,7 +9,7 @@ two sentences have the same words in another order, which such a score cannot te
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pretrain.data.embedded import lexicon as lex
 from pretrain.data.embedded.grammar import Grammar, form
@@ -21,23 +21,18 @@ Group = tuple[Pair, ...]
 """Pairs that together are balanced."""
 
 
-Method = Literal["one_prefix_method", "two_prefix_method", "lexically_identical"]
-"""As BLiMP calls it: the sentences are equal up to the one word that differs; they differ early, and the same
-later word is licensed in one only; they have the same words."""
-
-
 class Paradigm(NamedTuple):
     """One kind of minimal pair, with the columns that BLiMP gives it."""
 
-    draw: Callable[[Grammar], Group]
+    uid: str
     linguistics_term: str
     field: str
-    method: Method | None = None
-
-    @property
-    def uid(self) -> str:
-        """Its name, which is that of the function that draws it."""
-        return self.draw.__name__.removeprefix("_")
+    draw: Callable[[Grammar], Group]
+    one_prefix_method: bool = False
+    """The sentences are equal up to the one word that differs."""
+    two_prefix_method: bool = False
+    """They differ early, and the same later word is licensed in one only."""
+    lexically_identical: bool = False
 
 
 def _anaphor_gender(g: Grammar) -> Group:
@@ -204,21 +199,47 @@ def _wh_gap(g: Grammar) -> Group:
 
 
 PARADIGMS: tuple[Paradigm, ...] = (
-    Paradigm(_anaphor_gender, "anaphor_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_anaphor_number, "anaphor_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_verb_agreement, "subject_verb_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_verb_agreement_attractor, "subject_verb_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_copula_agreement, "subject_verb_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_determiner_noun, "determiner_noun_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_determiner_adjective_noun, "determiner_noun_agreement", "morphology", "two_prefix_method"),
-    Paradigm(_determiner_irregular_noun, "determiner_noun_agreement", "morphology", "one_prefix_method"),
-    Paradigm(_past_or_participle, "irregular_forms", "morphology", "one_prefix_method"),
-    Paradigm(_base_or_past, "irregular_forms", "morphology", "one_prefix_method"),
-    Paradigm(_transitivity, "argument_structure", "syntax"),
-    Paradigm(_animate_subject, "s-selection", "syntax", "lexically_identical"),
-    Paradigm(_any_or_some, "npi_licensing", "semantics", "lexically_identical"),
-    Paradigm(_ever_or_often, "npi_licensing", "semantics", "lexically_identical"),
-    Paradigm(_quantifier_number, "quantifiers", "semantics", "one_prefix_method"),
-    Paradigm(_quantifier_mass, "quantifiers", "semantics", "two_prefix_method"),
-    Paradigm(_wh_gap, "filler_gap_dependency", "syntax", "two_prefix_method"),
+    Paradigm("anaphor_gender", "anaphor_agreement", "morphology", _anaphor_gender, one_prefix_method=True),
+    Paradigm("anaphor_number", "anaphor_agreement", "morphology", _anaphor_number, one_prefix_method=True),
+    Paradigm(
+        "verb_agreement", "subject_verb_agreement", "morphology", _verb_agreement, one_prefix_method=True
+    ),
+    Paradigm(
+        "verb_agreement_attractor",
+        "subject_verb_agreement",
+        "morphology",
+        _verb_agreement_attractor,
+        one_prefix_method=True,
+    ),
+    Paradigm(
+        "copula_agreement", "subject_verb_agreement", "morphology", _copula_agreement, one_prefix_method=True
+    ),
+    Paradigm(
+        "determiner_noun", "determiner_noun_agreement", "morphology", _determiner_noun, one_prefix_method=True
+    ),
+    Paradigm(
+        "determiner_adjective_noun",
+        "determiner_noun_agreement",
+        "morphology",
+        _determiner_adjective_noun,
+        two_prefix_method=True,
+    ),
+    Paradigm(
+        "determiner_irregular_noun",
+        "determiner_noun_agreement",
+        "morphology",
+        _determiner_irregular_noun,
+        one_prefix_method=True,
+    ),
+    Paradigm(
+        "past_or_participle", "irregular_forms", "morphology", _past_or_participle, one_prefix_method=True
+    ),
+    Paradigm("base_or_past", "irregular_forms", "morphology", _base_or_past, one_prefix_method=True),
+    Paradigm("transitivity", "argument_structure", "syntax", _transitivity),
+    Paradigm("animate_subject", "s-selection", "syntax", _animate_subject, lexically_identical=True),
+    Paradigm("any_or_some", "npi_licensing", "semantics", _any_or_some, lexically_identical=True),
+    Paradigm("ever_or_often", "npi_licensing", "semantics", _ever_or_often, lexically_identical=True),
+    Paradigm("quantifier_number", "quantifiers", "semantics", _quantifier_number, one_prefix_method=True),
+    Paradigm("quantifier_mass", "quantifiers", "semantics", _quantifier_mass, two_prefix_method=True),
+    Paradigm("wh_gap", "filler_gap_dependency", "syntax", _wh_gap, two_prefix_method=True),
 )

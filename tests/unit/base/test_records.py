@@ -121,8 +121,8 @@ def test_a_folder_is_set_aside(tmp_path, capsys):
 
 
 # Reading JSON and YAML that anybody may have written: one function each, and one line for what is wrong.
-OWN_ROUND_TRIPS = {"report/document/document.py"}
-"""Where what this project wrote just before is read, without a file."""
+OWN_ROUND_TRIPS = {"report/document/document.py", "base/device_errors.py"}
+"""Where what this project wrote just before is read, without a file, and a table below the readers."""
 
 
 def test_every_file_goes_through_one_reader_of_its_format(repository: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.C
         (lambda scores: scores.assign(seed="one"), "seed 'one' in data row 1 is not a number"),
         (lambda scores: scores.assign(variant="gelu"), "no score of gelu is left; duplicates"),
         (lambda scores: pd.concat([scores] * 2, axis=1), "has the column 'family' twice"),
-        (lambda _: 3, "3 holds no scores: give a data frame"),
+        (lambda _: 3, "3 is no data frame: give one"),
         (lambda _: "nowhere.csv", "nowhere.csv does not exist"),
     ],
 )

@@ -100,7 +100,11 @@ WRONG = {
         "the output or a gradient is NaN",
     ),
     "backward": (bent(lambda x, s: s * x.square().sqrt()), "zero and large inputs", "or a gradient is NaN"),
-    "large": (bent(lambda x, s: (s * x).masked_fill(x > 20, torch.nan)), "zero and large inputs", "at inputs of 30"),
+    "large": (
+        bent(lambda x, s: (s * x).masked_fill(x > 20, torch.nan)),
+        "zero and large inputs",
+        "at inputs of 30",
+    ),
     "loud": (bent(lambda x, s: 1e4 * x * s), "shapes and dtype", "or more than 1,000"),
     "width": (bent(lambda x, s: x[..., ::2] * s), "shapes and dtype", "forward must keep shape"),
     "gradient": (bent(lambda x, s: x.detach() * s + 0.1 * x), "gradients", "differ from finite differences"),

@@ -17,7 +17,7 @@ from pretrain.run.run_folder import config_hash, write_config
 from scores.tuning_trials import read_tuning
 from slurm import next_stage as stages
 from slurm import run_study
-from slurm import worker as cell_module
+from slurm import todo as todo_module
 from slurm.commands import study_status as show_status
 from slurm.study.study import load_study
 from tests.cases import first_is_fast
@@ -62,8 +62,8 @@ STUDY: dict[str, Any] = {"name": "tuned", "variants": list(BEST), "tune": {RATE:
 @pytest.fixture
 def run(submit, monkeypatch) -> Callable[..., int]:
     """Run the test's study."""
-    monkeypatch.setattr(cell_module, "is_finished", lambda run: RunFolder(run).has_marker)
-    monkeypatch.setattr(cell_module, "is_evaluated", lambda *_: True)
+    monkeypatch.setattr(todo_module, "is_finished", lambda run: RunFolder(run).has_marker)
+    monkeypatch.setattr(todo_module, "is_evaluated", lambda *_: True)
     monkeypatch.setattr(stages, "write_report", lambda *_: None)
     monkeypatch.setattr(stages, "summary", lambda _: "")
     monkeypatch.setattr(stages, "take_look", lambda *_: None)
