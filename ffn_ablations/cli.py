@@ -25,7 +25,7 @@ class Command:
 
 
 COMMANDS = {
-    "try": Command("ffn_ablations.try_layer:main", "whether a layer of your own beats gelu, in 30 minutes"),
+    "try": Command("ffn_ablations.try_command:main", "whether a layer of your own beats gelu, in 30 minutes"),
     "study run": Command("slurm.commands:study_run", "train, score and compare what a study's file names"),
     "study status": Command(
         "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"

@@ -9,19 +9,16 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
-from pydantic import AfterValidator, Field
 
-from base.command_line import Positional, parse_flags
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_text
-from base.options import check_name
 from base.printing import duration
-from base.sections import Section
-from base.text.text_files import TextSplit, files_of, names_held_out
+from base.text.text_files import files_of, names_held_out
+from ffn_ablations.try_arguments import TryArgs
 from ffn_ablations.try_plan import (
     EMBEDDED_SIZES,
     LARGER_TAKES,
@@ -41,7 +38,7 @@ from pretrain.data.text_summary import doubts, in_one_line, read_through
 from pretrain.resolution import load_config
 from pretrain.run import provenance
 from pretrain.training.device import choose_precision, is_long
-from slurm.arguments import AtLeastOne, SubmitArgs, runs_dir_override
+from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import read_state
 from slurm.launch import launch
 from slurm.study.cells import RunCell, absolute_variant, trained_cells
@@ -49,16 +46,6 @@ from slurm.study.ffn_levels import read_level
 from slurm.study.study import Changes, load_study
 from slurm.study_dry_run import CHARACTERS_PER_TOKEN
 
-DESCRIPTION = """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
-
-A class of nn.Module is enough: one whose constructor takes nothing, or the inner width, is an activation
-between two linear layers; one that takes hidden_size and intermediate_size is a whole FFN.
-
-Examples:
-  ffn-ablations try mine.py:MyFFN
-  ffn-ablations try mine.py:MyFFN --texts stories.jsonl.gz --minutes 60
-
-It writes try-<layer>.yaml, and goes on with that file where it is there already."""
 EVALUATIONS = 10
 """Of a run; what is timed is training up to the first, a tenth of all."""
 TIMING = "ffn-try-"
@@ -71,38 +58,10 @@ MOST_EPOCHS = 4
 """Of texts that are enough for the smallest size."""
 
 
-class TryArgs(Section):
-    """What ``ffn-ablations try`` is given."""
-
-    layer: Positional[str]
-    """A file and the name of a class of nn.Module, or of an FFNSpec, in it: path/to/mine.py:MyFFN."""
-    texts: tuple[Path, ...] = ()
-    """Files or folders of text to train on: jsonl, parquet, txt; one whose name has valid, validation, val,
-    dev or held-out is held out. Without any a generated corpus shows that the layer works, and ranks
-    nothing."""
-    txt_split: TextSplit = "endoftext"
-    """What ends a document of a .txt: <|endoftext|>, each line, blank lines, or the file alone."""
-    text_field: str = "text"
-    """What holds the text in .jsonl and .parquet files."""
-    minutes: Annotated[float, Field(gt=0, le=100_000)] = 30.0
-    """What all of it may take on this machine."""
-    against: Annotated[tuple[str, ...], Field(min_length=1)] = ("gelu", "swiglu")
-    """What it is compared with; the first is the baseline."""
-    cluster: Path | None = None
-    """Run the study as jobs of SLURM with this preset; it is timed here."""
-    name: Annotated[str | None, AfterValidator(lambda name: name and check_name(name))] = None
-    """Of the study and its file, NAME.yaml (default: try-<layer>)."""
-    workers: AtLeastOne = 2
-    """Runs at the same time."""
-    dry_run: bool = False
-    """Check, time and show the plan; leave nothing."""
-
-
-def main(args: Sequence[str] | None = None) -> int:
+def try_layer(options: TryArgs) -> int:
     """Check a layer, plan a study and run it; returns 1 where a check failed or runs are left."""
     started_s = time.monotonic()
     remove_leftovers(Path(tempfile.gettempdir()), ABANDONED_S, f"{TIMING}*")
-    options = parse_flags(TryArgs, args, prog="ffn-ablations try", description=DESCRIPTION)
     spec = load_variant(options.layer)
     study = _study(options, spec.name)
     file = Path(f"{study['name']}.yaml")

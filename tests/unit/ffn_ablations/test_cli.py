@@ -156,6 +156,7 @@ def test_a_table_has_its_report_beside_whoever_asks_under_its_own_name(repositor
     [
         ("train --help", 0),
         ("train --fnn kan", 2),
+        ("try mine.py:MyFFN --minuts 3", 2),
         ("train tiny --ffn kann", 2),
         ("study run {folder}/mistaken.yaml", 2),
         ("report {table} --out {folder}", 0),

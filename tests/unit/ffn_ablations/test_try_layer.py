@@ -8,7 +8,9 @@ import yaml
 
 from base.config_input import shipped
 from base.errors import UsageError
-from ffn_ablations.try_layer import TryArgs, _planned_text, _study, _timed_text, main
+from ffn_ablations.try_arguments import TryArgs
+from ffn_ablations.try_command import main
+from ffn_ablations.try_layer import _planned_text, _study, _timed_text
 from ffn_ablations.try_plan import STEPS, Plan
 from ffn_variants import load_variant
 from pretrain.training import device
