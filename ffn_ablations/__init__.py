@@ -53,6 +53,7 @@ def _check_packages(root: Path) -> None:
 
 
 _check_packages(Path(__path__[0]).parent)
+importlib.import_module("base")  # which says what is not supported, before torch fails there
 try:
     __version__ = version("ffn-ablations")
 except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was installed

@@ -38,7 +38,8 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     if isinstance(ffn, str):
         return {"ffn": ffn}
     kind = ffn if hasattr(ffn, "__name__") else type(ffn)
-    if (kind.__module__ or "torch").startswith("torch") and (name := kind.__name__.lower()) in FFN_VARIANTS:
+    name, is_torchs = kind.__name__.lower(), (kind.__module__ or "torch").startswith("torch")
+    if is_torchs and name in FFN_VARIANTS.keys() - _GIVEN.keys():
         raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{name}", the variant of that name')
     if not isinstance(spec := as_spec(ffn), FFNSpec):
         given = shown_briefly(ffn)

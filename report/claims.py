@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scipy import stats
+from scipy import special
 
 from report.analysis import Analysis
 from report.document.markdown import signed
@@ -115,7 +115,8 @@ def published_effect(source: str, claim: Claim) -> Effect | None:
     differences = (plus - minus).dropna()
     mean, num = float(differences.mean()), len(differences)
     # An interval over two pairs says nothing.
-    interval = stats.t.interval(0.95, num - 1, mean, stats.sem(differences)) if num > 2 else (None, None)
+    half = float(special.stdtrit(num - 1, 0.975) * differences.sem())
+    interval = (mean - half, mean + half) if num > 2 else (None, None)
     unit = "nats" if set(rows["metric"]) == {"held_out_loss"} else "points"
     return Effect(mean, *interval, "", f"{num} pair{'s' * (num > 1)}", unit)
 
