@@ -89,7 +89,8 @@ def try_layer(options: TryArgs) -> int:
             dry_run=options.dry_run,
         )
     )
-    print(read_yaml(file)["report"].get("note", ""))
+    if note := read_yaml(file).get("report", {}).get("note"):
+        print(note)
     return status
 
 
