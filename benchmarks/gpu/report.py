@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TextIO
 
 from base.errors import UsageError, run_cli
+from base.system import num_cores
 from benchmarks.gpu.predicted import tables
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,9 @@ def list_parts(device: str, quick: bool, folder: str) -> list[Part]:
     scored = f"{folder}/default/gpt_neo/gelu/gpu-report"
     quick_tests = ("-k", "test_updates_are_those_of_the_cpu and gelu") if quick else ()
     cases = ("--rounds", "1", "--cases", "trainer", "gelu")
-    tests = ("pytest", "-m", "gpu", "tests/gpu", "-q", "-rs", "--tb=short", *quick_tests)
+    # One process takes 15 minutes for them; each has a GiB of the GPU.
+    workers = ("-n", str(min(10, num_cores())), "--dist", "worksteal")
+    tests = ("pytest", "-m", "gpu", "tests/gpu", "-q", "-rs", "--tb=short", *workers, *quick_tests)
     return [
         Part("What works", 1, ("ffn_ablations", "doctor")),
         Part("Steps", 5, ("benchmarks.gpu.measured", *on, *(("--quick",) * quick))),
