@@ -11,6 +11,10 @@ TYPES = ("RuntimeError", "AcceleratorError", "OutOfMemoryError", "DistBackendErr
 """Names, as this must not import torch."""
 
 
+LACKS_OF_MEMORY = re.compile("out of memory|STATUS_ALLOC_FAILED|can't allocate memory")
+"""In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
+
+
 def failure_of_device(error: BaseException) -> str | None:
     """Say what a GPU failed with, and what to do, in one line; None for any other error."""
     if type(error).__name__ in TYPES:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from base.device_errors import failure_of_device
+from base.device_errors import LACKS_OF_MEMORY, failure_of_device
 from base.lazy_modules import defer_imports
 from base.system import is_unread
 
@@ -66,7 +66,7 @@ def shown(value: object) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the beginning of what an exception of another library says, for a message of one line."""
-    return str(error).strip().split("\n")[0][:300]
+    return str(error).strip().split("\n")[0][:200]
 
 
 def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageError:
@@ -132,6 +132,9 @@ def run_cli(main: Callable[[], int | None]) -> None:
             raise
         _tell(f"error: {mistake}")
         status = 2
+        if isinstance(mistake, DeviceError):  # torch would free what is on the GPU, fail, and print 40 lines
+            _drop_unwritten()
+            os._exit(status)
     except KeyboardInterrupt:
         _tell("interrupted; the same command continues where it stopped")
         status = 130
@@ -164,7 +167,7 @@ def as_usage_error(error: Exception) -> Exception:
     if fault := fault_of(error):
         return WorldError(describe(fault))
     if failure := failure_of_device(error):
-        return UsageError(failure) if "its memory is full" in failure else DeviceError(failure)
+        return UsageError(failure) if LACKS_OF_MEMORY.search(failure) else DeviceError(failure)
     return error
 
 

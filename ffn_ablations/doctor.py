@@ -15,7 +15,7 @@ from base.errors import first_line
 from base.sections import Section
 from base.system import cpp_compiler, cpu_fact, multiplies_bf16, num_cores
 from ffn_variants.devices import ask_nvidia_smi, choose_device, is_mps_running, use_gpu, visible_gpus
-from ffn_variants.kernels.triton_ops import missing_for_triton
+from ffn_variants.kernels.compilation import missing_for_triton
 
 WITHOUT_TRITON = (
     "functions run eagerly, predicted to take gelu 1.8 times as long; a basis or functions of edges (10) "

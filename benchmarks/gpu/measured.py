@@ -89,13 +89,13 @@ def run_updates(loop: Loop, count: int) -> int:
 
 def row(case: Case, way: str, flags: Sequence[str], updates: int, folder: Path) -> str:
     """Milliseconds of a step, what a whole run would take, peak memory and the seconds until it was warm."""
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()  # a recorded step asks for its memory once, as it is recorded
     start = time.perf_counter()
     loop = loop_of(case.config(*flags), folder)
     run_updates(loop, 5)  # compiles, and records
     warm_s = time.perf_counter() - start
-    on_gpu = loop.accelerator.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
     num_tokens = run_updates(loop, updates)
     step_s = (time.perf_counter() - start) / updates

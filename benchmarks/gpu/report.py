@@ -68,10 +68,11 @@ def list_parts(device: str, quick: bool, folder: str) -> list[Part]:
     run += ("--optim.max-steps", "3", "--optim.warmup-steps", "0") if quick else ()
     scored = f"{folder}/default/gpt_neo/gelu/gpu-report"
     quick_tests = ("-k", "test_updates_are_those_of_the_cpu and gelu") if quick else ()
-    cases = ("--rounds", "1", "--cases", "trainer", "gelu")
+    cases = ("--rounds", "2", "--updates", "10", "--cases", "trainer", "gelu")
     # One process takes 15 minutes for them; each has a GiB of the GPU.
     workers = ("-n", str(min(10, num_cores())), "--dist", "worksteal")
-    tests = ("pytest", "-m", "gpu", "tests/gpu", "-q", "-rs", "--tb=short", *workers, *quick_tests)
+    options = ("-q", "-rs", "--tb=short", "-p", "no:benchmark", *workers, *quick_tests)
+    tests = ("pytest", "-m", "gpu", "tests/gpu", *options)
     return [
         Part("What works", 1, ("ffn_ablations", "doctor")),
         Part("Steps", 5, ("benchmarks.gpu.measured", *on, *(("--quick",) * quick))),

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
+import os
 import re
+import shutil
 import sys
+import sysconfig
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 
 
 class _State:
@@ -55,6 +61,8 @@ def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False) ->
     """
     _State.choice, _State.fallback = enabled, fallback
     _State.failure = ""  # of a run before in this process, which may have had another variant
+    # torch 2.11 tells in five lines which of its kernels it splits.
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)
 
 
 @contextlib.contextmanager
@@ -154,7 +162,7 @@ def compiled(
             spent = time.perf_counter() - start
             result = function(*args)  # if this raises as well, compiling is not to blame
             _State.seconds += spent
-            _give_up(error)
+            _give_up(_reason(error, args))
             return result
         if kind not in kinds:
             kinds.add(kind)
@@ -223,13 +231,34 @@ _FAULTS = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
 """Of memory and of the device: no fault of compiling, though it may have met them first."""
 
 
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton is installed; it is not imported."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def missing_for_triton() -> str:
+    """What Triton compiles with and this machine lacks, and what to do; empty where all is there."""
+    if not has_triton():
+        return "the package triton is not installed"
+    compiler = os.environ.get("CC")
+    if not (shutil.which(compiler) if compiler else shutil.which("gcc") or shutil.which("clang")):
+        return "no C compiler: install gcc, or name one in CC"
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        return "no Python.h: install python3-dev"
+    return ""
+
+
 def _check_fallback(error: Exception, args: tuple[Any, ...], slow_eagerly: bool) -> None:
     """Raise where a failure of compiling is not to be passed over."""
     if fault := next((each for each in _causes(error) if isinstance(each, _FAULTS)), None):
         raise fault from error
-    on_cpu = all(value.device.type == "cpu" for value in args if isinstance(value, Tensor))
-    if slow_eagerly and not (on_cpu or _State.fallback):
-        _refuse(error)
+    if slow_eagerly and not (_are_on_cpu(args) or _State.fallback):
+        raise UsageError(
+            f"torch.compile failed on a GPU ({_reason(error, args)}), without which this FFN takes many "
+            "times as long; mend Triton (ffn-ablations doctor), or run eagerly: ffn-ablations train "
+            "--train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
+        ) from error
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -239,16 +268,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = getattr(cause, "inner_exception", None) or cause.__cause__ or cause.__context__
 
 
-def _refuse(error: Exception) -> NoReturn:
-    raise UsageError(
-        f"torch.compile failed on a GPU ({_in_a_line(error)}), without which this FFN takes many times "
-        "as long; mend Triton (ffn-ablations doctor), or run eagerly: ffn-ablations train "
-        "--train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
-    ) from error
-
-
-def _give_up(error: Exception) -> None:
-    _State.failure = _in_a_line(error)
+def _give_up(reason: str) -> None:
+    _State.failure = reason
     print(
         f"note: torch.compile failed ({_State.failure}): functions run eagerly, to the same results; "
         "ffn-ablations doctor says what it needs, --train.no-torch-compile leaves it out",
@@ -256,6 +277,12 @@ def _give_up(error: Exception) -> None:
     )
 
 
-def _in_a_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+def _reason(error: Exception, args: tuple[Any, ...]) -> str:
+    if not _are_on_cpu(args) and (lacking := missing_for_triton()):
+        return lacking
+    said = first_line(error) or "no message"
+    return said if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {said}"
+
+
+def _are_on_cpu(args: tuple[Any, ...]) -> bool:
+    return all(value.device.type == "cpu" for value in args if isinstance(value, Tensor))

@@ -10,21 +10,17 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import os
-import shutil
 import subprocess
-import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ffn_variants.kernels.compilation import UnsupportedError
+from ffn_variants.kernels.compilation import UnsupportedError, has_triton
 from ffn_variants.kernels.operations import name_of, with_name
 
 MAX_BLOCK = 1024
@@ -85,24 +81,6 @@ def triton_kernels(basis: Any) -> tuple[Callable[..., None], Callable[..., None]
         basis_slopes(x, grad, out, list(constants), name)
 
     return features, slopes
-
-
-@functools.cache
-def has_triton() -> bool:
-    """Whether Triton is installed; it is not imported."""
-    return importlib.util.find_spec("triton") is not None
-
-
-def missing_for_triton() -> str:
-    """What Triton compiles with and this machine lacks, and what to do; empty where all is there."""
-    if not has_triton():
-        return "the package triton is not installed"
-    compiler = os.environ.get("CC")
-    if not (shutil.which(compiler) if compiler else shutil.which("gcc") or shutil.which("clang")):
-        return "no C compiler: install gcc, or name one in CC"
-    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
-        return "no Python.h: install python3-dev"
-    return ""
 
 
 @torch.library.custom_op("ffn_variants::basis_features", mutates_args=("out",))

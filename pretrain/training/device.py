@@ -17,12 +17,13 @@ from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import parse_flag_from_env
 from accelerate.utils.memory import clear_device_cache
 
+from base.device_errors import LACKS_OF_MEMORY
 from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
 from base.system import cpp_compiler, multiplies_bf16, num_cores
 from ffn_variants.devices import check_device, choose_device, use_gpu
-from ffn_variants.kernels.triton_ops import missing_for_triton
+from ffn_variants.kernels.compilation import missing_for_triton
 from pretrain.config import ResolvedConfig, TrainConfig, cut_step
 
 WORTH_COMPILING = 1e11
@@ -40,9 +41,6 @@ STEP_WAIT = datetime.timedelta(minutes=15)
 
 LONG_WAIT = datetime.timedelta(hours=24)
 """While one of them prepares a corpus or scores."""
-
-LACKS_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
-"""In the words of CUDA and Triton, of cuBLAS, and of torch on a CPU."""
 
 
 def join_processes(train: TrainConfig) -> PartialState:
@@ -283,8 +281,8 @@ def compiles_kernels(train: TrainConfig, device: torch.device, flops: float) -> 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or on the host."""
-    of_words = isinstance(error, RuntimeError) and any(words in str(error) for words in LACKS_OF_MEMORY)
-    return of_words or isinstance(error, torch.OutOfMemoryError | MemoryError)
+    of_words = isinstance(error, RuntimeError) and LACKS_OF_MEMORY.search(str(error))
+    return bool(of_words) or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def _fits(run: Callable[[ResolvedConfig], None], config: ResolvedConfig) -> bool:

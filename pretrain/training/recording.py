@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from base.errors import first_line
 from pretrain.data.step_batches import Batch, Staged
 
 WARM_UP = 2
@@ -103,7 +104,7 @@ class RecordedPasses:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 loss = self._passes(batches.to(self._device), divisor)
         except RuntimeError as error:  # of CUDA, of torch's allocator, or where torch was built without CUDA
-            self.failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            self.failure = f"{type(error).__name__}: {first_line(error)}"
             print(
                 f"note: a training step could not be recorded as a CUDA graph ({self.failure}): its kernels "
                 "are launched one by one, to the same results; --train.no-cuda-graph leaves it out",

@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.gpu)
+            item.add_marker(pytest.mark.filterwarnings("ignore::UserWarning"))  # of what torch does there
             if absent:
                 item.add_marker(pytest.mark.skip(reason="there is no CUDA device"))
 

@@ -70,9 +70,9 @@ def test_no_update_waits_for_the_device(family, variant, compiled, tiny, loops, 
     loop = loops(tiny(family, *flags, "--train.mixed-precision", "bf16"))
     run_updates(loop, 3)  # compiles, makes the moments, and records a step
     steps = [loop._step(number) for number in range(3, 6)]
-    if device == "cuda":
-        torch.cuda.set_sync_debug_mode("error")
     try:
+        if device == "cuda":
+            torch.cuda.set_sync_debug_mode("error")
         losses = [loop._update(step) for step in steps]
     finally:
         if device == "cuda":

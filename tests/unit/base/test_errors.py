@@ -4,6 +4,8 @@ import errno
 import importlib
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -78,11 +80,27 @@ def test_what_it_was_raised_from_counts() -> None:
 
 
 @pytest.mark.parametrize(("kind", "text", "advice"), listed(__file__, "failures of a GPU"))
-def test_a_gpu_that_fails_is_told_in_one_line(kind, text, advice, told) -> None:
+def test_a_gpu_that_fails_is_told_in_one_line(kind, text, advice) -> None:
     error = getattr(torch, kind, None) or getattr(torch.distributed, kind, RuntimeError)
     error = error(f"{text}\nCUDA kernel errors might be asynchronously reported")
-    assert re.match(f"error: {re.escape(text.partition('. ')[0])}; .*{advice}", told(raising(error)))
-    assert isinstance(as_usage_error(error), DeviceError) == (kind != "OutOfMemoryError")
+    told = as_usage_error(error)
+    assert re.fullmatch(f"{re.escape(text.partition('. ')[0])}; .*{advice}.*", str(told))
+    assert isinstance(told, DeviceError) == (kind != "OutOfMemoryError")
+
+
+def test_after_a_failure_of_the_device_nothing_frees_what_is_on_it() -> None:
+    """torch aborts there, and prints frames of C++."""
+    code = """
+import atexit, os
+from base.errors import DeviceError, run_cli
+atexit.register(os.abort)
+def main():
+    print("printed")
+    raise DeviceError("gone")
+run_cli(main)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "printed\n", "error: gone\n")
 
 
 def test_defects_keep_their_traceback(tmp_path: Path) -> None:

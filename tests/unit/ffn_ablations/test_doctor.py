@@ -7,7 +7,7 @@ import torch
 
 from base.errors import UsageError
 from ffn_ablations import doctor
-from ffn_variants.kernels import triton_ops
+from ffn_variants.kernels import compilation
 from slurm.local import describe_gpus
 
 SMI = """#!/bin/sh
@@ -73,11 +73,11 @@ def test_which_gpus_a_torch_is_built_for() -> None:
 
 @pytest.mark.parametrize("lacks", ["triton", "compiler", "Python.h"])
 def test_what_triton_lacks_is_named(lacks, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(triton_ops, "has_triton", lambda: lacks != "triton")
+    monkeypatch.setattr(compilation, "has_triton", lambda: lacks != "triton")
     monkeypatch.setenv("CC", "absent" if lacks == "compiler" else "true")
     if lacks == "Python.h":
-        monkeypatch.setattr(triton_ops.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
-    assert lacks in triton_ops.missing_for_triton()
+        monkeypatch.setattr(compilation.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    assert lacks in compilation.missing_for_triton()
 
 
 def test_workers_share_gpus_but_not_one_in_exclusive_mode(two_gpus, tmp_path) -> None:
