@@ -30,6 +30,8 @@ DEVIATIONS_PER_MAD = 1.4826
 """Of normal numbers, the standard deviation over the median absolute deviation."""
 SAME_TOKENS = 1.01
 """Ratio up to which unigram losses are of one tokenizer and text; rows of another length leave out others."""
+TRAINS_WORSE = 0.05
+"""Share of the best recipe's baseline score that another may lose: it sees what FFNs do in worse models."""
 FEWEST_RUNS = 3
 """Of an arm in which one run can be told from the others."""
 
@@ -40,8 +42,11 @@ def compute(analysis: Analysis) -> pd.DataFrame | None:
     if not seen or len(analysis.source.axes.get(RECIPE, ())) < 2 or analysis.factor == RECIPE:
         return None
     recipes = pd.DataFrame(_judge(analysis, row) for row in seen)
-    possible = recipes[recipes.late_runs == ""].dropna(subset="hours_to_tell").sort_values("hours_to_tell")
-    best = possible.groupby(possible.family.map(_beside)).head(1)
+    besides = recipes.family.map(_beside)
+    lost = -seen[0].comparisons[0].metric.sign * recipes.baseline_score
+    lost = (lost - lost.groupby(besides).transform("min")) / recipes.baseline_score.abs()
+    possible = recipes[(recipes.late_runs == "") & (lost <= TRAINS_WORSE)].dropna(subset="hours_to_tell")
+    best = possible.sort_values("hours_to_tell").groupby(besides).head(1)
     compare = seen[0].comparisons[0].unit != "nats" or not _other_tokens(analysis)
     return recipes.assign(is_recommended=recipes.index.isin(best.index) & compare)
 
@@ -127,7 +132,8 @@ def section(analysis: Analysis, recipes: pd.DataFrame, page: Page) -> Section:
         f"{POWER:.0%} power, corrected over {len(seen[0].power)} comparisons, the median over variants. "
         f"*Late*: behind the median of its arm by {told} and by {FAR_BEHIND:g} usual deviations. Times are "
         "of one run after the other on the machine that trained them; bold: the least time to find that "
-        "difference, of the recipes without a late run; no time where no run ends "
+        f"difference, of the recipes without a late run and with a `{analysis.baseline}` within "
+        f"{TRAINS_WORSE:.0%} of the best; no time where no run ends "
         f"{LEAST_FALL:.0%} below the unigram loss."
     )
     if late := " ".join(recipes.late_runs).split():
@@ -146,8 +152,8 @@ def checks(analysis: Analysis, recipes: pd.DataFrame) -> Iterator[str]:
         yield "Recipes of other tokens or texts do not compare in nats a token: score the suite `perplexity`."
     for best in recipes[recipes.is_recommended].to_dict("records"):
         yield (
-            f"Of the recipes without a late run {family_label(best['family'])} needs the least training to "
-            f"find {amount(best['difference_to_tell'], unit)}: {hours_text(best['hours_to_tell'])}."
+            f"Of the recipes that train well {family_label(best['family'])} needs the least training to find"
+            f" {amount(best['difference_to_tell'], unit)}: {hours_text(best['hours_to_tell'])}."
         )
 
 
