@@ -50,6 +50,9 @@ def check_registered(name: str) -> None:
         UsageError: Lists all names, and the closest match.
     """
     if not is_registered(name):
+        if name == "efficient-kan":
+            package = "pip install '.[efficient-kan]', then --ffn benchmarks/package_kan.py:SPEC in a clone"
+            raise UsageError(f"{name} is kan here, the same function; the package itself: {package}")
         message = unknown_name("FFN variant", name, (*registered_names(), *installed_variants()))
         python = "a class of a notebook is known after its cell and ffn_ablations.check(CLASS)"
         raise UsageError(f"{message}; one in a file of yours is path/to/mine.py:SPEC, {python}")
