@@ -257,7 +257,7 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
         (AttributeError, lambda: runs.generate("a"), r"runs\[0\]\.generate"),
         (AttributeError, lambda: runs.best, "groupby.* min"),
         (AttributeError, lambda: runs[0].losses, r"\.curve"),
-        (AttributeError, lambda: getattr(ffa, "trian"), "did you mean train"),  # noqa: B009
+        (AttributeError, lambda: getattr(ffa, "trainn"), "did you mean train"),  # noqa: B009
     ):
         with pytest.raises(kind, match=said):
             call()
