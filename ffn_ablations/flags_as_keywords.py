@@ -41,7 +41,6 @@ _HINTS = {
     "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
     "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
     "texts": 'give a file: evaluate(runs, "perplexity", text_file="mine.txt")',
-    "resume": "the same call goes on where it stopped",
     **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
     **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
     **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),

@@ -293,7 +293,7 @@ class RunConfig(Section):
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         "config": "write it first, without a flag, as in: train tiny",
-        "resume-from-checkpoint": "the same command again goes on from the last checkpoint",
+        **dict.fromkeys(("resume", "resume-from-checkpoint"), "the same command again goes on by itself"),
     }
 
     family: FamilyName = "gpt_neo"
