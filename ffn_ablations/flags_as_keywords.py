@@ -28,10 +28,10 @@ _MEANT = {
     **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
     **dict.fromkeys(("metric", "metrics", "outcome", "value"), ("scores",)),
     **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
-    **dict.fromkeys(("d_model", "n_embd"), ("hidden_size",)),
-    **dict.fromkeys(("report_to", "wandb"), ("tracker",)),
-    "random_state": ("seed",), "benchmarks": ("suites",),
+    "d_model": ("hidden_size",), "n_embd": ("hidden_size",), "n_layer": ("num_hidden_layers",),
+    "random_state": ("seed",), "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
+    "max_length": ("block_size",),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
 _QUIET = "there is none; contextlib.redirect_stdout keeps what is printed away"
