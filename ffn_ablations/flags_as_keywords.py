@@ -154,12 +154,11 @@ def _flat(
 
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:
-    names = [*keywords, *(path.partition(".")[0] for path in keywords)]
+    # Python takes no dot in a keyword; a section's field has one where several sections have its name.
+    short = [each for each in keywords if "." in name or each.rpartition(".")[2] not in {*keywords} - {each}]
+    names = [*short, *(path.partition(".")[0] for path in keywords)]
     advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
-    close = closest_setting(_key(name), names) or ""
-    short = close.rpartition(".")[2]  # what Python takes as a keyword
-    close = short if short in keywords and "." not in name else close
-    hint = meant(name, keywords) or did_you_mean(close, advice)
+    hint = meant(name, keywords) or did_you_mean(closest_setting(_key(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 
 
