@@ -61,13 +61,16 @@ def read_flags(
         namespace, unknown = flags.parser.parse_known_intermixed_args(args)
     except ArgumentError as error:
         raise _unreadable(error) from None
-    if unknown:
-        raise _unknown(unknown[0], flags.parser, kind.hints)
+    for word in unknown:
+        if word.startswith("-"):
+            raise _unknown(word, flags.parser, kind.hints)
     words = {tuple(name.split(".")): value for name, value in vars(namespace).items() if value != []}
     for path, field in flags.fields.items():
         if field.is_required() and path not in words:
             refuse_position_behind_list({flags.names[path]: value for path, value in words.items()})
             raise UsageError(f"{flags.names[path]} is missing: {field.description} --help says more")
+    if unknown:
+        raise _unknown(unknown[0], flags.parser, kind.hints)
     values = {path: _value(flags.fields[path], flags.names[path], value) for path, value in words.items()}
     return Typed(values, {path: flags.names[path] for path in words})
 

@@ -126,12 +126,13 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     word = name.name.removesuffix(".yaml")
     if is_name and word in files:
         return files[word]
-    close = closest(word, files)
+    is_folder = os.path.isdir(folder / name)
+    close = None if is_folder else closest(word, files)
     others = [other for other in FOLDERS if is_name and word in shipped(other)]
     hint = f"{word} is a {others[0]}; the" if others else f"did you mean {close}? The" if close else "the"
     place = str(folder / name)
     cut = place if len(place) <= 2 * LONGEST_SHOWN else f"...{place[-LONGEST_SHOWN:]}"  # its end has the name
-    problem = "is a folder" if os.path.isdir(folder / name) else "does not exist"
+    problem = "is a folder, and its YAML file is needed" if is_folder else "does not exist"
     raise UsageError(f"{kind} {cut} {problem}; {hint} shipped ones are: {', '.join(files)}")
 
 

@@ -76,8 +76,9 @@ _MODULES = {
 __all__ = list(_MODULES)
 _ELSEWHERE = {
     "load": "Run(folder).load()", "load_model": "Run(folder).load()", "from_pretrained": "Run(folder).load()",
-    "FFN": "ffn_variants.build_ffn(name, hidden_size, intermediate_size)",
-    "build_ffn": "ffn_variants.build_ffn(name, hidden_size, intermediate_size)",
+    **dict.fromkeys(("FFN", "ffn", "build", "build_ffn"), 'ffn_variants.build_ffn("swiglu", 64, 256)'),
+    **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn(model, name)"),
+    "FFNSpec": "ffn_variants.FFNSpec", "register": "ffn_variants.register", "score": "evaluate(runs)",
     "suites": "ffn-ablations list tasks, in a shell", "tasks": "ffn-ablations list tasks, in a shell",
     "presets": "ffn-ablations list studies, in a shell", "studies": "ffn-ablations list studies, in a shell",
     "list_variants": "variants()", "report": "compare(scores).save(folder)", "sweep": "study(file).run()",
@@ -88,7 +89,9 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     """Import what a name needs."""
     if name not in _MODULES:
-        instead = f"write {_ELSEWHERE[name]}" if name in _ELSEWHERE else f"it has {', '.join(_MODULES)}"
+        errors = importlib.import_module("base.errors")
+        meant = errors.did_you_mean(errors.closest(name, _MODULES), f"it has {', '.join(_MODULES)}")
+        instead = f"write {_ELSEWHERE[name]}" if name in _ELSEWHERE else meant
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {instead}")
     arguments = importlib.import_module("ffn_ablations.flags_as_keywords")
     with arguments.one_line_errors(), warnings.catch_warnings():

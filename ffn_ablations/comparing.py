@@ -44,9 +44,12 @@ _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
 _KEYWORDS = {flag: keyword for keyword, flag in _FLAGS.items()}
 _ELSEWHERE = {
-    "to_frame": ".verdicts", "df": ".verdicts", "p_values": ".verdicts", "summary": ".answer",
-    "to_csv": ".verdicts.to_csv(path)", "to_html": ".save(folder)", "savefig": ".plot().savefig(path)",
-    "pvalue": ".verdicts", "pvalues": ".verdicts", "table": ".verdicts", "report": ".save(folder)",
+    "to_html": ".save(folder)", "report": ".save(folder)", "savefig": ".plot().savefig(path)",
+    "summary": ".answer", "filter": '["swiglu"] for a variant, or .verdicts.query("is_primary")',
+    "baseline": "compare(scores, baseline=NAME) for another",
+    **dict.fromkeys(("to_frame", "to_pandas", "df", "table", "results", "intervals"), ".verdicts"),
+    **dict.fromkeys(("p_values", "pvalues", "pvalue"), '.verdicts["p"]'),
+    **dict.fromkeys(("best", "rank", "ranking"), ".answer, which says what is better, or .scores"),
 }  # fmt: skip
 """What has what is looked for on a comparison."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
@@ -201,9 +204,10 @@ class Comparison:
     frame: pd.DataFrame | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ELSEWHERE:
-            raise AttributeError(f"a comparison has no {name}; write {_ELSEWHERE[name]}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        instead = _ELSEWHERE.get(name) or (f".verdicts.{name}" if hasattr(pd.DataFrame, name) else "")
+        offered = ", ".join(each for each in dir(self) if each[0] != "_")
+        told = f"write {instead}" if instead else f"it has {offered}"
+        raise AttributeError(f"a comparison has no {name}; {told}")
 
     @property
     def answer(self) -> str:

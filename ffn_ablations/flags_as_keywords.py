@@ -23,18 +23,29 @@ _FLAG = re.compile(r"(?<!\S)--(?:[a-z_-]+\.)?([a-z][a-z0-9_-]*)")
 
 
 _MEANT = {
-    "variant": ("ffn",), "variants": ("ffn",), "activation": ("ffn",), "dataset": ("texts",),
-    "corpus": ("texts",), "random_state": ("seed",), "benchmarks": ("suites",), "reference": ("baseline",),
+    **dict.fromkeys(("variant", "variants", "activation"), ("ffn", "columns")),
+    **dict.fromkeys(("dataset", "train_dataset", "corpus"), ("texts",)),
+    **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
+    **dict.fromkeys(("metric", "metrics", "outcome", "value"), ("scores",)),
+    **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
+    "d_model": ("hidden_size",), "n_embd": ("hidden_size",), "n_layer": ("num_hidden_layers",),
+    "random_state": ("seed",), "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
+    "max_length": ("block_size",),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
-_LEVEL = "the level is 5% throughout, and intervals are of 95%"
+_QUIET = "there is none; contextlib.redirect_stdout keeps what is printed away"
+_HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
+_OPTIONS = 'options of an FFN are ffn_options, as in ffn="kan", ffn_options={"grid_size": 3}'
 _HINTS = {
     "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
-    "verbose": "there is none; contextlib.redirect_stdout keeps what is printed away",
     "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
-    "alpha": _LEVEL, "confidence": _LEVEL,
-}  # fmt: skip
+    "texts": 'give a file: evaluate(runs, "perplexity", text_file="mine.txt")',
+    **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
+    **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
+    **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
+    **dict.fromkeys(("grid_size", "ffn_kwargs", "options"), _OPTIONS),
+}
 
 
 class KeywordError(UsageError, TypeError):
@@ -143,7 +154,9 @@ def _flat(
 
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:
-    names = [*keywords, *(path.partition(".")[0] for path in keywords)]
+    # Python takes no dot in a keyword; a section's field has one where several sections have its name.
+    short = [each for each in keywords if "." in name or each.rpartition(".")[2] not in {*keywords} - {each}]
+    names = [*short, *(path.partition(".")[0] for path in keywords)]
     advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
     hint = meant(name, keywords) or did_you_mean(closest_setting(_key(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")

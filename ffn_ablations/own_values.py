@@ -42,8 +42,8 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     if is_torchs and name in FFN_VARIANTS.keys() - _GIVEN.keys():
         raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{name}", the variant of that name')
     if not isinstance(spec := as_spec(ffn), FFNSpec):
-        given = shown_briefly(ffn)
-        raise UsageError(f"ffn is {given}; give the class itself of a module, a name, an FFNSpec, or a list")
+        allowed = "the class itself of a module, a name, an FFNSpec, or a list; options are ffn_options={...}"
+        raise UsageError(f"ffn is {shown_briefly(ffn)}; give {allowed}")
     if spec.name in _GIVEN and FFN_VARIANTS.get(spec.name) is _GIVEN[spec.name]:
         del FFN_VARIANTS[spec.name]
     if FFN_VARIANTS.get(str(spec.name)) is not spec:

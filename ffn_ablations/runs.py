@@ -192,12 +192,16 @@ _LOSSES = 'but groupby("variant").loss has mean() and std(); min(runs, key=lambd
 _ELSEWHERE = {
     **dict.fromkeys(("best", "mean", "std"), _LOSSES),
     "to_frame": "but their data frame: runs.frame", "to_pandas": "but their data frame: runs.frame",
+    **dict.fromkeys(("curve", "history", "losses"), "but their learning curves: runs.curves"),
     "save": "as they are saved already, in run.folder; Runs([folder, ...]) opens them again",
 }  # fmt: skip
 """What other libraries have, whose data frame here has texts beside numbers: what to write."""
 _OF_A_RUN = {
     "history": "curve", "log_history": "curve", "ffn": "variant", "model": "load()", "tokenizer": "load()",
     "path": "folder", "model_folder": 'folder / "model"', "metrics": "scores", "num_parameters": "parameters",
+    "name": "variant", "losses": 'curve["loss"]', "eval_loss": "loss", "perplexity": "loss, nats: numpy.exp",
+    "save": "folder, where it is saved; Run(folder) opens it again",
+    "save_pretrained": 'load()[0].save_pretrained(path), or .folder / "model", a saved one',
 }  # fmt: skip
 """What is looked for on a run, and is called otherwise."""
 
@@ -225,7 +229,8 @@ class Runs(list[Run]):
 
     def __getattr__(self, name: str) -> Any:
         if name[0] == "_" or name in {"frame", *_ELSEWHERE} or not hasattr(frame := self.frame, name):
-            instead = _ELSEWHERE.get(name, "nor has their data frame, runs.frame")
+            of_each = f"but each has: runs[0].{name}" if hasattr(Run, name) else ""
+            instead = _ELSEWHERE.get(name) or of_each or "nor has their data frame, runs.frame"
             raise AttributeError(f"runs have no {name}, {instead}")
         return getattr(frame, name)
 

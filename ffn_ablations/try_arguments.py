@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -27,6 +27,8 @@ It writes try-<layer>.yaml, and goes on with that file where it is there already
 
 class TryArgs(Section):
     """What ``ffn-ablations try`` is given."""
+
+    hints: ClassVar = {"seeds": "--minutes decides, and the file it writes", "time": "write --minutes"}
 
     layer: Positional[str]
     """A file and the name of a class of nn.Module, or of an FFNSpec, in it: path/to/mine.py:MyFFN."""

@@ -289,11 +289,11 @@ class RunConfig(Section):
         "per-device-train-batch-size": "--batch-size N are the rows of a step, over all passes and devices; "
         "--train.per-device-train-batch-size N the most rows of one forward pass",
         "gradient-accumulation-steps": "--batch-size N are the rows of a step, cut into passes by itself",
-        "train-file": "--data.source files --data.train-files FILE are your own texts",
+        **dict.fromkeys(("texts", "train-file"), "--data.source files --data.train-files FILE are your own"),
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         "config": "write it first, without a flag, as in: train tiny",
-        "resume-from-checkpoint": "the same command again goes on from the last checkpoint",
+        **dict.fromkeys(("resume", "resume-from-checkpoint"), "the same command again goes on by itself"),
     }
 
     family: FamilyName = "gpt_neo"

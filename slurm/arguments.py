@@ -13,6 +13,7 @@ from base.sections import Section
 from base.text.text_files import TextSplit
 
 AtLeastOne = Annotated[int, Field(ge=1)]
+_IN_PRESET = "it stands in the preset: ffn-ablations list studies one-gpu --copy, then --preset one-gpu.yaml"
 
 
 class SubmitArgs(Section):
@@ -22,6 +23,14 @@ class SubmitArgs(Section):
         *("study", "dry_run", "texts", "validation_texts", "txt_split", "workers", "cells_per_job", "seeds"),
         *("variants", "add", "device", "cluster", "preset", "runs_dir", "trust_remote_code"),
     )
+
+    hints: ClassVar = {
+        **dict.fromkeys(("partition", "account", "qos", "time", "gpus", "nodes", "mem"), _IN_PRESET),
+        **dict.fromkeys(("resume", "restart"), "the same command again goes on"),
+        **dict.fromkeys(("family", "families", "baseline"), "it stands in the study's file"),
+        "ffn": "write --variants, or --add for a further one",
+        "profile": "write --preset",
+    }
 
     study: Positional[Path]
     """The study's YAML file, or the name of a shipped one."""

@@ -249,5 +249,6 @@ def _call(*command: str, script: str | None = None, cure: str = "") -> subproces
         return subprocess.run(command, input=script, **how)
     except (OSError, subprocess.SubprocessError) as error:
         words = " ".join(str(getattr(error, "stderr", None) or error).split())
-        cure = "give the same command again once squeue works" if "contact slurm" in words else cure
+        is_away = "contact slurm" in words or "configuration source" in words
+        cure = "give the same command again once squeue works" if is_away else cure
         raise UsageError(f"{command[0]} failed: {words[-300:]}; {cure}") from None

@@ -185,9 +185,8 @@ class StudyConfig(Section):
     def _compared_exists(self) -> StudyConfig:
         """Refuse comparisons of what the study does not have, and outcomes that it does not score."""
         report, compared = self.report, self.compared
-        find_level(
-            report.factor, report.baseline, compared, f"baseline {noun(report.factor)} in report.baseline"
-        )
+        what = f"baseline {noun(report.factor)} in report.baseline (add it to those that are run)"
+        find_level(report.factor, report.baseline, compared, what)
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, report.factor)
         outcomes = self._outcomes()

@@ -254,10 +254,10 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
     assert (ffa.compare([runs[:2], runs[2:]]).verdicts.estimate).equals(ffa.compare(runs).verdicts.estimate)
     for kind, call, said in (
         (KeyError, lambda: runs["swihs"], "did you mean 'swish'"),
-        (AttributeError, lambda: runs.to_frame(), r"runs\.frame"),
+        (AttributeError, lambda: runs.generate("a"), r"runs\[0\]\.generate"),
         (AttributeError, lambda: runs.best, "groupby.* min"),
-        (AttributeError, lambda: runs[0].model, "load"),
-        (AttributeError, lambda: getattr(ffa, "fit"), "train"),  # noqa: B009
+        (AttributeError, lambda: runs[0].losses, r"\.curve"),
+        (AttributeError, lambda: getattr(ffa, "trainn"), "did you mean train"),  # noqa: B009
     ):
         with pytest.raises(kind, match=said):
             call()
@@ -314,23 +314,23 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda runs: ffa.train("nowhere"), "nowhere"),
+        (lambda runs: ffa.train(CONFIG, ffn={"own": OwnGate}), "a name, an FFNSpec, or a list"),
         (lambda runs: ffa.train("tiny", model="llama"), "family='llama'"),
         (lambda runs: ffa.Runs(runs[0].folder.parent), "study(...).runs"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, seed=[1, 2]), "seeds=[1, 2]"),
-        (lambda runs: ffa.train(CONFIG, text=["a b"]), "did you mean texts?"),
+        (lambda runs: ffa.train(CONFIG, eval_texts=["a b"]), 'texts={"train"'),
         (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
         (lambda runs: ffa.train(CONFIG, texts=pd.DataFrame({"story": ["a b"]})), "columns story"),
         (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
         (lambda runs: ffa.train(CONFIG, texts={"train": ["a b"]}), "give train and validation"),
         (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size N are the rows"),
-        (lambda runs: ffa.train(CONFIG, random_state=8), "did you mean seed?"),
+        (lambda runs: ffa.train(CONFIG, output_dir="here"), "did you mean runs_dir?"),
         (lambda runs: ffa.evaluate(runs, n=8), "did you mean max_pairs?"),
-        (lambda runs: ffa.train(CONFIG, n_jobs=8), "workers=2"),
+        (lambda runs: ffa.train(CONFIG, grid_size=8), "ffn_options={"),
         (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), 'write ffn="gelu"'),
-        (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU), 'write ffn="gelu"'),
+        (lambda runs: ffa.train(CONFIG, ffn=[("kan", {"grid_size": 3})]), "options are ffn_options={"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.relu), 'write ffn="relu"'),
         (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.variants(hidden_size=0), "hidden_size: must be at least 1"),
@@ -345,7 +345,7 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
         (lambda runs: ffa.compare([]), "is no data frame: give one with columns"),
         (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
-        (lambda runs: ffa.study("nowhere"), "nowhere"),
+        (lambda runs: ffa.evaluate(runs, texts=["a b"]), "text_file="),
         (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
         (lambda runs: runs[0].generate(do_sample=True), "temperature, top_p"),
         (lambda runs: ffa.study({"name": "mine"}), "YAML file"),

@@ -150,8 +150,8 @@ def test_a_comparison_is_a_table_of_verdicts(comparison: ffa.Comparison, tmp_pat
         ffa.compare(made_scores(), base_line="gelu")
     with pytest.raises(ffa.UsageError, match=r"compare\(pd.concat"):
         ffa.compare(made_scores(), made_scores())
-    with pytest.raises(AttributeError, match=r"write .plot\(\).savefig\(path\)"):
-        comparison.savefig("forest.png")
+    with pytest.raises(AttributeError, match=r"write .verdicts.query"):
+        comparison.query("p < 0.05")
 
 
 @pytest.mark.parametrize("kind", ["forest", "seeds"])
