@@ -21,7 +21,7 @@ WITHOUT_TRITON = (
     "functions run eagerly, predicted to take gelu 1.8 times as long; a basis or functions of edges (10) "
     "stop without --train.torch-compile-fallback; no model is compiled: 118 s in place of 91"
 )
-WITHOUT_GRAPH = "kernels are launched one by one: kan takes 1.3 to 2.1, a model of 0.14M parameters 6 times as long"
+WITHOUT_GRAPH = "kernels are launched one by one: kan takes 1.3 to 2.1 times as long, 0.14M parameters 6"
 WITHOUT_FLASH = "a mask of all pairs takes its place, at a cost that was not measured"
 
 
