@@ -10,11 +10,6 @@ from report.statistics.welch import one_sided_level
 from scores.suites import asks_for_classes
 
 
-def compute(analysis: Analysis) -> bool:
-    """Every report has methods."""
-    return True
-
-
 def section(analysis: Analysis, has_methods: bool, page: Page) -> Section:
     """Say how the numbers were made, then what they do not say."""
     remarks = analysis.source.remarks
@@ -153,5 +148,5 @@ def _limits(analysis: Analysis) -> list[str]:
     return lines
 
 
-PART = Part(name="methods", compute=compute, section=section,
+PART = Part(name="methods", section=section,
             checks=lambda analysis, _: filter(None, [analysis.source.design.changed]))  # fmt: skip
