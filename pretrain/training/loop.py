@@ -42,7 +42,6 @@ from pretrain.training.device import wait_long
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics_log import MetricsFile, StepProgress, Timer, perplexity
 from pretrain.training.recording import RecordedPasses
-from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import Diverged, StopRequest, find_problem
 from pretrain.training.update import Update, build_optimizer, build_scheduler
 
@@ -79,7 +78,7 @@ class Loop:
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
-        self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
+        self.max_steps = config.optim.total_steps(len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
         self.stop = stop or StopRequest()
         self.score = score

@@ -60,7 +60,6 @@ from pretrain.training.device import (
 )
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
-from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import Diverged, StopRequest, describe_failure, mark_failed, stop_requests
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
@@ -122,7 +121,7 @@ def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> 
     data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
     if main:
         wait_long()
-    check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
+    check_warmup(config.optim, config.optim.total_steps(len(data.train.input_ids), config.train.batch_size))
     with sole_writer(path) if main else contextlib.nullcontext(), naming(path), stop_requests() as stop:
         _check_same_data(path, data)
         if main:
@@ -175,7 +174,7 @@ def _session(
     """Begin or continue a run, in the precision and with the compiled model that it was begun with."""
     record, on_gpu = provenance.read(path), use_gpu()
     earlier = record if str(record.get("device", "")).startswith("cpu") != on_gpu else {}
-    num_steps = total_steps(config.optim, len(data.train.input_ids), config.train.batch_size)
+    num_steps = config.optim.total_steps(len(data.train.input_ids), config.train.batch_size)
     long = is_long(config, num_steps, on_gpu)
     precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
     # A record of before this was chosen says nothing, and nothing was compiled.
