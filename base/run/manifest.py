@@ -1,4 +1,4 @@
-"""What a run's folder says of itself: that it is finished, with which model, and what it was trained on.
+"""What a run's folder says of itself: how it went, that it is finished, with which model, trained on what.
 
 ``COMPLETED`` is written last, with the results and the checksums of the model's files.
 Sizes of these files are compared whenever a run is used, checksums once in a process.
@@ -6,18 +6,22 @@ Sizes of these files are compared whenever a run is used, checksums once in a pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from base.errors import UsageError
-from base.files import FileState, file_states, fingerprint
-from base.records import peek_record, read_record, write_record
+from base.files import FileState, file_states, fingerprint, mapping
+from base.records import parse_json, peek_record, read_record, write_record
 from base.run.folder_names import RUN_NAME, RunFolder
 
 MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
 """Of everything in a model's folder that can change a score, own variants' code too; the card cannot."""
 _MODEL = "model/"
+LARGEST = 1e15
+"""Steps and losses of a log that are beyond are damage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +140,33 @@ def recorded_source(run: RunFolder) -> RecordedSource:
 def recorded_texts(run: RunFolder) -> str:
     """What identifies its tokens, without how they were cut into rows; empty where it was not recorded."""
     return str(peek_record(run.provenance_file).get("data_fingerprint", "")).partition("-")[0]
+
+
+def read_log(run: RunFolder, last_bytes: int | None = None) -> Iterator[dict[str, float]]:
+    """Yield the numbers of each line of a run's ``metrics.jsonl``; a line that is cut off is passed over.
+
+    Args:
+        run: The run.
+        last_bytes: How much of the file's end is read; None for all of it.
+    """
+    try:
+        with run.metrics_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0 if last_bytes is None else max(0, size - last_bytes))
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError):
+            yield {key: value for key, value in mapping(parse_json(line)).items() if _is_number(value)}
+
+
+def by_step(lines: Iterable[Mapping[str, float]], metric: str) -> list[Mapping[str, float]]:
+    """Return the lines that have a metric, by step; a resumed run may repeat one, the last counts."""
+    latest = {line["step"]: line for line in lines if {"step", metric} <= line.keys()}
+    return [latest[step] for step in sorted(latest)]
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value from a file is one to show: finite, and not beyond all measure."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
