@@ -1,7 +1,4 @@
-"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there.
-
-State files of older versions have a checksum of their own under ``sha256``, which is passed over.
-"""
+"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there."""
 
 from __future__ import annotations
 
@@ -47,7 +44,6 @@ def read_json(path: Path) -> Any:
         raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
 
 
-FORMER_CHECKSUM = "sha256"
 BROKEN = ".broken"
 """What the name of a damaged file ends with that was set aside."""
 
@@ -135,7 +131,6 @@ def parse_record(content: bytes) -> dict[str, Any]:
         raise ValueError("it is empty" if not content.strip() else "it is no JSON") from error
     if not isinstance(values, dict):
         raise ValueError("it is no JSON object")
-    values.pop(FORMER_CHECKSUM, None)
     return values
 
 
