@@ -32,8 +32,6 @@ class Completion:
     """Final figures of the loop."""
     config_hash: str = ""
     """Of the configuration that it was begun with."""
-    variant_source: str = ""
-    """Of the variant that it was trained through (``source_fingerprint``); empty where not known."""
     files: dict[str, FileState] = field(default_factory=dict)
     """Those of the model, by the name below the run's folder."""
 
@@ -79,15 +77,12 @@ def read_completion(run: RunFolder) -> Completion | None:
     return read_record(run.completion_marker, Completion)
 
 
-def write_completion(
-    run: RunFolder, results: Mapping[str, Any], config_hash: str, variant_source: str = ""
-) -> None:
+def write_completion(run: RunFolder, results: Mapping[str, Any], config_hash: str) -> None:
     """Mark a training as finished, with the state of every file of its model; its card is free."""
     model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]
     completion = Completion(
         results=dict(results),
         config_hash=config_hash,
-        variant_source=variant_source,
         files=file_states(run.path, model),
     )
     write_record(run.completion_marker, completion)
@@ -129,12 +124,11 @@ class RecordedSource:
 
 
 def recorded_source(run: RunFolder) -> RecordedSource:
-    """Read it from the run's record, or its completion marker, or its model, whichever is there."""
+    """Read it from the run's record, or its model, whichever is there."""
     record = peek_record(run.provenance_file)
     if source := record.get("variant_source"):
         return RecordedSource(source, tuple(record.get("variant_earlier_sources") or ()))
-    completion, model = peek_record(run.completion_marker), peek_record(run.model_dir / "config.json")
-    return RecordedSource(completion.get("variant_source") or model.get("ffn_source") or "")
+    return RecordedSource(peek_record(run.model_dir / "config.json").get("ffn_source") or "")
 
 
 def recorded_texts(run: RunFolder) -> str:

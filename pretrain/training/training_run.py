@@ -25,7 +25,6 @@ from base.text.tokens import as_prompts
 from ffn_variants.devices import use_gpu
 from ffn_variants.kernels.compilation import compile_failure, is_compile_error, use_compiled_kernels
 from ffn_variants.models import packed_attention
-from ffn_variants.source_fingerprint import source_fingerprint
 from pretrain.config import ResolvedConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.data import corpus
@@ -341,7 +340,7 @@ def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
 def _finish(folder: RunFolder, results: dict[str, Any], config: ResolvedConfig) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
     provenance.finish(folder.path, results)
-    write_completion(folder, results, config_hash(config), source_fingerprint(config.model.ffn))
+    write_completion(folder, results, config_hash(config))
     compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
     print(
         f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
