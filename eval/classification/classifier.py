@@ -340,6 +340,6 @@ def load_for_task(
         return make_classifier(model, choice.is_frozen)
     encoder = make_encoder(load_backbone(model_dir, tokenizer, device), settings.pooling)
     torch.manual_seed(seed)
-    head = build_head(choice, encoder.hidden_size, task.num_labels).to(choose_device(device))
+    head = build_head(choice, encoder.body.config.hidden_size, task.num_labels).to(choose_device(device))
     reads, dropout = get_head(choice.name).reads, settings.head_dropout
     return HeadClassifier(encoder, head, reads, settings.pooling, choice.is_frozen, dropout)
