@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from base.config_input import deep_merge, find_config, read_yaml
+from base.config_input import deep_merge, find, find_config, read_yaml
 from base.errors import UsageError
 from base.families import get_family
 from base.run.folder_names import RunFolder
@@ -18,7 +18,7 @@ from pretrain.config import ResolvedConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir
 from slurm.study.cells import Cell, RunCell, at_seed, own_variant, variant_place
-from slurm.study.ffn_levels import Level, Point, find, has, leaves, num_steps
+from slurm.study.ffn_levels import Level, Point, has, leaves, num_steps
 from slurm.study.study_config import StudyConfig
 
 
