@@ -15,6 +15,7 @@ from report.figures.style import to_pdf
 from report.parts.methods import judgement
 from report.significance.axes import plain
 from report.significance.comparison import Comparison
+from report.verdicts.findings import rank
 
 FOLDER = "paper"
 ROWS_ON_A_PAGE = 45
@@ -51,7 +52,7 @@ def comparison_table(analysis: Analysis) -> str:
     comparisons = [
         comparison
         for benchmark in analysis.primary or analysis.benchmarks
-        for comparison in sorted(analysis.overall(benchmark), key=_rank)
+        for comparison in sorted(analysis.overall(benchmark), key=lambda c: rank(c.estimate, c.metric.sign))
     ]
     index = [(_metric(analysis, c), str(c.contrast.compared)) for c in comparisons]
     table = pd.DataFrame(map(_cells, comparisons), index=pd.MultiIndex.from_tuples(index))
@@ -72,12 +73,6 @@ def comparison_table(analysis: Analysis) -> str:
 def _label(text: object) -> str:
     """Escape the label of a row; LaTeX takes a bracket or star behind a line break for its argument."""
     return re.sub(r"^[\[*]", r"{\g<0>}", escape(text))
-
-
-def _rank(comparison: Comparison) -> tuple[bool, float]:
-    """Sort the best first, and what cannot be estimated last."""
-    estimate = comparison.estimate
-    return estimate is None, -comparison.metric.sign * (estimate or 0.0)
 
 
 def _metric(analysis: Analysis, comparison: Comparison) -> str:
