@@ -81,9 +81,7 @@ def write_completion(run: RunFolder, results: Mapping[str, Any], config_hash: st
     """Mark a training as finished, with the state of every file of its model; its card is free."""
     model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]
     completion = Completion(
-        results=dict(results),
-        config_hash=config_hash,
-        files=file_states(run.path, model),
+        results=dict(results), config_hash=config_hash, files=file_states(run.path, model)
     )
     write_record(run.completion_marker, completion)
 
