@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = write_run(folder, run_ids[-1], record={"parameters": {"total": 10_000_000}})
         write_rows(rows, run.rows_file)
     write_baselines(run.path, {"glue": {"rte": {"accuracy": 52.7}}})
-    asked = {"heads": list(HEADS), "evaluation": {"suites": ["blimp", "glue"]}}
+    asked = {"heads": list(HEADS), "benchmarks": ["blimp", "glue"]}
     write_plan(folder, run_ids, report={"margin": 1.0}, **asked)
     return folder
 
