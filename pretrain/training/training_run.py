@@ -176,9 +176,7 @@ def _session(
     num_steps = config.optim.total_steps(len(data.train.input_ids), config.train.batch_size)
     long = is_long(config, num_steps, on_gpu)
     precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
-    # A record of before this was chosen says nothing, and nothing was compiled.
-    chosen = earlier.get("compile_model", False) if earlier else None
-    is_compiled = compiles_model(config, long, on_gpu, chosen)
+    is_compiled = compiles_model(config, long, on_gpu, earlier.get("compile_model"))
     return Session(
         config, path, data, build_accelerator(config, path, precision), is_compiled, stop, build_scorer
     )
