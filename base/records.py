@@ -44,9 +44,6 @@ def read_json(path: Path) -> Any:
         raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
 
 
-BROKEN = ".broken"
-"""What the name of a damaged file ends with that was set aside."""
-
 Kind = TypeVar("Kind")
 
 
@@ -136,7 +133,7 @@ def parse_record(content: bytes) -> dict[str, Any]:
 
 def set_aside(path: Path, reason: str) -> None:
     """Rename a damaged file or folder to ``<name>.broken``, in place of an older one, and say so."""
-    broken = path.with_name(f"{path.name}{BROKEN}")
+    broken = path.with_name(f"{path.name}.broken")
     if broken.is_dir():
         shutil.rmtree(broken)
     os.replace(path, broken)

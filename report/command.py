@@ -84,16 +84,11 @@ def _plan(request: Request) -> str:
     declared = request.declared
     if declared.margins:
         raise UsageError("--plan --sd is about one outcome; write its margin without a name: --margin 1")
-    spread = Spread(
-        sd=request.sd, margin=declared.margin or USUAL_MARGINS["percent"], digits=_digits(request.sd)
-    )
+    margin, digits = declared.margin or USUAL_MARGINS["percent"], 1 - math.floor(math.log10(request.sd))
+    spread = Spread(sd=request.sd, margin=margin, digits=max(2, digits))
     return plan(
         spread,
         2 if request.variants is None else request.variants,
         2 if request.families is None else request.families,
         Inference(),
     )
-
-
-def _digits(sd: float) -> int:
-    return max(2, 1 - math.floor(math.log10(sd)))

@@ -35,16 +35,12 @@ def judgement(analysis: Analysis) -> list[str]:
     Works are cited as in "(Lan and DeMets 1983)"; ``report/references.bib`` has them as ``lan1983``.
     """
     how = analysis.inference
-    moderated = (
-        ""
-        if how.paired
-        else ", of variances that are moderated (Smyth 2004) where a family has six arms or more"
-    )
+    moderated = ", of variances that are moderated (Smyth 2004) where a family has six arms or more"
     sentences = (
         "The unit of replication is the run: items, tasks and fine-tunings of one run are averaged first. "
         "An average gives each family the same weight; losses of different objectives have none.",
         "Intervals and p are those of Welch's t (Welch 1947) with Satterthwaite's degrees of freedom "
-        f"(Satterthwaite 1946){moderated}.",
+        f"(Satterthwaite 1946){'' if how.paired else moderated}.",
         _correction(analysis),
         _looks(analysis),
         _tuned(analysis),
