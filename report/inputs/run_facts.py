@@ -160,7 +160,6 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     )
     logged = list(read_log(run))
     curve = tuple(map(_evaluation, by_step(logged, "eval_loss")))
-    last_loss = curve[-1].loss if curve else None
     return RunFacts(
         run_id=run_id,
         family=family,
@@ -175,8 +174,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_budget=ffn.get("budget"),
         flops_per_token=flops.get("total"),
         ffn_flops_per_token=flops.get("ffn"),
-        # A run of before has no results; its loss is the last of its log.
-        eval_loss=_number(completion.results.get("eval_loss", last_loss)) if completion else None,
+        eval_loss=_number(completion.results.get("eval_loss")) if completion else None,
         word_frequency_loss=_number(record.get("word_frequency_loss")),
         curve=curve,
         grad_norms=tuple((int(x["step"]), x["grad_norm"]) for x in by_step(logged, "grad_norm")),
