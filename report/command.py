@@ -45,9 +45,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
     out = request.out or _usual_folder(source)
     analysis = write_report(source, out, request)
-    print(
-        "\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(out, request.paper))))
-    )
+    said = (summary(analysis), str(out / REPORT_NAME), _of_paper(out, request.paper))
+    print("\n\n".join(filter(None, said)))
     return 0
 
 
