@@ -162,7 +162,7 @@ def test_words_say_what_is_compared(made: Path):
     assert f"| `{FOURIER}` | **worse** | -" in text
     assert "Left out, as no head has part in it: blimp." in text
     assert "<summary>Cost: " not in text
-    assert "compared with each other, as heads share a model (`--paired`)" in text
+    assert "compared with each other, as heads share a model" in text
 
 
 def test_the_study_names_the_factor(study: Path):
