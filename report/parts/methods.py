@@ -65,7 +65,8 @@ def _correction(analysis: Analysis) -> str:
     return (
         f"The {len(analysis.claims)} primary comparisons are on {listed(map(title, analysis.primary))}: "
         f"{how} runs over all of them. Its aim is that {analysis.inference.level:.0%} of studies falsely "
-        "call any of them different. All other comparisons are exploratory."
+        f"call any of them different; intervals are simultaneous at {analysis.inference.confidence:.0%}. "
+        "All other comparisons are exploratory."
     )
 
 
